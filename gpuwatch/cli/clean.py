@@ -26,7 +26,7 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
     Removes this user's libraries of simulated GPUs, simulated machines, saved runs and tracebacks. Whatever is in use
     is kept, and so are your settings and, without --recordings, recordings; each is listed with the reason.
     """
-    from gpuwatch.session.cleanup import leftovers, remove, remove_empty
+    from gpuwatch.session.leftovers import leftovers, remove, remove_empty
 
     found, failed, freed = leftovers(recordings=recordings), 0, 0
     for leftover in found:

@@ -230,11 +230,11 @@ def default_file() -> Path:
 
 
 def _create_default_file() -> Path:
-    from gpuwatch.core import file_ownership
+    from gpuwatch.core import private_folders
 
     path = default_file()
     try:
-        return file_ownership.own_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
+        return private_folders.own_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
     except OSError as error:
         why = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
         raise UsageError(why, hint="name a file") from None

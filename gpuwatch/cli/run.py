@@ -171,7 +171,7 @@ class _RunWriter:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
-        from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+        from gpuwatch.explain.diagnosis.runs.finished_run import complete
         from gpuwatch.machine.history.run_store import RunStore
         from gpuwatch.share.reports.write_file import is_special
 

@@ -41,7 +41,7 @@ def read_document(path: Path) -> Document:
 
 def is_recording(path: Path) -> bool:
     """Whether a file is a database, or named as one that was damaged; False for one that cannot be read."""
-    from gpuwatch.machine.recording.tables import MAGIC
+    from gpuwatch.machine.recording.recording_database import MAGIC
 
     try:
         with path.open("rb") as file:

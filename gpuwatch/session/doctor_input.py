@@ -22,7 +22,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 def examine_machine(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
     """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
     from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
-    from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+    from gpuwatch.explain.diagnosis.runs.finished_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     kept = gpu_variables(os.environ)

@@ -103,7 +103,7 @@ class ProbeBatch:
 
     def run(self, script: ProbeScript, on_event: Callable[[Event], None] | None = None) -> Run:
         """Runs one probe; returns the run with its findings."""
-        from gpuwatch.explain.diagnosis.runs.run_verdict import complete  # brings every rule
+        from gpuwatch.explain.diagnosis.runs.finished_run import complete  # brings every rule
 
         assert self._runner is not None
         before = self._feed.fresh(_FIRST_SAMPLE_SECONDS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuwatch.core import file_ownership
+from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
@@ -131,7 +131,7 @@ class ProbeRuns:
     @property
     def unread(self) -> str:
         """Why earlier runs are not read; empty if they are. Once that has been mended, they are loaded."""
-        if self._loaded and self.store.distrust and not file_ownership.distrust(self.store.folder):
+        if self._loaded and self.store.distrust and not private_folders.distrust(self.store.folder):
             self._loading = self._loaded = False
             self._begin_loading()
         return f"earlier runs are not read: {self.store.distrust}" if self.store.distrust else ""

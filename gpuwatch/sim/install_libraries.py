@@ -3,7 +3,7 @@
 The name of a build's folder is a hash of everything that determines the result: sources, flags, compiler and CPU
 model (matrix multiplication is compiled for this CPU). It is built in a temporary folder that is renamed when
 complete, so that concurrent builds do no harm. Code is loaded from it, so only this user may write to it
-(:mod:`gpuwatch.core.file_ownership`).
+(:mod:`gpuwatch.core.private_folders`).
 
 The plug-in tier has its own folder, built only when it is needed: the plug-in for TensorFlow, the library that
 renames CUDA kernels, and from the driver tier only NVML.
@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 import platformdirs
 
-from gpuwatch.core import file_ownership
+from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import shipped_libraries
 from gpuwatch.sim.compiler import (
@@ -149,7 +149,7 @@ def cache_folder() -> Path:
 def _own_cache() -> Path:
     folder = cache_folder()
     try:
-        return file_ownership.own_folder(folder, "XDG_CACHE_HOME", "sim")
+        return private_folders.own_folder(folder, "XDG_CACHE_HOME", "sim")
     except OSError as error:
         raise _cache_error(folder, error) from error
 
@@ -185,7 +185,7 @@ def is_foreign(folder: Path) -> bool:
     """Whether somebody else may have written to a build."""
     try:
         return folder.is_dir() and any(
-            file_ownership.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
+            private_folders.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
         )
     except OSError:
         return True
@@ -196,7 +196,7 @@ def _leads_out(path: Path) -> bool:
     if not path.is_symlink():
         return False
     target = path.resolve()
-    return target.parent.parent != path.parent.parent.resolve() or bool(file_ownership.file_distrust(target))
+    return target.parent.parent != path.parent.parent.resolve() or bool(private_folders.file_distrust(target))
 
 
 def _key(compiler: list[str], sources: Path, base: str = "") -> str:
@@ -286,7 +286,7 @@ def _build_error(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
     """The error for the user; the log file is overwritten by each failure."""
     log = folder / FAILURE_LOG
     try:
-        file_ownership.write_private(log, failed.log)
+        private_folders.write_private(log, failed.log)
         hint = f"the compiler's full output is in {log}"
     except OSError as error:
         hint = f"the compiler's full output could not be written to {log}: {error.strerror}"

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from gpuwatch.core import file_ownership
+from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import sysfs
 from gpuwatch.sim.described_gpus import DescribedGpu
@@ -73,12 +73,12 @@ def in_use(state_path: Path) -> bool:
 def state_folder() -> Path:
     """The folder of this user's machines, in memory if the system has such a place.
 
-    The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.core.file_ownership`). Another
+    The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.core.private_folders`). Another
     user's XDG_RUNTIME_DIR, which ``sudo -E`` keeps, is not used.
     """
     for folder in possible_folders():
         try:
-            return file_ownership.own_folder(folder, "XDG_RUNTIME_DIR", "machines")
+            return private_folders.own_folder(folder, "XDG_RUNTIME_DIR", "machines")
         except OSError as error:
             raise GpuwatchError(
                 f"cannot write the simulated GPUs' state to {folder}: {error.strerror or error}",
@@ -95,15 +95,15 @@ def possible_folders() -> Iterator[Path]:
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()):  # noqa: S108  # the folder in it is checked
         if not base or not os.access(base, os.W_OK | os.X_OK) or not Path(base).is_dir():
             continue
-        if not file_ownership.distrust(Path(base)):
+        if not private_folders.distrust(Path(base)):
             yield Path(base) / f"gpuwatch-sim-{os.geteuid()}"
 
 
 def check_state(path: Path) -> None:
     """GpuwatchError if somebody else can write to the state that the environment names, as under ``sudo -E``."""
-    why = file_ownership.distrust(path)
+    why = private_folders.distrust(path)
     if not why and path.exists():
-        why = file_ownership.file_distrust(path)
+        why = private_folders.file_distrust(path)
     if why:
         raise GpuwatchError(
             f"refusing to use the simulated GPUs in {path}: {why}",

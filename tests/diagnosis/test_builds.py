@@ -10,8 +10,8 @@ from gpuwatch.core.model.run import Framework, Outcome
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
-from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
+from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import RequestedDevices, predict
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
 

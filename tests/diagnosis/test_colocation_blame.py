@@ -10,8 +10,8 @@ from gpuwatch.core.model.run import DeviceMapping, Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rules.op_placement import _to_blame
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import TOGETHER, _with_their_makers
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import machine, on_gpus

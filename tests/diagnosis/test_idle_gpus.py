@@ -29,7 +29,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.experiment.probing.run_memory import MemoryLedger, Timeline
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, ON_GPU, draft, machine, process
 from tests.every import every

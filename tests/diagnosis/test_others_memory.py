@@ -31,7 +31,7 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts, oom_facts
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import mates_of, others_memory
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, ON_GPU, draft, machine, process

@@ -23,8 +23,8 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
-from gpuwatch.explain.diagnosis.runs.predict_device_map import RequestedDevices, predict, requested_devices_of
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
+from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import RequestedDevices, predict, requested_devices_of
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus

@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import DeviceMapping, Devices, Oom, Outcome, Placem
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from tests.diagnosis.cases import (
     CPU,

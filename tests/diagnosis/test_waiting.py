@@ -23,7 +23,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports import run_report
 from tests.diagnosis.cases import draft, machine, on_gpus

@@ -25,7 +25,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports.run_report import run_content
 from tests.diagnosis.cases import ON_CPU, draft, machine

@@ -13,7 +13,7 @@ from gpuwatch.core.model.doctor import Doctor, Loaded
 from gpuwatch.core.model.run import Outcome, RunError
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import gpu_variables
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system
 from tests.diagnosis.cases import process

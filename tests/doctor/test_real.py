@@ -19,7 +19,7 @@ from gpuwatch.experiment.probing.run_builder import RunDraft
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine

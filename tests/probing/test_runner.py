@@ -13,7 +13,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions, Runner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from tests.probing.test_process import assert_gone
 
 HEAD = f"""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.recording.tables import SCHEMA
+from gpuwatch.machine.recording.recording_database import SCHEMA
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from tests.recording.days import NOON, day
 

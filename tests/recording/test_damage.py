@@ -91,7 +91,7 @@ def check_commands(path: Path, folder: Path) -> tuple[int, str]:
     cut.unlink(missing_ok=True)
     told = (
         r"is damaged: .*(record check|no sample)|(none of its samples|no sample) can be read|is not a recording|"
-        "another gpuwatch"
+        "another version of gpuwatch"
     )
     exported, stated = 0, ""
     for command in (

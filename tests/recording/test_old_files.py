@@ -12,8 +12,8 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.recording_database import SCHEMA
 from gpuwatch.machine.recording.recording_info import check_recording, info_lines, recording_info
-from gpuwatch.machine.recording.tables import SCHEMA
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.recording_window_document import period
 from tests.recording.days import NOON

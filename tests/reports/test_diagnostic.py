@@ -22,7 +22,7 @@ from gpuwatch.explain.diagnosis.diagnostic_report import (
     newest_runs,
     source_of,
 )
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.formats import markdown

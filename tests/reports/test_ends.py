@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Phases, Worker
-from gpuwatch.explain.diagnosis.runs.run_verdict import complete
+from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.share.gather_diagnostic import _why_none
 from gpuwatch.share.reports import chart_data

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.file_ownership import ENV_PRIVATE, distrust, own_folder
+from gpuwatch.core.private_folders import ENV_PRIVATE, distrust, own_folder
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.machine_shape import SimShape

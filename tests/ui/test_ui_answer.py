@@ -147,7 +147,7 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
     line = said(shots[-1], *watch.findings)
     column = time_column_text(BY_ID["idle"], row, last)
     exported = one(exported_series(shots[-1], OPTIONS._replace(processes=1)), PROCESS_IDLE)
-    picked = free_gpus.pick_gpus(shots[-1], free_gpus.ConditionEngine(1, idle=True), {}, {}, watch.findings)
+    picked = free_gpus.pick_gpus(shots[-1], free_gpus.Requirements(1, idle=True), {}, {}, watch.findings)
     assert exported == since
     assert not picked.chosen, "whoever is on it may go on at any time"
     if idle_minutes is None:

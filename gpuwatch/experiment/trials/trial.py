@@ -23,7 +23,7 @@ from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, C
 from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, TrialStart
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.explain.diagnosis.runs.run_verdict import DESPITE_OOM, complete
+from gpuwatch.explain.diagnosis.runs.finished_run import DESPITE_OOM, complete
 
 _LAST_SAMPLE_SECONDS = 3.0
 _NO_GPU = "-1"

@@ -26,7 +26,7 @@ from gpuwatch.explain.diagnosis.rules.program_errors import END_LINES, ON_PURPOS
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import moved_by_placer
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.last_lines import KERAS, OF_NCCL, WORKED, only_began
+from gpuwatch.explain.logs.log_ending import KERAS, OF_NCCL, WORKED, only_began
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, follows
 from gpuwatch.explain.logs.run_summary import without_summaries

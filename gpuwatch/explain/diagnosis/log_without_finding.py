@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.rules.driver_failures import tensorflow_alone
 from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named
 from gpuwatch.explain.diagnosis.rules.phrasing import quoted
 from gpuwatch.explain.diagnosis.rules.program_messages import advice_by_kind, advice_in_message, message_meaning
-from gpuwatch.explain.logs import interrupts, last_lines
+from gpuwatch.explain.logs import interrupts, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 
@@ -70,7 +70,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """
     if (stopped := _interrupt_finding(log)) is not None:
         return stopped
-    if log.last_lines_tell == last_lines.FAILED:
+    if log.last_lines_tell == log_ending.FAILED:
         meanings = ((message_meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
         found = [(meaning, line) for meaning, line in meanings if meaning is not None]
         for meaning, _ in sorted(found, key=lambda one: one[0].key in _WRAPPER_KEYS)[:1]:
@@ -87,7 +87,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
         return _finding_of(known._replace(title=title), log.failed_items)
     for topic, known in _TOPIC_MEANINGS.items():
-        worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS) and topic not in topics_of(log.last_line)
+        worked = log.last_lines_tell in (log_ending.WORKED, log_ending.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
             return _finding_of(known, *lines[:2])
     if log.not_a_number:
@@ -160,10 +160,10 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
     if not told or "server.started" in log.topics:
         by_a_person = bool(told) and interrupts.is_of_keyboard(log.told_interrupt) and not log.doubt
         told_so = no_problem(title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(told,))
-        return told_so if by_a_person and log.last_lines_tell != last_lines.FAILED else None
+        return told_so if by_a_person and log.last_lines_tell != log_ending.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
         return no_problem(title="The program stopped at its own time limit; no failure in the log", evidence=(told,))
-    if last is not None and last_lines.says_all_done(log.telling_last_line):
+    if last is not None and log_ending.says_all_done(log.telling_last_line):
         return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
     while_started = last is not None and last.message == "terminated"
     by_sigint = last is not None or interrupts.OF_SIGINT.search(told) is not None

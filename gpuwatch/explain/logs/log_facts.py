@@ -170,7 +170,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Number of the last line that reports an end."""
     last_lines_tell: str = ""
     """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
-    (:mod:`gpuwatch.explain.logs.last_lines`)."""
+    (:mod:`gpuwatch.explain.logs.log_ending`)."""
     telling_last_line: str = ""
     lines_after_telling: int = 0
     last_line_tells: bool = False

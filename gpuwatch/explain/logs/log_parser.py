@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs import (
     dcgm_metrics,
-    last_lines,
+    log_ending,
     message_topics,
     pytorch_oom,
     tensorflow_and_jax_oom,
@@ -80,7 +80,7 @@ class LogParser:
         self._traceback = self._last_of_dump = ""  # the heads of the last ones
         self.starts: list[str] = []
         """The last lines, if they began another program than those before them."""
-        self._last: deque[str] = deque(maxlen=last_lines.LAST_LINES)
+        self._last: deque[str] = deque(maxlen=log_ending.LAST_LINES)
         self._keep_last = self._last.append
         self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
         self._ended = EndedProgram(self._last)
@@ -196,7 +196,7 @@ class LogParser:
             if len(line) > _MEMO_CHARS:
                 self._plain_line(line)
             elif not self._plain_line(line):
-                of_an_item = last_lines.is_an_error(line) and self._failed.take(shape, line)
+                of_an_item = log_ending.is_an_error(line) and self._failed.take(shape, line)
                 self._learn(shape, _ERROR if of_an_item else _NOTHING)
             elif self._ooms.full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
@@ -286,27 +286,27 @@ class LogParser:
                 self._facts.note(f"environment.{environment}", file)
         closing = [unwrapped(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "")
-        kept, printed = program_lines([*self._last], whole=len(self._last) < last_lines.LAST_LINES)
-        end = last_lines.end_of(kept, serves="server.started" in self._facts.topics)
+        kept, printed = program_lines([*self._last], whole=len(self._last) < log_ending.LAST_LINES)
+        end = log_ending.end_of(kept, serves="server.started" in self._facts.topics)
         line, placed = end.line, bool(self._placements.result())
-        worked = end.tells in (last_lines.WORKED, last_lines.KERAS)
+        worked = end.tells in (log_ending.WORKED, log_ending.KERAS)
         if worked:
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._messages.forget_warnings(line)
-            if end.tells == last_lines.WORKED and only_imported_tensorflow(self._facts, placed=placed):
+            if end.tells == log_ending.WORKED and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
         self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
-        if worked and last_lines.shows_work(line):
+        if worked and log_ending.shows_work(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
         self._name_packages()
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)
-        leave_out_unused(self._facts, placed=placed, worked=end.tells == last_lines.WORKED and "tensorflow" not in line)
+        leave_out_unused(self._facts, placed=placed, worked=end.tells == log_ending.WORKED and "tensorflow" not in line)
         self._failed.tell(self._facts, self._last)
-        last_lines.store_last_lines(self._facts, self._last, end, printed)
+        log_ending.store_last_lines(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):

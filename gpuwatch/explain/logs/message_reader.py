@@ -9,7 +9,7 @@ from itertools import islice
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import (
     cuda_errors,
-    last_lines,
+    log_ending,
     message_topics,
     other_oom_messages,
     pytorch_oom,
@@ -72,7 +72,7 @@ class MessageReader:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
         self._take(source, line, message)
         if self._known and (
-            source in _OF_A_START or last_lines.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
+            source in _OF_A_START or log_ending.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
         ):
             self.warned()
         return self._known
@@ -85,9 +85,9 @@ class MessageReader:
     def forget_warnings(self, told_by: str) -> None:
         """Drops the topics of which only warnings told, to no consequence: ``told_by`` ends a program that worked."""
         facts = self._facts
-        used, finished = "device.used" in facts.topics, last_lines.says_finished(told_by)
+        used, finished = "device.used" in facts.topics, log_ending.says_finished(told_by)
         for topic, count in [*facts.topics.items()]:
-            warned = count == facts.warned.get(topic) and last_lines.harmless(
+            warned = count == facts.warned.get(topic) and log_ending.harmless(
                 topic, facts.evidence[topic], told_by, used=used
             )
             if warned or (finished and count == self.skipped.get(topic)):
@@ -120,7 +120,7 @@ class MessageReader:
                 self._keep(facts.missing_libraries, tensorflow_device_lines.LIBDEVICE)
         if self._known:
             self.named(line)
-            if self._last and last_lines.says_skipped(self._last[-1]):
+            if self._last and log_ending.says_skipped(self._last[-1]):
                 for topic in noted:
                     self.skipped[topic] = self.skipped.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):

@@ -1,7 +1,7 @@
 """Saved runs: one JSON file each in the user's state folder; those of an experiment are in one file together.
 
 Files are written atomically, private to the user, with secrets masked. The oldest are removed when there are too many,
-or when they take too much space. A folder that others can write to is not used (:mod:`gpuwatch.core.file_ownership`).
+or when they take too much space. A folder that others can write to is not used (:mod:`gpuwatch.core.private_folders`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gpuwatch.core import file_ownership, reader_limits
+from gpuwatch.core import private_folders, reader_limits
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.json_codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
@@ -64,7 +64,7 @@ class RunStore:
         return paths[0]
 
     def _write(self, document: Run | Experiment, name: str) -> Path:
-        self.folder = file_ownership.own_folder(self.folder, "XDG_STATE_HOME", "runs")
+        self.folder = private_folders.own_folder(self.folder, "XDG_STATE_HOME", "runs")
         path = self.folder / name
         handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
@@ -86,7 +86,7 @@ class RunStore:
     def latest(self, count: int = MAX_FILES) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""
         self.unreadable = 0
-        self.distrust = file_ownership.distrust(self.folder)
+        self.distrust = private_folders.distrust(self.folder)
         if self.distrust:
             return []
         found: list[Run] = []
@@ -94,7 +94,7 @@ class RunStore:
             if len(found) >= count:
                 break
             try:
-                kept = from_json(file_ownership.read_own(path, reader_limits.DOCUMENT.bytes + 1))
+                kept = from_json(private_folders.read_own(path, reader_limits.DOCUMENT.bytes + 1))
             except (OSError, NotADocument):
                 kept = None
             if not isinstance(kept, Run | Experiment):

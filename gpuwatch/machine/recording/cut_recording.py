@@ -14,8 +14,8 @@ from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.machine.history.sample_frames import FrameEncoder
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
+from gpuwatch.machine.recording.recording_database import open_to_write
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.machine.recording.tables import open_to_write
 from gpuwatch.machine.recording.time_expressions import time_text
 
 _BLOCK_SECONDS = 60.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.machine.recording.tables import (
+from gpuwatch.machine.recording.recording_database import (
     DATABASE_ERRORS,
     MAGIC,
     SUFFIX,

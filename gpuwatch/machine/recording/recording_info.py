@@ -21,8 +21,8 @@ from gpuwatch.core.model.recording import (
 )
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
+from gpuwatch.machine.recording.recording_database import DATABASE_ERRORS, SCHEMA, open_to_read
 from gpuwatch.machine.recording.row_decoding import RecordedFinding, Run
-from gpuwatch.machine.recording.tables import DATABASE_ERRORS, SCHEMA, open_to_read
 from gpuwatch.machine.recording.time_expressions import time_text
 
 _MAX_LISTED = 5

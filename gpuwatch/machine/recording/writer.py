@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 
 from gpuwatch import __version__
-from gpuwatch.core import file_ownership
+from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import file_name
@@ -27,8 +27,8 @@ from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, K
 from gpuwatch.machine.recording import minute_means, recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
+from gpuwatch.machine.recording.recording_database import check_is_recording, open_to_write
 from gpuwatch.machine.recording.storable_snapshot import Storable
-from gpuwatch.machine.recording.tables import check_is_recording, open_to_write
 from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
@@ -347,7 +347,7 @@ class RecordingWriter:
 def _create_locked(path: Path) -> FileIO:
     """Creates the file, for this user alone, and locks it until it is closed; UsageError if it cannot be used."""
     name = file_name(path)
-    why = file_ownership.distrust(path.parent)
+    why = private_folders.distrust(path.parent)
     if why:
         raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder that you own")
     try:
@@ -358,7 +358,7 @@ def _create_locked(path: Path) -> FileIO:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError(f"cannot record to {name}: it is not a file", hint="name another file")
-        why = file_ownership.file_distrust(path)
+        why = private_folders.file_distrust(path)
         if why:
             raise UsageError(f"not recording to {name}: {why}", hint="name a file that you own")
         try:

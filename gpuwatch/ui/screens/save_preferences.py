@@ -39,7 +39,7 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
     except GpuwatchError as error:
         say(f"{error.message}" + (f": {error.hint}" if error.hint else ""), "warning")
     else:
-        say(f"saved to {shown}; press w again to undo", "ok")
+        say(f"saved, w again undoes it: {shown}", "ok")
 
 
 class BrokenFile(LinesModal[bool]):

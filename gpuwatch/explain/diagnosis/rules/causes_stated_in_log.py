@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framew
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import STATE_ADVICE
 from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, line_of, raised_at
-from gpuwatch.explain.logs import cuda_errors, last_lines
+from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.message_topics import outright
 from gpuwatch.explain.logs.removed_api import removed
 
@@ -27,7 +27,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
     log = evidence.log
     no_driver = log.lines_of("driver.not-running")
-    worked = log.last_lines_tell in (last_lines.WORKED, last_lines.KERAS)
+    worked = log.last_lines_tell in (log_ending.WORKED, log_ending.KERAS)
     for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:

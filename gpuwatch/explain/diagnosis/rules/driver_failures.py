@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver, ended_the_work
 from gpuwatch.explain.diagnosis.rules.message_meanings import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
-from gpuwatch.explain.logs import cuda_errors, last_lines
+from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import outright
 
@@ -121,7 +121,7 @@ def _advice(evidence: Evidence) -> str:
 
 def tensorflow_alone(log: LogFacts) -> bool:
     """Whether nothing in the log shows the work of another framework than TensorFlow."""
-    return not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", last_lines.KERAS)
+    return not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", log_ending.KERAS)
 
 
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")

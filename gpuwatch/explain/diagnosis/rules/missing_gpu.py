@@ -9,7 +9,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
-from gpuwatch.explain.logs.last_lines import says_finished
+from gpuwatch.explain.logs.log_ending import says_finished
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 

@@ -54,7 +54,7 @@ from gpuwatch.explain.diagnosis.rules.signals import (
 from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_unreachable
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.interrupts import is_of_keyboard
-from gpuwatch.explain.logs.last_lines import FAILED, WORKED
+from gpuwatch.explain.logs.log_ending import FAILED, WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED

@@ -27,7 +27,7 @@ from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
-from gpuwatch.explain.diagnosis.runs.predict_device_map import predict, requested_devices_of
+from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import predict, requested_devices_of
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse

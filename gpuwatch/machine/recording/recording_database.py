@@ -99,7 +99,8 @@ def check_is_recording(path: Path) -> None:
         other.damaged = True
         raise other
     if schema != SCHEMA:
-        raise NotARecording(f"{name} was written by another gpuwatch (schema {schema})", hint="update gpuwatch")
+        hint = "update gpuwatch" if schema > SCHEMA else "read it with that version"
+        raise NotARecording(f"{name} was written by another version of gpuwatch (schema {schema})", hint=hint)
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gpuwatch.core import file_ownership
+from gpuwatch.core import private_folders
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.sim import install_libraries, state_files
 
@@ -94,7 +94,7 @@ def _not_being_built(folder: Path) -> Iterator[None]:
 def _machine_leftovers() -> Iterator[Leftover]:
     folder = next(state_files.possible_folders(), None)
     if folder is not None and folder.is_dir():
-        why = file_ownership.distrust(folder)
+        why = private_folders.distrust(folder)
         for path in sorted(folder.glob(f"*{state_files.STATE_SUFFIX}")):
             yield Leftover(path, "a simulated machine", why or ("in use" if state_files.in_use(path) else ""))
 
@@ -108,7 +108,7 @@ def _library_leftovers() -> Iterator[Leftover]:
                 pass
         except BlockingIOError:
             in_use = "they are being compiled"
-        yield Leftover(cache, "libraries of the simulated GPUs", file_ownership.distrust(cache) or in_use)
+        yield Leftover(cache, "libraries of the simulated GPUs", private_folders.distrust(cache) or in_use)
 
 
 def _is_named_by_a_process(folder: Path) -> bool:
@@ -125,7 +125,7 @@ def _is_named_by_a_process(folder: Path) -> bool:
 
 def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
-    why = file_ownership.distrust(state)
+    why = private_folders.distrust(state)
     if (state / "runs").is_dir():
         yield Leftover(state / "runs", "saved runs", why)
     for path in sorted(state.glob("crash-*.txt")):
