@@ -273,7 +273,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         stage.app.overview.processes.sort_by("pid")
         await pilot.press("t", "slash", *"torch", "enter", "minus", "w")
         await settle(pilot)
-        assert "saved to " in stage.app.overview.keys.plain
+        assert "saved, w again undoes it: " in stage.app.overview.keys.plain
     assert saved(default_path()) == {
         "theme": "gpuwatch-contrast",
         "interval": 2.0,
@@ -310,7 +310,7 @@ async def test_w_again_undoes_what_was_saved(stage: Stage, before: str | None) -
         path.write_text("# changed since\n")
         await pilot.press("w")
         await settle(pilot)
-        assert "saved to " in stage.app.tab.keys.plain
+        assert "saved, w again undoes it: " in stage.app.tab.keys.plain
     assert path.read_text().startswith("# changed since")
     assert saved(path) == {"interval": 2.0}
 

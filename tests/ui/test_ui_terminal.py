@@ -38,7 +38,7 @@ from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp, run
 
 class Breaks(ConditionEngine):
-    def look(self, snapshot):
+    def observe(self, snapshot):
         raise RuntimeError("a rule broke")
 
 sys.exit(run(GpuwatchApp(Session(MovingFeed(machines.pair), conditions=Breaks()))))
