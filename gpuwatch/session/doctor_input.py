@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
+import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.doctor import Doctor, FrameworkLook
@@ -18,6 +20,8 @@ from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.session.single_snapshot import take_samples
 from gpuwatch.sim.simulated_machine import SimMachine
 
+T = TypeVar("T")
+
 
 def examine_machine(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
     """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
@@ -29,7 +33,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     interpreter, missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = system_and_driver_facts.result_within(
+    files = result_within(
         interpreter_checks.DRIVER_SECONDS, lambda: system_and_driver_facts.read_system_facts(os.environ)
     )
     child = interpreter_checks.child_environment(os.environ, interpreter)
@@ -49,14 +53,33 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
         driver=driver,
         snapshot=snapshot,
         environment=kept,
-        look=look,
+        installation=look,
         run=run,
         log=log,
         simulated=SimMachine.from_environment(os.environ) is not None,
-        asked=python is not None or framework is not None,
+        named_by_user=python is not None or framework is not None,
         deadline=interpreter_checks.DRIVER_SECONDS,
     )
     return examine(facts, taken_at, time.monotonic() - started)
+
+
+def result_within(seconds: float, work: Callable[[], T]) -> T | None:
+    """The result of ``work``, or None if it takes longer than ``seconds``: a hanging file system must not block us."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    return results[0] if results else None
 
 
 def _find_interpreter(python: str | None, framework: str | None) -> tuple[Interpreter | None, str]:

@@ -18,7 +18,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report, is_of_this_machine, newest_runs
 from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import kernel_log, nvidia_smi
-from gpuwatch.machine.sources.system_and_driver_facts import surroundings
+from gpuwatch.machine.sources.system_and_driver_facts import job_and_platform_facts
 from gpuwatch.session.doctor_input import examine_machine
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.runs_side_by_side import compare
@@ -59,7 +59,7 @@ def gather_diagnostic(
     host = snapshot.host.hostname
     simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
     programs, probes = _latest_runs(taken_at, host, simulated=simulated, missing=missing)
-    around, excerpts = surroundings(os.environ), _excerpts(missing, progress, simulated=simulated)
+    around, excerpts = job_and_platform_facts(os.environ), _excerpts(missing, progress, simulated=simulated)
     progress("")
     gathered = Diagnostic(
         taken_at=taken_at,

@@ -140,7 +140,7 @@ def machine(**changes: Any) -> Facts:
         "driver": ANSWER,
         "snapshot": snapshot(),
         "environment": {},
-        "look": LOOK,
+        "installation": LOOK,
         "run": run(),
         "log": LogFacts(lines=20),
     }
@@ -160,7 +160,7 @@ def bare(**changes: Any) -> Facts:
             driver=None,
             problems=(Problem(source="nvml", reason="driver.missing", detail="libnvidia-ml.so.1 is missing"),),
         ),
-        "look": None,
+        "installation": None,
     }
     return Facts(**{**fields, **changes})
 

@@ -149,12 +149,13 @@ TABLE: list[tuple[str, str, Facts, str]] = [
         system=system(container="docker"), environment={"NVIDIA_DRIVER_CAPABILITIES": "all"}), "all"),
     ("container.wsl", "fail", machine(system=system(wsl=True)), "/usr/lib/wsl"),
     ("container.wsl", "pass", machine(system=system(wsl=True, wsl_libraries=True)), "Windows"),
-    ("framework.cudnn", "fail", machine(look=look(
+    ("framework.cudnn", "fail", machine(installation=look(
         libraries=(replace(CUDNN, version="9.1.0", origin="LD_LIBRARY_PATH"),))), "needs 9.3"),
-    ("framework.cudnn", "pass", machine(look=look(libraries=(replace(CUDNN, version="9.5.1"),))), "9.5.1"),
-    ("framework.cudnn", "pass", machine(look=look(
+    ("framework.cudnn", "pass", machine(installation=look(libraries=(replace(CUDNN, version="9.5.1"),))), "9.5.1"),
+    ("framework.cudnn", "pass", machine(installation=look(
         libraries=(CUDNN,), distributions=(Distribution(name="nvidia-cudnn-cu12", version="9.3.0.75"),))), "9.3.0.75"),
-    ("framework.cudnn", "skip", machine(look=look(libraries=(replace(CUDNN, origin="system"),))), "unknown version"),
+    ("framework.cudnn", "skip", machine(installation=look(libraries=(replace(CUDNN, origin="system"),))),
+     "unknown version"),
     ("driver.libcuda", "fail", bare(), "cannot open"),
     ("environment.visible-devices", "pass", machine(), "not set"),
     ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="-1"), "hides every"),
@@ -184,7 +185,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("environment.library-path", "fail", machine(system=system(library_path=(COMPAT,))), "compat"),
     ("environment.library-path", "warn", machine(
         system=system(library_path=(Folder(folder="/x", exists=True),)),
-        look=look(libraries=(Library(name="libcudnn.so.9", state="loaded", path="/x/l", shadows="/w/l"),))),
+        installation=look(libraries=(Library(name="libcudnn.so.9", state="loaded", path="/x/l", shadows="/w/l"),))),
      "shadows"),
     ("environment.library-path", "pass", machine(
         system=system(library_path=(Folder(folder="/gone", exists=False),))), "missing: /gone"),
@@ -193,18 +194,19 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("environment.others", "pass", environment(XLA_FLAGS="--x"), "XLA"),
     ("environment.others", "warn", environment(CUDA_LAUNCH_BLOCKING="1"), "debugging"),
     ("framework.interpreter", "pass", machine(), "/venv/bin/python"),
-    ("framework.interpreter", "fail", machine(look=FrameworkLook(name="torch", missing="PyTorch is not there")),
+    ("framework.interpreter", "fail", machine(installation=FrameworkLook(name="torch", missing="PyTorch is not there")),
      "not there"),
     ("framework.interpreter", "skip", bare(), "not checked"),
     ("framework.distributions", "pass", machine(), "tensorflow 2.21.0"),
-    ("framework.distributions", "fail", machine(look=look(distributions=(
+    ("framework.distributions", "fail", machine(installation=look(distributions=(
         Distribution(name="tensorflow", version="2.21.0"), Distribution(name="tensorflow-cpu", version="2.20.0")))),
      "overwrite each other"),
-    ("framework.distributions", "warn", machine(look=look(distributions=(
+    ("framework.distributions", "warn", machine(installation=look(distributions=(
         Distribution(name="pynvml", version="11"), Distribution(name="nvidia-ml-py", version="12")))), "pynvml"),
-    ("framework.distributions", "skip", machine(look=look(distributions=None, search_late="the search")), "the search"),
+    ("framework.distributions", "skip", machine(installation=look(distributions=None, search_late="the search")),
+     "the search"),
     ("framework.import", "pass", machine(), "2.0 s"),
-    ("framework.import", "fail", machine(run=run(gpus=0, framework=None), look=look(late="import tensorflow")),
+    ("framework.import", "fail", machine(run=run(gpus=0, framework=None), installation=look(late="import tensorflow")),
      "deadline"),
     ("framework.build", "pass", machine(), "CUDA 12.5.1, cuDNN 9"),
     ("framework.build", "fail", machine(run=run(gpus=0, framework=replace(TENSORFLOW, gpu_build=False))),
@@ -220,17 +222,17 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.in-the-way", "warn", machine(system=system(in_the_way=(("/w/torch.py", False),))), "/w/torch.py"),
     ("framework.libraries", "pass", machine(), "1 library"),
     ("framework.libraries", "fail", machine(
-        look=look(libraries=(Library(name="libcudnn.so.9", state="missing", detail="no such file"),))),
+        installation=look(libraries=(Library(name="libcudnn.so.9", state="missing", detail="no such file"),))),
      "libcudnn.so.9"),
     ("framework.libraries", "fail", machine(log=LogFacts(missing_libraries=["libcusolver.so.11"])), "libcusolver"),
-    ("framework.libraries", "skip", machine(look=look(search_late="the search")), "opened so far: 1"),
+    ("framework.libraries", "skip", machine(installation=look(search_late="the search")), "opened so far: 1"),
     ("framework.devices", "pass", machine(), "2 GPUs"),
     ("framework.devices", "fail", machine(run=run(gpus=0)), "has no GPU"),
     ("framework.op", "pass", machine(), "GPU:0"),
-    ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", error="Boom: x"),))), "Boom"),
-    ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))),
-     "wrong"),
-    ("framework.op", "skip", machine(look=look(tests=(), late="starting its devices")), "deadline"),
+    ("framework.op", "fail", machine(installation=look(tests=(DeviceTest(device="GPU:0", error="Boom: x"),))), "Boom"),
+    ("framework.op", "fail", machine(installation=look(
+        tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))), "wrong"),
+    ("framework.op", "skip", machine(installation=look(tests=(), late="starting its devices")), "deadline"),
     ("framework.log", "pass", machine(), "no problems"),
     ("framework.log", "warn", machine(
         log=LogFacts(cuinit_error=CuInitError(name="CUDA_ERROR_UNKNOWN", code=999, text=""))), "CUDA_ERROR_UNKNOWN"),
@@ -266,39 +268,43 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.missing", "error", machine(
         driver=driver(nvml=Loaded(name="n", error="no")), snapshot=snapshot(driver=None), run=run(gpus=0)), "utility"),
     ("driver.missing", "error", machine(
-        driver=driver(libcuda=Loaded(name="l", error="no"), cuinit_code=None), run=None, look=None), "compute"),
-    ("driver.mismatch", "error", machine(driver=driver(cuinit_code=803), run=None, look=None), "reboot"),
-    ("driver.mismatch", "error", machine(driver=driver(cuinit_code=804), run=None, look=None), "cuda-compat"),
+        driver=driver(libcuda=Loaded(name="l", error="no"), cuinit_code=None), run=None, installation=None), "compute"),
+    ("driver.mismatch", "error", machine(driver=driver(cuinit_code=803), run=None, installation=None), "reboot"),
+    ("driver.mismatch", "error", machine(driver=driver(cuinit_code=804), run=None, installation=None), "cuda-compat"),
     ("driver.mismatch", "error", machine(
-        driver=driver(cuinit_code=None), system=system(kernel_module="560.1"), run=None, look=None), "reboot"),
-    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=999), run=None, look=None), "nvidia_uvm"),
-    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=802), run=None, look=None), "fabricmanager"),
-    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=34), run=None, look=None), "stub"),
+        driver=driver(cuinit_code=None), system=system(kernel_module="560.1"), run=None, installation=None), "reboot"),
+    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=999), run=None, installation=None), "nvidia_uvm"),
+    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=802), run=None, installation=None),
+     "fabricmanager"),
+    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=34), run=None, installation=None), "stub"),
     ("driver.bad-state", "error", bare(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "dmesg"),
     ("driver.bad-state", "error", machine(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "-smi -r"),
     ("driver.bad-state", "error", machine(snapshot=None), "nvidia-smi -r"),
     ("driver.bad-state", "error", machine(
-        system=system(device_files=files("/dev/nvidiactl")), run=None, look=None), "group"),
-    ("container.lost-devices", "error", machine(driver=driver(cuinit_code=100), run=None, look=None), "recreate"),
+        system=system(device_files=files("/dev/nvidiactl")), run=None, installation=None), "group"),
+    ("container.lost-devices", "error", machine(driver=driver(cuinit_code=100), run=None, installation=None),
+     "recreate"),
     ("container.lost-devices", "error", machine(
-        system=system(container="docker", device_files=()), run=None, look=None), "--gpus all"),
+        system=system(container="docker", device_files=()), run=None, installation=None), "--gpus all"),
     ("visibility.hidden", "error", machine(
-        driver=driver(cuinit_code=100), environment={"CUDA_VISIBLE_DEVICES": "-1"}, run=None, look=None), "Unset"),
+        driver=driver(cuinit_code=100), environment={"CUDA_VISIBLE_DEVICES": "-1"}, run=None, installation=None),
+     "Unset"),
     ("cuda.libraries-missing", "error", machine(
-        run=run(gpus=0), look=look(libraries=(Library(name="libcudnn.so.9", state="missing"),))), "and-cuda"),
-    ("cuda.version-mismatch", "warning", machine(run=None, look=look(
+        run=run(gpus=0), installation=look(libraries=(Library(name="libcudnn.so.9", state="missing"),))), "and-cuda"),
+    ("cuda.version-mismatch", "warning", machine(run=None, installation=look(
         libraries=(Library(name="libcudnn.so.9", state="loaded", path="/x/l", shadows="/w/l"),))), "unset"),
     ("hardware.fault", "error", machine(
-        look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))), "card"),
+        installation=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))), "card"),
     ("build.cpu-only", "error", machine(
-        run=None, look=FrameworkLook(name="torch", interpreter="p", gpu_build=False)), "pytorch.org"),
-    ("build.cpu-only", "warning", machine(look=look(distributions=(
+        run=None, installation=FrameworkLook(name="torch", interpreter="p", gpu_build=False)), "pytorch.org"),
+    ("build.cpu-only", "warning", machine(installation=look(distributions=(
         Distribution(name="tensorflow", version="1"), Distribution(name="tensorflow-cpu", version="1")))), "uninstall"),
     ("memory.other-process", "warning", machine(
         snapshot=snapshot(gpu(0, memory__free_bytes=1 << 20), gpu(1), processes=(HELD,))), "Use GPU 1"),
     ("unknown", "error", machine(run=run(gpus=0)), "Send this report"),
-    ("unknown", "error", machine(run=run(gpus=0, framework=None), look=look(late="import tensorflow")), "dmesg"),
-    ("unknown", "warning", machine(run=None, look=FrameworkLook(name="torch", missing="PyTorch is not there")),
+    ("unknown", "error", machine(run=run(gpus=0, framework=None), installation=look(late="import tensorflow")),
+     "dmesg"),
+    ("unknown", "warning", machine(run=None, installation=FrameworkLook(name="torch", missing="PyTorch is not there")),
      "--python"),
 ]  # fmt: skip
 
@@ -345,7 +351,7 @@ def test_what_ended_the_work_wins_over_why_there_is_no_gpu() -> None:
     assert list(CAUSES).index("memory.context-failed") < list(CAUSES).index("driver.missing")
     facts = machine(
         driver=driver(cuinit_code=999),
-        look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),)),
+        installation=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),)),
         run=run(gpus=0),
     )
     assert examined(facts).primary == "hardware.fault"
@@ -416,14 +422,16 @@ def test_without_a_card_one_advice_is_enough() -> None:
 
 def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:
     """Without being asked for it is a warning: gpuwatch's own interpreter need not have one."""
-    absent = machine(run=None, look=FrameworkLook(name="torch", missing="PyTorch is not installed in /x/python"))
+    absent = machine(
+        run=None, installation=FrameworkLook(name="torch", missing="PyTorch is not installed in /x/python")
+    )
     for asked, severity in ((False, "warning"), (True, "error")):
-        found = examined(dataclasses.replace(absent, asked=asked)).findings
+        found = examined(dataclasses.replace(absent, named_by_user=asked)).findings
         assert [entry.severity for entry in found if entry.id == "unknown"] == [severity]
 
 
 def test_pytorch_is_not_told_of_tensorflows_variables() -> None:
-    looked = machine(run=None, look=FrameworkLook(name="torch", interpreter="p", gpu_build=True))
+    looked = machine(run=None, installation=FrameworkLook(name="torch", interpreter="p", gpu_build=True))
     environment = {**looked.environment, "TF_GPU_ALLOCATOR": "cuda_malloc_async", "TF_CPP_MIN_LOG_LEVEL": "3"}
     asked = {entry.id for entry in examined(dataclasses.replace(looked, environment=environment)).checks}
     own = {"environment.growth", "environment.allocator", "environment.log-level"}

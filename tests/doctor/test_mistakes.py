@@ -59,7 +59,7 @@ def test_names_of_variables_have_their_case(name: str) -> None:
     ],
 )
 def test_values_that_other_settings_know(value: str, advice: str) -> None:
-    facts = machine(environment={"CUDA_VISIBLE_DEVICES": value}, run=None, look=None)
+    facts = machine(environment={"CUDA_VISIBLE_DEVICES": value}, run=None, installation=None)
     document = examined(facts)
     (found,) = [one for one in document.findings if one.id == "visibility.bad-ordinal"]
     assert advice in found.action
@@ -71,12 +71,12 @@ def test_values_that_other_settings_know(value: str, advice: str) -> None:
 def test_a_missing_libcuda_comes_before_a_bad_ordinal() -> None:
     error = "libcuda.so.1: cannot open shared object file: No such file or directory"
     driver = replace(ANSWER, libcuda=Loaded(name="libcuda.so.1", error=error), cuinit_code=None)
-    facts = machine(driver=driver, environment={"CUDA_VISIBLE_DEVICES": "7"}, run=None, look=None)
+    facts = machine(driver=driver, environment={"CUDA_VISIBLE_DEVICES": "7"}, run=None, installation=None)
     document = examined(facts)
     assert document.primary == "driver.missing"
     severities = {found.id: found.severity for found in document.findings}
     assert (severities["driver.missing"], severities["visibility.bad-ordinal"]) == ("error", "warning")
-    hangs = machine(driver=replace(ANSWER, late="nvmlInit"), environment=facts.environment, run=None, look=None)
+    hangs = machine(driver=replace(ANSWER, late="nvmlInit"), environment=facts.environment, run=None, installation=None)
     severities = {found.id: found.severity for found in examined(hangs).findings}
     assert (severities["driver.bad-state"], severities["visibility.bad-ordinal"]) == ("error", "error"), "CUDA works"
 
@@ -101,7 +101,7 @@ def test_a_file_with_the_framework_s_name_is_found(tmp_path: Path, monkeypatch: 
 def failed_import(outcome: Outcome, *errors: RunError) -> Doctor:
     failed = replace(run(gpus=0, framework=None), verdict="error", outcome=outcome, errors=errors)
     done = complete(failed, LogFacts(), None)
-    return examined(machine(run=done, log=LogFacts(), look=replace(LOOK, libraries=(), tests=())))
+    return examined(machine(run=done, log=LogFacts(), installation=replace(LOOK, libraries=(), tests=())))
 
 
 def test_an_import_without_a_library_is_that_as_in_explain() -> None:

@@ -98,7 +98,7 @@ class Looked:
 
     def again(self, before: Snapshot) -> tuple[Run, str | None, dict[str, str]]:
         run = complete(self.draft.run, self.draft.log, before)
-        facts = Facts(snapshot=before, look=self.look, run=run, log=self.draft.log, simulated=True)
+        facts = Facts(snapshot=before, installation=self.look, run=run, log=self.draft.log, simulated=True)
         document = examine(facts, NOW, 0.0)
         return run, document.primary, {check.id: check.state for check in document.checks}
 

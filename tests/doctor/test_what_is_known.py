@@ -249,8 +249,8 @@ def test_a_report_names_the_library_that_only_the_doctor_found() -> None:
 def test_a_check_that_has_nothing_to_compare_is_skipped_and_not_left_out() -> None:
     gone = (Library(name="libcudnn.so.9", state="missing", detail="no such file"),)
     facts = machine()
-    assert facts.look is not None
-    check = checks(machine(look=replace(facts.look, libraries=gone)))["framework.cudnn"]
+    assert facts.installation is not None
+    check = checks(machine(installation=replace(facts.installation, libraries=gone)))["framework.cudnn"]
     assert (check.state, check.detail) == ("skip", "no cuDNN was loaded; the build needs 9.3")
 
 

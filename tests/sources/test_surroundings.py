@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core import reader_limits
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
-from gpuwatch.machine.sources.system_and_driver_facts import surroundings
+from gpuwatch.machine.sources.system_and_driver_facts import job_and_platform_facts
 
 KERNEL = """\
 2026-11-22T04:00:00,000000+0000 usb 1-1: new device
@@ -78,7 +78,7 @@ def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pyt
 
 
 def test_slurm_colab_wsl_and_secure_boot_where_they_are(tmp_path: Path) -> None:
-    assert surroundings({}, tmp_path) == {}
+    assert job_and_platform_facts({}, tmp_path) == {}
     variables = tmp_path / "sys/firmware/efi/efivars"
     variables.mkdir(parents=True)
     secure = variables / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -86,10 +86,10 @@ def test_slurm_colab_wsl_and_secure_boot_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/osrelease").write_text("5.15.167.4-microsoft-standard-WSL2\n")
     environment = {"SLURM_JOB_ID": "42", "SLURM_JOB_GPUS": "2,3", "COLAB_RELEASE_TAG": "release-colab_2026"}
-    found = surroundings(environment, tmp_path)
+    found = job_and_platform_facts(environment, tmp_path)
     assert found["Slurm"] == "job 42, GPUs of the node 2,3"
     assert found["Google Colab"] == "release release-colab_2026"
     assert found["WSL"] == "kernel 5.15.167.4-microsoft-standard-WSL2"
     assert found["Secure Boot"].startswith("on: ")
     secure.write_bytes(b"\6\0\0\0\0")
-    assert surroundings({}, tmp_path)["Secure Boot"] == "off"
+    assert job_and_platform_facts({}, tmp_path)["Secure Boot"] == "off"

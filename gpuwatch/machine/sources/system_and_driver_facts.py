@@ -1,8 +1,8 @@
-"""NVIDIA's driver as the system's files show it: /proc, /dev, /sys, and library folders.
+"""Facts about the system, NVIDIA's driver and the job, from /proc, /dev, /sys, library folders and variables.
 
-The only part of ``doctor`` that reads the operating system, and what is around it. Everything is read below a root
-folder, so that a test can build a machine. Sources: the driver's README ( "/proc interface" and "device nodes"),
-``proc(5)``, Linux's ``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib).
+The only part of ``doctor`` that reads the operating system. Files are read below a root folder, so that a test can
+build a machine. Sources: the driver's README ( "/proc interface" and "device nodes"), ``proc(5)``, Linux's
+``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib).
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ import os
 import platform
 import re
 import stat
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from gpuwatch.core.model.doctor import DeviceFile, Entry, PciCard, System
 from gpuwatch.core.model.snapshot import WSL
 from gpuwatch.machine.sources.procfs import file_text, user_name
-
-T = TypeVar("T")
 
 _NVRM = re.compile(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
 _NUMBERED = re.compile(r"^nvidia\d+$")
@@ -37,7 +33,7 @@ _CONTAINERS = (
     (re.compile(r"containerd|crio"), "containerd"),
     (re.compile(r"/lxc[./]"), "lxc"),
 )
-_OF_THE_MACHINE = ("mnt:[4026531840]", "mnt:[4026531841]", "mnt:[4026531832]")
+_HOST_MOUNT_NAMESPACES = ("mnt:[4026531840]", "mnt:[4026531841]", "mnt:[4026531832]")
 """The first mount namespace of a kernel, which containers never share: the first number that kernels hand out, the
 second where the network's is before it, and the fixed one of Linux 6.18. A virtual machine whose disk was made from a
 container image has the image's ``.dockerenv``."""
@@ -63,14 +59,14 @@ def read_system_facts(environment: Mapping[str, str], root: str | Path = "/") ->
         wsl=release is not None and "microsoft" in release.lower(),
         wsl_libraries=(base / "usr/lib/wsl/lib/libcuda.so.1").exists(),
         library_path=tuple(_entry(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder),
-        in_the_way=tuple(_in_the_way(environment)),
+        in_the_way=tuple(_shadowing_files(environment)),
     )
 
 
 _FRAMEWORKS = ("tensorflow", "torch", "keras")
 
 
-def _in_the_way(environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+def _shadowing_files(environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     """Files that shadow a framework, in the working directory or in PYTHONPATH (True: it affects every program).
 
     A folder counts only if it has an ``__init__.py``, and not if it is the framework itself (metadata beside it).
@@ -88,25 +84,6 @@ def _in_the_way(environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
                     yield f"{folder / name}/", everywhere
             except OSError:
                 continue
-
-
-def result_within(seconds: float, work: Callable[[], T]) -> T | None:
-    """The result of ``work``, or None if it takes longer than ``seconds``: a hanging file system must not block us."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    return results[0] if results else None
 
 
 def _first_group(pattern: str, path: Path) -> str | None:
@@ -195,8 +172,8 @@ _SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _MAX_CHARS = 200
 
 
-def surroundings(environment: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """Descriptions of the surroundings (a Slurm job, a notebook service, WSL, Secure Boot) by name."""
+def job_and_platform_facts(environment: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
+    """What this process runs in (a Slurm job, a notebook service, WSL, Secure Boot) by name."""
     found: dict[str, str] = {}
     if environment.get("SLURM_JOB_ID"):
         found["Slurm"] = ", ".join(
@@ -230,7 +207,7 @@ def _container(base: Path, environment: Mapping[str, str]) -> str | None:
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     with suppress(OSError):
-        if str((base / "proc/self/ns/mnt").readlink()) in _OF_THE_MACHINE:
+        if str((base / "proc/self/ns/mnt").readlink()) in _HOST_MOUNT_NAMESPACES:
             return None
     if (base / ".dockerenv").exists():
         return "docker"

@@ -33,7 +33,7 @@ def checks_in_order() -> list[Entry]:
 
 def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
     """The doctor's document."""
-    run, look = facts.run, facts.look
+    run, look = facts.run, facts.installation
     judged = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
     if run is not None and run.framework is None:  # the rule failed_import reports them, if nothing says why
         judged = tuple(finding for finding in judged if finding.id != "unknown")

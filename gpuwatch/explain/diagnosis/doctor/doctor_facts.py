@@ -41,9 +41,9 @@ class Facts(Evidence):
 
     system: System | None = None
     driver: DriverAnswer | None = None
-    look: FrameworkLook | None = None
+    installation: FrameworkLook | None = None
     simulated: bool = False
-    asked: bool = False
+    named_by_user: bool = False
     """Whether the user named the framework or the interpreter, so that its absence is an error."""
     deadline: float = 3.0
     """Seconds for each step that does not import the framework."""
@@ -70,7 +70,7 @@ class Facts(Evidence):
     @property
     def installed(self) -> FrameworkLook | None:
         """Facts about the chosen interpreter; None if the framework is not installed there, or was not checked."""
-        return self.look if self.look is not None and not self.look.missing else None
+        return self.installation if self.installation is not None and not self.installation.missing else None
 
     @property
     def lacks_libcuda(self) -> bool:
@@ -78,14 +78,14 @@ class Facts(Evidence):
         return self.driver is not None and self.driver.libcuda is not None and self.driver.libcuda.error is not None
 
     @property
-    def usable(self) -> bool:
+    def framework_has_gpu(self) -> bool:
         """Whether the framework got at least one GPU."""
         return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
 
     @property
-    def of_torch(self) -> bool:
+    def checks_pytorch(self) -> bool:
         """Whether PyTorch is checked, which does not read TensorFlow's variables."""
-        return self.look is not None and self.look.name == "torch"
+        return self.installation is not None and self.installation.name == "torch"
 
     @property
     def visible(self) -> str | None:
@@ -104,7 +104,11 @@ class Facts(Evidence):
         if self.framework is not None:
             name, version = self.framework.name, self.framework.version
             return f"{PRODUCTS.get(name, name)} {version or ''}".strip()
-        return PRODUCTS.get(self.look.name, self.look.name) if self.look is not None else "the framework"
+        return (
+            PRODUCTS.get(self.installation.name, self.installation.name)
+            if self.installation is not None
+            else "the framework"
+        )
 
     @property
     def has_driver_trace(self) -> bool:

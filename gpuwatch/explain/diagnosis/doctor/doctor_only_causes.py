@@ -99,7 +99,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
     if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
         yield finding(
             "driver.missing",
-            "warning" if facts.usable else "error",
+            "warning" if facts.framework_has_gpu else "error",
             title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=[answer.nvml.error],
             action=HALF_ACTION,
@@ -137,7 +137,7 @@ def nvml_hangs(facts: Facts) -> Iterator[Finding]:
 def closed_files(facts: Facts) -> Iterator[Finding]:
     """Device files that this user may not use, or that are missing although the driver is loaded."""
     system = facts.system
-    if facts.simulated or system is None or facts.usable or system.kernel_module is None:
+    if facts.simulated or system is None or facts.framework_has_gpu or system.kernel_module is None:
         return
     closed = [entry for entry in system.device_files if not entry.usable]
     if closed:
@@ -158,14 +158,14 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
 @_rule("cuda.libraries-missing", "cuda.version-mismatch")
 def libraries(facts: Facts) -> Iterator[Finding]:
     """Libraries that cannot be loaded, or that shadow the build's own."""
-    found = facts.look.libraries if facts.look is not None else None
-    if not found or facts.look is None:
+    found = facts.installation.libraries if facts.installation is not None else None
+    if not found or facts.installation is None:
         return
     bad = [library for library in found if library.state != "loaded"]
     if bad and facts.has_driver_trace:
         yield finding(
             "cuda.libraries-missing",
-            "warning" if facts.usable else "error",
+            "warning" if facts.framework_has_gpu else "error",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
             evidence=[_why_unusable(library) for library in bad],
             action=framework.install_libraries(facts, [library.name for library in bad]),
@@ -174,7 +174,7 @@ def libraries(facts: Facts) -> Iterator[Finding]:
     if shadowing:
         yield finding(
             "cuda.version-mismatch",
-            "info" if facts.usable else "warning",
+            "info" if facts.framework_has_gpu else "warning",
             "likely",
             title="LD_LIBRARY_PATH shadows the framework's own CUDA libraries",
             evidence=[f"{library.name}: {library.path} instead of {library.shadows}" for library in shadowing],
@@ -190,11 +190,11 @@ def _why_unusable(library: Library) -> str:
 @_rule("unknown", "build.cpu-only")
 def not_installed(facts: Facts) -> Iterator[Finding]:
     """The framework is not installed, or two distributions overwrite each other."""
-    look = facts.look
+    look = facts.installation
     if look is None:
         return
     if look.missing:
-        severity: Severity = "error" if facts.asked else "warning"
+        severity: Severity = "error" if facts.named_by_user else "warning"
         yield finding("unknown", severity, title=look.missing, action=framework.INSTALL_IT)
         return
     builds = [entry for entry in look.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
@@ -211,9 +211,9 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
 @_rule("build.cpu-only", "unknown")
 def pytorch(facts: Facts) -> Iterator[Finding]:
     """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
-    if facts.look is None or facts.look.name != "torch" or facts.look.missing:
+    if facts.installation is None or facts.installation.name != "torch" or facts.installation.missing:
         return
-    if facts.look.gpu_build is False:
+    if facts.installation.gpu_build is False:
         yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
     elif facts.run is not None and (obstacle := why_unreachable(facts.run)):
         yield warning_of(
@@ -254,7 +254,7 @@ def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
 @_rule("hardware.fault")
 def wrong_result(facts: Facts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
-    for test in facts.look.tests if facts.look is not None else ():
+    for test in facts.installation.tests if facts.installation is not None else ():
         if test.correct is False:
             yield error_of(
                 "hardware.fault",
@@ -268,10 +268,10 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
 @_rule("unknown")
 def timed_out(facts: Facts) -> Iterator[Finding]:
     """The framework did not finish before its deadline."""
-    if facts.look is not None and facts.look.late and facts.run is not None:
+    if facts.installation is not None and facts.installation.late and facts.run is not None:
         yield error_of(
             "unknown",
-            title=f"{facts.look.late} did not finish before its deadline",
+            title=f"{facts.installation.late} did not finish before its deadline",
             action="Check dmesg for a hung GPU, and look for a slow file system.",
         )
 
@@ -323,7 +323,12 @@ def failed_import(facts: Facts) -> Iterator[Finding]:
 @_rule("unknown", unless=NO_GPU)
 def without_reason(facts: Facts) -> Iterator[Finding]:
     """The framework was imported and has no GPU, although there are some."""
-    if facts.framework is None or facts.usable or not facts.gpus or (facts.run and why_unreachable(facts.run)):
+    if (
+        facts.framework is None
+        or facts.framework_has_gpu
+        or not facts.gpus
+        or (facts.run and why_unreachable(facts.run))
+    ):
         return
     yield error_of(
         "unknown",

@@ -114,7 +114,7 @@ def misspelt(facts: Facts) -> Answer | None:
 @check("environment.growth", "TF_FORCE_GPU_ALLOW_GROWTH")
 def growth(facts: Facts) -> Answer | None:
     """Overrides the program's own setting; only read by TensorFlow."""
-    if facts.of_torch:
+    if facts.checks_pytorch:
         return None
     value = facts.environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
     if value is None:
@@ -133,7 +133,7 @@ def growth(facts: Facts) -> Answer | None:
 def allocator(facts: Facts) -> Answer | None:
     """An allocator other than TensorFlow's default."""
     value = facts.environment.get("TF_GPU_ALLOCATOR")
-    if value is None or facts.of_torch:
+    if value is None or facts.checks_pytorch:
         return None
     if value not in _ALLOCATORS:
         return warn(f"TF_GPU_ALLOCATOR={value} is not a TensorFlow allocator", "Use cuda_malloc_async, or unset it.")
@@ -158,7 +158,9 @@ def library_path(facts: Facts) -> Answer | None:
                 f"{entry.folder} contains {', '.join(drivers)}: the {kind} library shadows the driver's",
                 f"Remove {entry.folder} from LD_LIBRARY_PATH.",
             )
-    shadowing = [library for library in (facts.look.libraries if facts.look else None) or () if library.shadows]
+    shadowing = [
+        library for library in (facts.installation.libraries if facts.installation else None) or () if library.shadows
+    ]
     if shadowing:
         listed = ", ".join(f"{library.name} from {library.path}" for library in shadowing[:4])
         return warn(f"it shadows the wheel's own CUDA libraries: {listed}", "unset LD_LIBRARY_PATH")
@@ -170,7 +172,7 @@ def library_path(facts: Facts) -> Answer | None:
 @check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")
 def log_level(facts: Facts) -> Answer | None:
     """Hides log lines with the device map, or the reason why there is no GPU."""
-    if facts.of_torch:
+    if facts.checks_pytorch:
         return None
     value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
     if value in (None, "0"):

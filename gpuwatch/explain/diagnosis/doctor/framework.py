@@ -43,11 +43,11 @@ def _first_line(error: RunError | None) -> str:
 @check("framework.interpreter", "Interpreter")
 def interpreter(facts: Facts) -> Answer | None:
     """The interpreter that was checked."""
-    if facts.look is None:
+    if facts.installation is None:
         return skip("not checked")
-    if facts.look.missing:
-        return fail(facts.look.missing, INSTALL_IT)
-    return ok(f"{facts.look.interpreter}")
+    if facts.installation.missing:
+        return fail(facts.installation.missing, INSTALL_IT)
+    return ok(f"{facts.installation.interpreter}")
 
 
 @check_of_framework("framework.distributions", "Distributions")
@@ -67,7 +67,7 @@ def distributions(facts: Facts, look: FrameworkLook) -> Answer | None:
             f"pynvml {names['pynvml']} and nvidia-ml-py {names['nvidia-ml-py']} both contain the module pynvml",
             "pip uninstall pynvml; nvidia-ml-py is NVIDIA's own.",
         )
-    own = "torch" if facts.of_torch else "tensorflow"
+    own = "torch" if facts.checks_pytorch else "tensorflow"
     shown = [f"{name} {version}" for name, version in names.items() if name.startswith((own, "keras", "tf-"))]
     wheels = sum(name.startswith("nvidia-") and name != "nvidia-ml-py" for name in names)
     cuda = f", {count_text(wheels, 'wheel')} with CUDA libraries" if wheels else ", no wheels with CUDA libraries"
@@ -111,7 +111,7 @@ def build(facts: Facts, look: FrameworkLook) -> Answer | None:
         return skip(_NOT_IMPORTED)
     if not gpu_build:
         action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
-        return fail(f"{facts.product} is a build without CUDA", TORCH_BUILD if facts.of_torch else action)
+        return fail(f"{facts.product} is a build without CUDA", TORCH_BUILD if facts.checks_pytorch else action)
     build = framework.build if framework is not None else {}
     needs = [
         f"{name} {build[key]}" for name, key in (("CUDA", "cuda_version"), ("cuDNN", "cudnn_version")) if key in build
@@ -185,12 +185,12 @@ def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     """How to install these libraries for the checked framework."""
-    look = facts.look
+    look = facts.installation
     version = facts.framework.version if facts.framework is not None else None
     if version is None and look is not None:
         version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
     python = look.interpreter if look is not None else None
-    return install_advice(names, version, by=TORCH if facts.of_torch else TENSORFLOW, interpreter=python)
+    return install_advice(names, version, by=TORCH if facts.checks_pytorch else TENSORFLOW, interpreter=python)
 
 
 _CUDNN_NEEDED = {
