@@ -19,7 +19,7 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Time
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
-from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore, Times
+from gpuwatch.machine.history.sample_store import KeptSample, SampleStore, TimedDecoder, Times
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recordings_in_progress
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
@@ -40,12 +40,12 @@ class JoinedSamples(SampleStore):
     Used by one thread. What was recorded is not thinned out, so it comes first.
     """
 
-    apart = THINNED_SECONDS
+    thinned_spacing_seconds = THINNED_SECONDS
 
     def __init__(self, kept: Timeline, recording: Recording) -> None:
         self._kept = kept
         self.recording = recording
-        self._near = _MAX_DISTANCE * max((run.interval for run in recording.runs), default=1.0)
+        self._near = _MAX_DISTANCE * max((run.interval for run in recording.sessions), default=1.0)
         self._looked = float("-inf")
         self._known: tuple[object, ...] = ()
         """What the times below were made of."""
@@ -96,7 +96,7 @@ class JoinedSamples(SampleStore):
         now = time.monotonic()
         if now - self._stretched >= _GAP_SEARCH_SECONDS:
             self._stretched = now
-            longer = max(longer, self.apart)
+            longer = max(longer, self.thinned_spacing_seconds)
             every = [*self.recording.spans_without_gaps(longer), *((at, at) for at in self._own)]
             found: list[tuple[float, float]] = []
             for begin, end in sorted(every):
@@ -114,12 +114,12 @@ class JoinedSamples(SampleStore):
         here = times[max(bisect_right(times, moment) - 1, 0)]
         return self._kept.at(here) if here in self._own else self.recording.at(here)
 
-    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
         used = {at for at in self._own if begin <= at <= end} if self.times else ()  # they are brought up to date
         if not used:
             return self.recording.chunks(begin, end)
-        own = (placed for placed in self._kept.positions(begin, end) if placed[0] in used)
-        return iter([heapq.merge(self.recording.positions(begin, end), own, key=itemgetter(0))])
+        own = (timed for timed in self._kept.decoders(begin, end) if timed[0] in used)
+        return iter([heapq.merge(self.recording.decoders(begin, end), own, key=itemgetter(0))])
 
     def events(self) -> Sequence[MachineEvent]:
         kept = self._kept.events()

@@ -87,7 +87,7 @@ def _events(recording: Recording, begin: float, moment: float) -> Iterator[Chang
 
 def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]:
     first, _ = recording.extent()
-    interval = max((run.interval for run in recording.runs), default=1.0)
+    interval = max((run.interval for run in recording.sessions), default=1.0)
     longer = unobserved_limit(interval)
     if first - begin > longer:
         unknown = hours_minutes(first - begin)
@@ -125,7 +125,7 @@ def _metric_title(name: str) -> str:
 
 
 def _readings(recording: Recording, begin: float, moment: float, devices: list[Device]) -> Iterator[Change]:
-    interval = max((run.interval for run in recording.runs), default=1.0)
+    interval = max((run.interval for run in recording.sessions), default=1.0)
     since = moment - max(_COMPARED_SECONDS, MIN_GAP_INTERVALS * interval)
     sums: dict[tuple[str, str], list[float]] = {}
     for times, columns in recording.numbers(begin, moment, frozenset(_READINGS)):
@@ -173,7 +173,7 @@ def period(
 ) -> Period:
     """The stretch from ``begin`` to ``end``, seconds since the epoch; UsageError if nothing of it was recorded."""
     hours = gpu_usage(recording, begin, end, "process", progress)
-    interval = max((run.interval for run in recording.runs), default=1.0)
+    interval = max((run.interval for run in recording.sessions), default=1.0)
     step = _step(end - begin, interval)
     first = begin if step < minute_means.MINUTE else begin // step * step
     last = recording.at(end)

@@ -103,7 +103,7 @@ def test_a_signal_ends_it_cleanly(start: Start, tmp_path: Path, number: signal.S
     assert gone(collector)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     with Recording(file) as recording:
-        assert [run.why for run in recording.runs] == [f"by {number.name}"]
+        assert [run.why for run in recording.sessions] == [f"by {number.name}"]
         assert len(next(iter(recording.snapshots())).snapshot.devices) == 2
         assert {"recording.began", "recording.ended"} <= {one.kind for one in recording.events()}
 

@@ -115,7 +115,7 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
     with Recording(growing.path) as recording:
         for store in (
             [receiver.receive(kind, body) for kind, body in split_frames(frames)],
-            [decoder.snapshot() for _, decoder in timeline.positions(0, 1e12)],
+            [decoder.snapshot() for _, decoder in timeline.decoders(0, 1e12)],
             [kept.snapshot for kept in recording.snapshots()],
         ):
             assert len(store) == len(shots)

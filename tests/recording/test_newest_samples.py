@@ -92,7 +92,7 @@ def test_a_file_that_was_read_until_its_recorder_ended_is_whole_by_itself(tmp_pa
         copy.write_bytes(growing.path.read_bytes())
         with Recording(copy) as copied:
             assert copied.samples == 90
-            assert copied.runs[-1].ended is not None
+            assert copied.sessions[-1].ended is not None
     following.close()
     Growing(growing.path).end()
     assert {one.name for one in tmp_path.glob("a.*")} == {"a.gpuwatch"}

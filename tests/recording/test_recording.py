@@ -152,7 +152,7 @@ def test_events_findings_and_lives_are_rows_of_their_own(file: Path) -> None:
         assert lives[0].sm_percent_max == max(used)
         assert lives[0].sm_seconds == pytest.approx(89, abs=0.1)
         assert lives[0].sm_percent_seconds == pytest.approx(sum(used[1:]), rel=0.01)
-        (run,) = recording.runs
+        (run,) = recording.sessions
         assert run.why == "by a test"
 
 
@@ -216,7 +216,7 @@ def test_a_killed_writer_loses_nothing_that_it_was_given(file: Path, tmp_path: P
     assert got[:90] == stored(shots[:90])
     assert got[90:] == stored(shots[90:])
     with Recording(left) as recording:
-        assert [run.ended is None for run in recording.runs] == [True, False]
+        assert [run.ended is None for run in recording.sessions] == [True, False]
         lives = recording.processes()
         assert {one.first for one in lives} == {shots[0].taken_at.timestamp()}, "lives go on"
         points = recording.summaries(60, 0, START * 2, frozenset({"power.draw_watts"}))
@@ -248,9 +248,9 @@ def test_a_clock_that_is_set(file: Path, hours: float) -> None:
         assert last is not None
         assert last.snapshot == stored(after)[-1]
         if hours > 0:
-            assert (recording.samples, recording.covered) == (260, 0)
+            assert (recording.samples, recording.hidden_samples) == (260, 0)
         else:  # what is later than the clock now stays; its own hour was not recorded twice
-            assert recording.samples + recording.covered == 260
+            assert recording.samples + recording.hidden_samples == 260
     assert not check_recording(file).damaged
 
 
@@ -266,7 +266,7 @@ def test_a_time_that_comes_twice_is_shown_once(file: Path) -> None:
     writer.close()
     with Recording(file) as recording:
         assert recording.samples == 100 + 400
-        assert recording.covered == 200
+        assert recording.hidden_samples == 200
         assert [kept.at for kept in recording.snapshots(START + 95, START + 105)] == [
             at for at in recording.times if START + 95 <= at <= START + 105
         ]
@@ -385,10 +385,10 @@ def test_whatever_happens_every_sample_is_there_once(happens: list[tuple[str, in
             kept = list(recording.snapshots())
             times = list(recording.times)
             assert [one.at for one in kept] == times == sorted(times)
-            assert recording.samples + recording.covered == len(given_)
+            assert recording.samples + recording.hidden_samples == len(given_)
             by_number = {shot.took_seconds: shot for shot in given_}
             assert all(one.snapshot == by_number[one.snapshot.took_seconds] for one in kept)
-            assert kept[-1].snapshot == max(given_, key=lambda shot: shot.taken_at) or recording.covered
+            assert kept[-1].snapshot == max(given_, key=lambda shot: shot.taken_at) or recording.hidden_samples
             for one in kept[:: max(len(kept) // 5, 1)]:
                 found = recording.at(one.at)
                 assert found is not None
@@ -658,7 +658,7 @@ def test_a_redacted_cut_names_nobody(file: Path, tmp_path: Path) -> None:
     with Recording(file) as recording:
         cut_out(recording, 0, START * 2, out, redact=True)
     with Recording(out) as cut:
-        text = repr(list(cut.snapshots())) + repr([*cut.events(), *cut.findings(), *cut.processes(), *cut.runs])
+        text = repr(list(cut.snapshots())) + repr([*cut.events(), *cut.findings(), *cut.processes(), *cut.sessions])
         snapshot = next(iter(cut.snapshots())).snapshot
         assert len({kept.findings[0].title for kept in cut.snapshots()}) == 2
         assert "redacted" in cut.notes

@@ -62,7 +62,7 @@ def fork_collector(interval: float, *, share: bool = False, on_demand: bool = Fa
     """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork.
 
     ``share``: its samples may be those of a recorder on this machine. ``on_demand``: see
-    :class:`.collector_frames.Settings`.
+    :class:`.collector_protocol.Settings`.
     """
     from gpuwatch.machine.sources.driver_call_tracking import new_page
 

@@ -45,7 +45,7 @@ class RecordingPlayer:
         self.recording = recording
         self.wall_clock = wall_clock
         self._clock = clock
-        self._runs = recording.runs
+        self._runs = recording.sessions
         name = self._runs[-1].hostname or "" if self._runs else ""
         self.host = HostAccess(name, unreachable="not part of a recording")  # perhaps this one, at another time
         self._alarm = threading.Condition()
@@ -192,7 +192,7 @@ class RecordingPlayer:
             self.recording.refresh()
             state = (self.recording.last_block, self.recording.samples, self.recording.end)
             if self._samples is None or state != self._read:
-                self._read, self._runs = state, self.recording.runs
+                self._read, self._runs = state, self.recording.sessions
                 after = self._before_the_clock_was_set_back()
                 self._samples = (kept for kept in self.recording.snapshots(after) if kept.at > after)
                 self._ahead = next(self._samples, None)

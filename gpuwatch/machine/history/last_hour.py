@@ -15,7 +15,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_chunks import Chunk
-from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore
+from gpuwatch.machine.history.sample_store import KeptSample, SampleStore, TimedDecoder
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
@@ -36,7 +36,7 @@ CHUNK_SAMPLES = 60
 class Timeline(SampleStore):
     """Snapshots of the last hour, and events. One thread writes and reads it."""
 
-    apart = THINNED_SECONDS
+    thinned_spacing_seconds = THINNED_SECONDS
 
     def __init__(self) -> None:
         self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
@@ -123,7 +123,7 @@ class Timeline(SampleStore):
         place = max(bisect_right(chosen.times, moment) - 1, 0)
         return next(islice(chosen.read(), place, None)).sample()
 
-    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
         for chunk in list(self._every()):
             if chunk.times[0] <= end and chunk.times[-1] >= begin:
                 yield zip(chunk.times, chunk.read(), strict=True)

@@ -21,7 +21,7 @@ Identity = tuple[int, float | None]
 """Pid and start time of a process."""
 Key = tuple[str, str]
 """UUID of a device, id of a metric."""
-Placed = tuple[float, FrameDecoder]
+TimedDecoder = tuple[float, FrameDecoder]
 """Time of a sample, and a decoder that has taken its frames. Read it before the next one is asked for."""
 
 
@@ -39,7 +39,7 @@ class Gap(NamedTuple):
 class SampleStore(ABC):
     """Stored samples and events of one host, in memory or in a recording. Times are seconds since the epoch."""
 
-    apart = 0.0
+    thinned_spacing_seconds = 0.0
     """Seconds by which samples may be apart though none is missing: those in memory are thinned out."""
 
     @property
@@ -64,7 +64,7 @@ class SampleStore(ABC):
         place = bisect_right(times, at)
         following = times[place] if place < len(times) else inf
         damaged = following <= moment
-        missing = damaged or following - at > max(gap_limit(interval), self.apart)
+        missing = damaged or following - at > max(gap_limit(interval), self.thinned_spacing_seconds)
         if not missing or not at < moment <= times[-1]:
             return None
         return Gap(at, moment if damaged else following, damaged)
@@ -78,20 +78,20 @@ class SampleStore(ABC):
         """The events, oldest first. The list may grow: do not change it."""
 
     @abstractmethod
-    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
         """The chunks with samples from ``begin`` to ``end``, and perhaps some beside them, oldest first."""
 
-    def positions(self, begin: float, end: float) -> Iterator[Placed]:
+    def decoders(self, begin: float, end: float) -> Iterator[TimedDecoder]:
         """Each sample from ``begin`` to ``end``."""
         for chunk in self.chunks(begin, end):
-            for at, position in chunk:
+            for at, decoder in chunk:
                 if begin <= at <= end:
-                    yield at, position
+                    yield at, decoder
 
     def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[KeptSample]:
         """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
         last: KeptSample | None = None
-        for _, decoder in self.positions(begin, end):
+        for _, decoder in self.decoders(begin, end):
             snapshot = decoder.snapshot()
             if last is not None:
                 snapshot = with_reused_objects(snapshot, last.snapshot)
@@ -142,7 +142,7 @@ class SampleStore(ABC):
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
         """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
-        for at, decoder in self.positions(begin, end):
+        for at, decoder in self.decoders(begin, end):
             yield at, decoder.rows_of(*who)
 
 

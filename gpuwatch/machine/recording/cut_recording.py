@@ -71,7 +71,7 @@ def _copy(
 ) -> int:
     db.execute("BEGIN")
     interval = 1.0
-    for run in recording.runs:
+    for run in recording.sessions:
         if run.began <= end and (run.ended is None or run.ended >= begin):
             interval = run.interval
             host = run.hostname if private is None or run.hostname is None else private.host(run.hostname)

@@ -150,7 +150,7 @@ def _usage_device(device: DeviceTime, time: GpuTime) -> UsageDevice:
 
 def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     """The longest gaps from ``begin`` to ``end``, in the order of time."""
-    interval = max((run.interval for run in recording.runs), default=recording_defaults.INTERVAL_SECONDS)
+    interval = max((run.interval for run in recording.sessions), default=recording_defaults.INTERVAL_SECONDS)
     longer = unobserved_limit(interval)
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_MAX_GAPS_LISTED]
@@ -190,7 +190,7 @@ def _count_samples(
     recording: Recording, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
     """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
-    meter = GpuTimeMeter(max((run.interval for run in recording.runs), default=recording_defaults.INTERVAL_SECONDS))
+    meter = GpuTimeMeter(max((run.interval for run in recording.sessions), default=recording_defaults.INTERVAL_SECONDS))
     blocks = recording.recorded_blocks()
     wanted = []
     for number, first, last, _ in blocks:

@@ -1,7 +1,7 @@
 """Reads a recording, also while it grows: samples by time, means, events, findings, processes.
 
 Where the clock was set back, times overlap: the later recording is shown, and what it covers is left out of the times
-(:attr:`Recording.covered` counts it).
+(:attr:`Recording.hidden_samples` counts it).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
-from gpuwatch.machine.history.sample_store import KeptSample, Placed, SampleStore, Times
+from gpuwatch.machine.history.sample_store import KeptSample, SampleStore, TimedDecoder, Times
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
@@ -28,14 +28,14 @@ from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.row_decoding import (
     RecordedFinding,
-    Run,
+    RecorderSession,
     check_entry,
     event_of,
     finding_of,
     gpu_time_of,
     life_of,
     recorded_findings,
-    run_of,
+    session_of,
 )
 
 _begin = attrgetter("begin")
@@ -74,7 +74,7 @@ class Recording(SampleStore):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.covered = 0
+        self.hidden_samples = 0
         """Samples left out because the clock was set back and their time was recorded again."""
         self.damage = Damage()
         """What could not be read so far."""
@@ -188,12 +188,12 @@ class Recording(SampleStore):
         """Finds the part of each block that no later one covers."""
         found: list[Block] = []
         limit = float("inf")
-        self.covered = 0
+        self.hidden_samples = 0
         for block in reversed(blocks):
             left = block.samples
             if block.end >= limit:
                 left = 0 if block.begin >= limit else sum(at < limit for at in self._times_of(block.number))
-                self.covered += block.samples - left
+                self.hidden_samples += block.samples - left
             if left:
                 found.append(block._replace(samples=left))
             limit = min(limit, block.begin)
@@ -201,9 +201,9 @@ class Recording(SampleStore):
         self._firsts = list(accumulate((block.samples for block in self._blocks), initial=0))
 
     @property
-    def runs(self) -> list[Run]:
+    def sessions(self) -> list[RecorderSession]:
         rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
-        return list(self.damage.readable("run", run_of, ((row[0], row) for row in rows)))
+        return list(self.damage.readable("run", session_of, ((row[0], row) for row in rows)))
 
     @property
     def notes(self) -> dict[str, str]:
@@ -301,9 +301,9 @@ class Recording(SampleStore):
         return None
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
-        return ((at, decoder.devices()) for at, decoder in self.positions(begin, end))
+        return ((at, decoder.devices()) for at, decoder in self.decoders(begin, end))
 
-    def chunks(self, begin: float, end: float) -> Iterator[Iterable[Placed]]:
+    def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
         for block in self._between(begin, end):
             yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
 

@@ -22,7 +22,7 @@ from gpuwatch.core.model.recording import (
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_database import DATABASE_ERRORS, SCHEMA, open_to_read
-from gpuwatch.machine.recording.row_decoding import RecordedFinding, Run
+from gpuwatch.machine.recording.row_decoding import RecordedFinding, RecorderSession
 from gpuwatch.machine.recording.time_expressions import time_text
 
 _MAX_LISTED = 5
@@ -31,7 +31,7 @@ _MAX_LISTED = 5
 
 def recording_info(recording: Recording) -> RecordingInfo:
     """What is in a file; :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read."""
-    runs = recording.runs
+    runs = recording.sessions
     last = recording.at(float("inf")) if recording.samples else None
     snapshot = last.snapshot if last is not None else None
     lives = recording.processes()
@@ -45,7 +45,7 @@ def recording_info(recording: Recording) -> RecordingInfo:
         begin=_time_of(recording.begin),
         end=_time_of(recording.end),
         samples=recording.samples,
-        samples_hidden=recording.covered,
+        samples_hidden=recording.hidden_samples,
         host=snapshot.host.hostname if snapshot is not None else None,
         simulated=snapshot.simulated if snapshot is not None else None,
         driver_version=snapshot.driver.version if snapshot is not None and snapshot.driver is not None else None,
@@ -138,7 +138,7 @@ def _problem(finding: RecordedFinding) -> RecordedProblem:
     )
 
 
-def _run(run: Run) -> RecorderRun:
+def _run(run: RecorderSession) -> RecorderRun:
     return RecorderRun(
         began=_time_of(run.began),
         ended=_time_of(run.ended),
@@ -152,7 +152,7 @@ def check_recording(path: Path) -> RecordingCheck:
     """Reads everything; :class:`~gpuwatch.core.errors.GpuwatchError` if nothing of it can be read."""
     with Recording(path) as recording:
         recording.verify(decode=True)
-        intervals = [run.interval for run in recording.runs]
+        intervals = [run.interval for run in recording.sessions]
         damaged = [*(f"database: {line}" for line in _sqlite_problem(path)), *recording.damage.lines()]
         return RecordingCheck(
             source=file_name(path),

@@ -23,8 +23,8 @@ _finding = msgspec.msgpack.Decoder(Finding).decode
 _life = msgspec.msgpack.Decoder(ProcessLife).decode
 
 
-class Run(NamedTuple):
-    """One run of the recorder."""
+class RecorderSession(NamedTuple):
+    """The time from a start of the recorder to its end."""
 
     number: int
     began: float
@@ -107,6 +107,6 @@ def check_entry(row: tuple[Any, ...]) -> None:
         raise DamagedData("wrong checksum")
 
 
-def run_of(row: tuple[Any, ...]) -> Run:
-    """Decodes the columns of a recorder's run."""
-    return msgspec.convert(row, Run)
+def session_of(row: tuple[Any, ...]) -> RecorderSession:
+    """Decodes the columns of a session of the recorder."""
+    return msgspec.convert(row, RecorderSession)

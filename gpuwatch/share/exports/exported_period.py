@@ -50,7 +50,7 @@ class ExportedPeriod:
 
     @property
     def host(self) -> str | None:
-        named = [run.hostname for run in self.recording.runs if run.hostname]
+        named = [run.hostname for run in self.recording.sessions if run.hostname]
         return self.last.host.hostname or (named[-1] if named else None)
 
     def samples(self) -> Iterator[KeptSample]:
