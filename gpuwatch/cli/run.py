@@ -125,8 +125,8 @@ def run(
         placement=placement,
         memory=memory,
         log=not no_log,
-        line=terminal and live is not False,
-        speak=terminal if live is None else live,
+        status_line=terminal and live is not False,
+        print_findings=terminal if live is None else live,
         simulation=tier_of_this_process(),
     )
     feed.start()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
     from gpuwatch.experiment.trials.trial_settings import Setting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
-    from gpuwatch.experiment.trials.try_result import ExperimentResult
+    from gpuwatch.experiment.trials.try_result import TryResult
 
 _EXAMPLES = """\b
 Examples:
@@ -302,7 +302,7 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
         else:
             found = _try_largest(setup, options, options.largest)
         # In a search for a border, failures are what is looked for.
-        kept = _trial_failed if found is not None and found.needed is None else lambda trial: False
+        kept = _trial_failed if found is not None and found.memory_bounds is None else lambda trial: False
         remove_outputs(setup.folder, [] if found is None else found.trials, kept)
     if found is None:
         return None, None
@@ -314,8 +314,8 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
         rounds=found.rounds,
         trials=tuple(trial if kept(trial) else replace(trial, output="") for trial in found.trials),
         fits=tuple(found.fits),
-        needed_bytes=found.needed,
-        recover=tuple(found.recover),
+        needed_bytes=found.memory_bounds,
+        recover=tuple(found.recoveries),
         answer=found.answer,
         largest=found.largest,
         notes=tuple(found.notes),
@@ -338,7 +338,7 @@ def _trial_failed(trial: Trial) -> bool:
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
-def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> ExperimentResult | None:
+def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.model.try_experiment import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
@@ -396,7 +396,7 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> Experim
     )
 
 
-def _try_largest(setup: TrialSetup, options: _Options, span: Span) -> ExperimentResult | None:
+def _try_largest(setup: TrialSetup, options: _Options, span: Span) -> TryResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.experiment.trials.largest_value import largest
 

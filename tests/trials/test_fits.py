@@ -79,8 +79,8 @@ def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
     found = smaller_card.find_smaller_card(
         setup, Configuration(setting_named("default")), cards, Rule("steps", 20), budget=60
     )
-    assert found.needed is not None
-    assert found.needed[0] < needs <= found.needed[1] <= found.needed[0] * 1.06
+    assert found.memory_bounds is not None
+    assert found.memory_bounds[0] < needs <= found.memory_bounds[1] <= found.memory_bounds[0] * 1.06
     assert [one.fits for one in found.fits] == [False, True, True]
     assert found.answer.sentence.startswith("1GiB is enough: it needs ")
 

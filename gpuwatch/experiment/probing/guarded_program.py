@@ -38,7 +38,7 @@ PENDING_CONNECTIONS = 64
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to watch."""
+    """How a program is started and watched."""
 
     placement: bool = False
     """Record which op was requested where, and ran where."""
@@ -46,9 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Record who allocates GPU memory, with the framework's own recorder."""
     log: bool = True
     """Read the program's stderr; False leaves it untouched."""
-    line: bool = False
+    status_line: bool = False
     """Draw a status line on the terminal."""
-    speak: bool = False
+    print_findings: bool = False
     """Print findings as soon as they are known."""
     simulation: str | None = None
     variables: Mapping[str, str] = {}
@@ -71,7 +71,7 @@ class GuardedProgram:
     def __init__(self, command: Sequence[str], options: Options) -> None:
         self.command = list(command)
         self.options = options
-        self.apart = options.output is not None
+        self.own_session = options.output is not None
         """Whether it has a session of its own."""
         self.streams = Streams()
         address = f"gpuwatch-{os.getpid()}-{os.urandom(4).hex()}"
@@ -90,7 +90,9 @@ class GuardedProgram:
             self._recordings = recordings_folder()
         self.environment = self._environment(address)
         self.channel = Channel(wanted=options.log, file=options.output)
-        self.status_line = StatusLine(self.channel, command, line=options.line, speak=options.speak)
+        self.status_line = StatusLine(
+            self.channel, command, line=options.status_line, print_findings=options.print_findings
+        )
         self.signals = Signals(self.streams, receive=options.signals)
         self.control, self._theirs = socket.socketpair()
         self.guard: subprocess.Popen[bytes] | None = None
@@ -106,7 +108,7 @@ class GuardedProgram:
         # Tells the guard that we are gone, so it ends whatever still runs.
         self.control.close()
         self._theirs.close()
-        if self.guard is not None and (kind is not None or self.apart):
+        if self.guard is not None and (kind is not None or self.own_session):
             self.guard.wait()
         self.reports.close()
         self.signals.close()
@@ -134,7 +136,7 @@ class GuardedProgram:
                 [
                     *(sys.executable, "-I", "-S", program_guard.__file__),
                     *map(str, (self._theirs.fileno(), channel.read, channel.write)),
-                    "-" + "m" * channel.merged + "s" * self.apart,
+                    "-" + "m" * channel.merged + "s" * self.own_session,
                     *self.command,
                 ],
                 env=self.environment,
@@ -151,7 +153,7 @@ class GuardedProgram:
 
     def restore_later(self) -> None:
         """Gives the guard the bytes that undo what is drawn on the terminal, in case we are killed."""
-        if self.options.line:
+        if self.options.status_line:
             self.tell(f"restore {self.status_line.undo.hex()}")
 
     def tell(self, line: str) -> None:

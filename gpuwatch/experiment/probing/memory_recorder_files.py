@@ -1,4 +1,4 @@
-"""What ``gpuwatch run --memory`` has of one process: where its recordings are, and the names of its variables.
+"""Where ``gpuwatch run --memory`` finds what one process allocated: its recordings, and the names of its variables.
 
 A process sends these as events (probes/_gpuwatch_watch/_gpuwatch_memory.py); the recordings are read once it has
 ended. Their readers are imported then: most programs are watched without.

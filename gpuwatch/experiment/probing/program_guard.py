@@ -42,12 +42,12 @@ WATCHED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.
 class Guard:
     """The only object of this process."""
 
-    def __init__(self, control: int, channel: int, *, merged: bool, apart: bool = False) -> None:
-        """``apart``: the program gets a session of its own, and no input."""
+    def __init__(self, control: int, channel: int, *, merged: bool, own_session: bool = False) -> None:
+        """``own_session``: the program gets a session of its own, and no input."""
         self._control = control
         self._channel = channel
         self._merged = merged
-        self._apart = apart
+        self._own_session = own_session
         self._restore = b""
         self._program = 0
         self._ended: int | None = None
@@ -95,7 +95,7 @@ class Guard:
             # Python itself ignores SIGPIPE and SIGXFSZ.
             for number in (*ours, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
-            if self._apart:
+            if self._own_session:
                 os.setsid()
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             if write_end >= 0:
@@ -298,7 +298,7 @@ def main() -> None:
     for descriptor in (control, channel, write_end):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
-    Guard(control, channel, merged="m" in sys.argv[4], apart="s" in sys.argv[4]).run(sys.argv[5:], write_end)
+    Guard(control, channel, merged="m" in sys.argv[4], own_session="s" in sys.argv[4]).run(sys.argv[5:], write_end)
 
 
 if __name__ == "__main__":

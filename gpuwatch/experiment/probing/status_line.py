@@ -35,12 +35,12 @@ _MAX_SHOWN_AT_ONCE = 3
 class StatusLine:
     """Draws on the terminal behind a channel; does nothing if that is not possible."""
 
-    def __init__(self, channel: Channel, title: Sequence[str], *, line: bool, speak: bool) -> None:
-        """``title``: the command; ``line``: draw the status line if the terminal can; ``speak``: print findings."""
+    def __init__(self, channel: Channel, title: Sequence[str], *, line: bool, print_findings: bool) -> None:
+        """``title``: the command; ``line``: draw the status line if the terminal can."""
         self._channel = channel
         self._title = printable(" ".join(word.rpartition("/")[2] for word in title))
         self._line = line and channel.drawable and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-        self._speak = speak and channel.open
+        self._print_findings = print_findings and channel.open
         self._rows = 0
         self._columns = 0
         self._drawn = 0.0
@@ -116,16 +116,16 @@ class StatusLine:
 
     def tick(self) -> None:
         """Prints and redraws what is due; called regularly."""
-        if self._speak and self._waiting and self._channel.at_line_start and self._channel.between:
-            self.speak()
+        if self._print_findings and self._waiting and self._channel.at_line_start and self._channel.between:
+            self.print_waiting()
         if self._line and time.monotonic() - self._drawn >= _REDRAW_SECONDS and self._foreground():
             if self._rows:
                 self.draw()
             elif self._channel.at_line_start:
                 self.begin()
 
-    def speak(self) -> None:
-        if self._speak:
+    def print_waiting(self) -> None:
+        if self._print_findings:
             for line in self._waiting:
                 self._channel.put(line.encode("utf-8", "replace") + b"\n")
         self._waiting.clear()

@@ -110,7 +110,7 @@ class Watch:
         self._streams = program.streams
         self._processes = WatchedProcesses(self._streams, program.reports)
         self._channel = program.channel
-        self._apart = program.apart
+        self._own_session = program.own_session
         self._status_line = program.status_line
         self._profiler_lines = ProfilerLogFilter() if program.options.memory else None
         self._backlog = Backlog(self._log_line)
@@ -151,7 +151,7 @@ class Watch:
         self._finish()
         self._update()
         self._status_line.end()
-        self._status_line.speak()
+        self._status_line.print_waiting()
         return self._judge(self._with_memory(self._draft(self._reports.outcome)))
 
     def measure(self, stop: Stop, line: Sink) -> Measured:
@@ -266,7 +266,7 @@ class Watch:
         while self._drain(0, last=True):
             pass
         self._backlog.close()
-        if self._apart:
+        if self._own_session:
             self._ending.end_rest()
             return
         if self._reports.left_behind and self._reports.killed:
@@ -315,7 +315,7 @@ class Watch:
                     os.kill(pid, signal.SIGWINCH)
         elif number == signal.SIGTSTP:
             self._pause()
-        elif self._apart:
+        elif self._own_session:
             if number in _END_SIGNALS:
                 self._received.append(number)
         elif self._reports.program is not None:
@@ -344,10 +344,10 @@ class Watch:
         """Ctrl+Z: gives the terminal to the shell until we are continued."""
         self._status_line.end()
         self._guarded.restore_later()
-        if self._apart:
+        if self._own_session:
             self._guarded.tell(f"group {int(signal.SIGSTOP)}")
         self._signals.stop_here()
-        if self._apart:
+        if self._own_session:
             self._guarded.tell(f"group {int(signal.SIGCONT)}")
         self._status_line.begin()
         self._guarded.restore_later()

@@ -20,14 +20,14 @@ from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
+from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget, trial_not_run
 
 
 def run_copies(
     setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
-) -> ExperimentResult:
+) -> TryResult:
     """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
-    found = ExperimentResult(rounds=1)
+    found = TryResult(rounds=1)
     until = time.monotonic() + budget
     visible = setup.visible({}).map
     if len(visible) > 1:
@@ -152,7 +152,7 @@ class _CopyFeed:
 
 
 def _run_together(
-    setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int, found: ExperimentResult
+    setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int, found: TryResult
 ) -> list[Trial]:
     group, trials, problems = _Group(copies), dict[int, Trial](), list[GpuwatchError]()
     before, lock = setup.feed.fresh(3.0), threading.Lock()

@@ -16,7 +16,7 @@ from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget, trial_not_run
+from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget, trial_not_run
 
 _MIN_TRIAL_SECONDS = 10.0
 """Seconds that a trial has at least, however short the budget is."""
@@ -32,7 +32,7 @@ def run_in_rounds(
     budget: float,
     share: bool,
     memory: bool = False,
-) -> ExperimentResult:
+) -> TryResult:
     """Runs each configuration once a round. ``budget``: seconds in all; rounds are dropped first, then configurations.
 
     ``memory``: after the first round, each is run once more, with the framework's recorder of memory on.
@@ -41,7 +41,7 @@ def run_in_rounds(
     the program overrides, is not run again; nor, without ``share``, one on a GPU that others use. An interruption
     (Ctrl+C) ends it; what is known so far is returned. ``not_tried``: settings that cannot be tried here.
     """
-    found = ExperimentResult()
+    found = TryResult()
     free = []
     for configuration in chosen:
         if not share and (in_use := why_in_use(setup, configuration.setting)):
@@ -91,19 +91,19 @@ def _shared(trial: Trial) -> bool:
     return run is not None and any(device.others_peak_bytes and device.uuid in used for device in run.memory.devices)
 
 
-def why_no_rounds(start: Trial) -> ExperimentResult:
+def why_no_rounds(start: Trial) -> TryResult:
     """What there is to say if the program fails as it is, or uses no GPU."""
     assert start.run is not None
     what = "does not use a GPU" if start.run.verdict in PASSED else "fails as it is"
     sentence = f"It {what}, so no setting was tried: {why_failed(start.run)}"
-    return ExperimentResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
+    return TryResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
 
 
 def _run_rounds(
     setup: TrialSetup,
     chosen: Sequence[Configuration],
     rule: Rule,
-    found: ExperimentResult,
+    found: TryResult,
     *,
     rounds: int,
     budget: float,
@@ -147,7 +147,7 @@ def _run_rounds(
 
 
 def _record_each(
-    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, found: ExperimentResult, until: float
+    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, found: TryResult, until: float
 ) -> None:
     """Runs each configuration that the first round has shown to be there once more, with the recorder on."""
     late = []

@@ -24,7 +24,7 @@ from gpuwatch.experiment.trials.trial_plan import (
 from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult
+from gpuwatch.experiment.trials.try_result import TryResult
 
 CONFIRMING_RUNS = 2
 """Runs that confirm the largest value, and that the next one fails."""
@@ -230,7 +230,7 @@ class _Runs:
         raise _Stopped(f"{trial.name} failed, but not for lack of GPU memory: {why_failed(run)}")
 
 
-def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, *, budget: float) -> ExperimentResult:
+def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, *, budget: float) -> TryResult:
     """Looks for the largest value with which the program runs under ``setting``.
 
     ``rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
@@ -239,7 +239,7 @@ def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, 
     runs = _Runs(setup, setting, span, rule, time.monotonic() + budget)
     search = Search(span, runs.passes)
     runs.bracket = lambda: _known_bracket(span, *search.border())
-    found = ExperimentResult(trials=runs.trials, rule=str(rule or SEARCHED))
+    found = TryResult(trials=runs.trials, rule=str(rule or SEARCHED))
     stopped = ""
     with found.until_interrupted():
         try:

@@ -17,7 +17,7 @@ from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import Setting, setting_named, why_not_simulated
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult, out_of_budget
+from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget
 
 RULE = "to its end, or past three times the step at which it failed"
 VERIFYING_RUNS = 2
@@ -35,13 +35,13 @@ _WAYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentResult:
+def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> TryResult:
     """Runs the program until it runs out of memory, then with each setting that might help.
 
     A setting that passes, to the end of the program or past three times the step at which it failed, is run twice more.
     The first that passes all three is the answer, and the rest is not tried; nor is what the cause rules out.
     """
-    found = ExperimentResult(rule=RULE)
+    found = TryResult(rule=RULE)
     until = time.monotonic() + budget
     with found.until_interrupted():
         _recover(setup, found, until, budget, share=share)
@@ -50,7 +50,7 @@ def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> Experimen
     return found
 
 
-def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: float, *, share: bool) -> None:
+def _recover(setup: TrialSetup, found: TryResult, until: float, budget: float, *, share: bool) -> None:
     began = time.monotonic()
     first = run_trial(setup, Configuration(setting_named("default")), Goal(Rule("end"), deadline=budget / 2))
     seconds = time.monotonic() - began
@@ -64,15 +64,15 @@ def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: f
     best: Setting | None = None
     for way, reason in _candidate_settings(setup, run, share=share):
         if reason:
-            found.recover.append(Recovery(name=way.name, reason=reason))
+            found.recoveries.append(Recovery(name=way.name, reason=reason))
         elif best is not None:
-            found.recover.append(Recovery(name=way.name, reason=f"not needed: {best.name} is enough"))
+            found.recoveries.append(Recovery(name=way.name, reason=f"not needed: {best.name} is enough"))
         elif until - time.monotonic() < seconds:
-            found.recover.append(Recovery(name=way.name, reason=out_of_budget(budget)))
+            found.recoveries.append(Recovery(name=way.name, reason=out_of_budget(budget)))
         else:
             goal = Goal(rule, deadline=max(until - time.monotonic(), seconds))
             recovery = _try_setting(setup, way, goal, found.trials)
-            found.recover.append(recovery)
+            found.recoveries.append(recovery)
             best = way if recovery.verified else None
     found.answer = _answer(first, run, found, best)
 
@@ -186,7 +186,7 @@ def _why_not(setting: Setting, run: Run) -> str:
     return why_failed(run)
 
 
-def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | None) -> Answer:
+def _answer(first: Trial, run: Run, found: TryResult, best: Setting | None) -> Answer:
     where = f" at step {first.steps}" if first.steps else " before its first step"
     where = "" if _has_several_processes(first) else where
     if best is not None:
@@ -204,10 +204,10 @@ def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | Non
         return Answer(sentence=sentence, best=best.name, code=tuple(best.code.rstrip().splitlines()))
     once = [
         f"{recovery.name} passed {recovery.passed} of {recovery.runs} runs"
-        for recovery in found.recover
+        for recovery in found.recoveries
         if recovery.passed
     ]
-    tried = [recovery.name for recovery in found.recover if recovery.runs]
+    tried = [recovery.name for recovery in found.recoveries if recovery.runs]
     failed = f"It runs out of memory{where}: {f'{listed(tried)} did not help' if tried else 'no setting can help'}"
     main = next((finding for finding in run.findings if finding.id == run.primary), None)
     action = f". {main.action}" if main is not None and main.action else ""

@@ -27,7 +27,7 @@ from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.experiment.trials.trial_summary import PASSED
-from gpuwatch.experiment.trials.try_result import ExperimentResult
+from gpuwatch.experiment.trials.try_result import TryResult
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_size
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -120,12 +120,12 @@ class _Limits:
 
 def find_smaller_card(
     setup: TrialSetup, configuration: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
-) -> ExperimentResult:
+) -> TryResult:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
     if setup.simulated and cards[0][1] < MIN_MEMORY_BYTES:
         least = f"{size(MIN_MEMORY_BYTES)} is the smallest"
         raise UsageError(f"--fits {cards[0][0]}: no such card can be simulated", hint=least)
-    found = ExperimentResult(rule=str(rule))
+    found = TryResult(rule=str(rule))
     until = time.monotonic() + budget
     with found.until_interrupted():
         _bisect(setup, configuration, cards, rule, found, until, budget)
@@ -139,7 +139,7 @@ def _bisect(
     configuration: Configuration,
     cards: Sequence[tuple[str, int]],
     rule: Rule,
-    found: ExperimentResult,
+    found: TryResult,
     until: float,
     budget: float,
 ) -> None:
@@ -185,7 +185,7 @@ class _Bisection:
     provider: _CardProvider
     goal: Goal
     until: float
-    found: ExperimentResult
+    found: TryResult
     passed: dict[int, bool]
     """Whether the program passed, by bytes."""
     low: int = 0
@@ -240,7 +240,7 @@ class _Bisection:
             if fits and smallest is None:
                 smallest = label
             self.found.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=has in self.passed))
-        self.found.needed = (self.low, self.high)
+        self.found.memory_bounds = (self.low, self.high)
         close = self.high - self.low <= self.low * CLOSE_SHARE * 1.01
         for_what = "to its end" if first.ended_by == "the program" else f"for {first.covered}"
         need = f"it needs {'' if close else 'at most '}{size(self.high)}, {for_what}"

@@ -24,7 +24,7 @@ def out_of_budget(budget: float) -> str:
 
 
 @dataclass(slots=True)
-class ExperimentResult:
+class TryResult:
     """Trials and their answer."""
 
     trials: list[Trial] = field(default_factory=list)
@@ -35,9 +35,9 @@ class ExperimentResult:
     rounds: int = 0
     """Rounds that were completed."""
     fits: list[Fit] = field(default_factory=list)
-    needed: tuple[int, int] | None = None
+    memory_bounds: tuple[int, int] | None = None
     """Bytes with which it fails, and with which it runs."""
-    recover: list[Recovery] = field(default_factory=list)
+    recoveries: list[Recovery] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     steps: int | None = None
     """Steps of each run, as the first that got so far has set them."""

@@ -165,8 +165,10 @@ _NAMES_NOTHING = re.compile(
 
 
 def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list[str]]:
-    """The lines without those in which people speak of a failure around a log: outside a text's fences, its title;
-    and without all of theirs. ``whole``: the lines begin where the text does, so that the first fence opens a block.
+    """The lines without those that people wrote around a log and that speak of a failure; without all that they wrote.
+
+    People wrote the title, and what is outside a text's fences. ``whole``: the lines begin where the text does, so
+    that the first fence opens a block.
     """
     fences = [at for at, raw in enumerate(lines) if _FENCE.match(raw) is not None]
     kept, printed = [], []

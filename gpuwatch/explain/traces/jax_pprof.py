@@ -44,14 +44,14 @@ class Sample(NamedTuple):
 
 
 def is_pprof(start: bytes) -> bool:
-    """Whether it begins with a type of values: two numbers of texts."""
+    """Whether it begins with a value type, which is two indices into the table of texts."""
     return start[:1] == b"\n" and 4 <= (start[1:2] or b"\0")[0] <= 8 and start[2:3] == b"\x08"
 
 
 def _read(data: bytes) -> tuple[list[Sample], int]:
     """The samples of a profile, and the nanoseconds since 1970 when it was taken; 0 if the file does not say."""
     strings: list[str] = []
-    kinds: list[tuple[int, int]] = []
+    value_types: list[tuple[int, int]] = []
     samples: list[tuple[int, int]] = []
     functions: dict[int, tuple[int, int]] = {}
     locations: dict[int, tuple[int, int]] = {}
@@ -64,22 +64,22 @@ def _read(data: bytes) -> tuple[list[Sample], int]:
         if number == 6:
             strings.append(text(data, start, min(end, start + 4096)))
         elif number == 1:
-            kinds.append(_two_numbers(data, start, end, 1, 2))
+            value_types.append(_number_fields(data, start, end, 1, 2))
         elif number == 2:
             if len(samples) >= MAX_SAMPLES:
                 raise InvalidTrace(f"it has more than {MAX_SAMPLES:,} samples")
             samples.append((start, end))
         elif number == 4:
-            key, _ = _two_numbers(data, start, end, 1, 3)
+            key, _ = _number_fields(data, start, end, 1, 3)
             locations[key] = start, end
         elif number == 5:
-            key, name = _two_numbers(data, start, end, 1, 2)
-            functions[key] = name, _two_numbers(data, start, end, 4, 5)[0]
+            key, name = _number_fields(data, start, end, 1, 2)
+            functions[key] = name, _number_fields(data, start, end, 4, 5)[0]
 
     def named(number: int) -> str:
         return strings[number] if 0 <= number < len(strings) else ""
 
-    values = {named(name): place for place, (name, _) in enumerate(kinds)}
+    values = {named(name): place for place, (name, _) in enumerate(value_types)}
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
         raise InvalidTrace(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
@@ -168,11 +168,11 @@ def _sample(data: bytes, begin: int, end: int) -> tuple[list[int], list[int], li
                 value, start = varint(data, start, stop)
                 into.append(signed(value))
         elif number == 3 and kind == BYTES:
-            labels.append(_two_numbers(data, start, stop, 1, 2))
+            labels.append(_number_fields(data, start, stop, 1, 2))
     return keys, amounts, labels
 
 
-def _two_numbers(data: bytes, begin: int, end: int, first: int, second: int) -> tuple[int, int]:
+def _number_fields(data: bytes, begin: int, end: int, first: int, second: int) -> tuple[int, int]:
     """The fields ``first`` and ``second`` of a message, which are numbers; 0 for one that is not there."""
     found = {number: start for number, kind, start, _ in fields(data, begin, end) if kind == VARINT}
     return found.get(first, 0), signed(found.get(second, 0))
@@ -182,11 +182,11 @@ def _lines(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Function and line of a location, innermost first where functions were inlined."""
     for number, kind, start, stop in fields(data, begin, end):
         if number == 4 and kind == BYTES:
-            yield _two_numbers(data, start, stop, 1, 2)
+            yield _number_fields(data, start, stop, 1, 2)
 
 
 def _called(stack: list[dict[str, Any]], line: str) -> str:
-    """The function of JAX that the program's line called; what wraps every one of them does not tell."""
+    """The function of JAX that the program's line called; functions that wrap many others are skipped."""
     place = next((number for number, frame in enumerate(stack) if line and line.startswith(f"{frame['filename']}:")), 0)
     for frame in reversed(stack[:place]):
         name = frame["name"]

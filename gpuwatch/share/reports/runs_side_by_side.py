@@ -22,7 +22,7 @@ from gpuwatch.share.reports.run_tables import device_map
 _UNKNOWN_FACTS = {UNKNOWN, f"driver {UNKNOWN}"}
 _LOG_CHARS = 110
 # Lines about devices and memory; not about loading, which depends on what was loaded before.
-_TELLING = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
+_ABOUT_GPUS = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
 _PREPARATION = re.compile(r"NUMA|DLL info|factory|dynamic library|dlopen|CPU instructions|oneDNN", re.IGNORECASE)
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 _PATHS = re.compile(r"(?<!\S)/\S+")
@@ -227,7 +227,8 @@ def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
     name = clean(run.config)
     if run.config == other.config:
         name += f" ({', '.join(_who(run, other)) or 'again'})"
-        head = f"{name} against ({', '.join(_who(other, run)) or 'the first time'})"
+        who = ", ".join(_who(other, run))
+        head = f"{name} against {f'({who})' if who else 'the earlier run'}"
     else:
         head = f"{name} against {clean(other.config)}"
     sentences = [f"{head}: {'; '.join(changed) or 'the same settings'}."]
@@ -342,7 +343,7 @@ def _messages(run: Run) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in run.log_tail:
         message = source_message(line)
-        if message is not None and _TELLING.search(message[1]) and not _PREPARATION.search(message[1]):
+        if message is not None and _ABOUT_GPUS.search(message[1]) and not _PREPARATION.search(message[1]):
             shape = _NUMBERS.sub("#", _PATHS.sub("/", message[1]))
             found.setdefault(shape, clean(message[1]))
     return found

@@ -34,9 +34,11 @@ _HEADS = {
 }
 """Headings of the panes; panes of the same heading are listed together."""
 _FIRST = "First"
-_MOST = frozenset({"open_process", "filter", "sort", "signal", "users", "findings", "pause", "jump", "help", "quit"})
+_COMMON_ACTIONS = frozenset(
+    {"open_process", "filter", "sort", "signal", "users", "findings", "pause", "jump", "help", "quit"}
+)
 """Actions that a machine's help begins with, wherever they work."""
-_ORDER = "↵/sKufP;?q"
+_COMMON_KEYS = "↵/sKufP;?q"
 _FLEET_FILTER = (
     ("n04 h100", "both words, anywhere"),
     ("free", "has a free GPU; used, wrong, silent"),
@@ -48,7 +50,7 @@ _FLEET_FILTER = (
 _FLEET_SYMBOLS = (
     ("○", "a GPU that nobody uses"),
     ("▁▃▅█", "a GPU in use, and how busy it is"),
-    ("■ ?", "in use, not known how busy; not known at all"),
+    ("■ ?", "in use, load unknown; nothing known"),
     ("✖", "lost or failed; or the host does not answer"),
     ("–", "could not be read"),
 )
@@ -89,23 +91,23 @@ class Group:
         return found
 
 
-def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) -> list[Group]:
+def groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool = False) -> list[Group]:
     """All keys: those of this tab first, then those that work everywhere, then those of the other tabs.
 
     ``replay``: those of a replay before all others, without those that it does not have.
 
-    An entry that several panes share is listed with the first one. ``name`` spells a key as the terminal can show it.
+    An entry that several panes share is listed with the first one. ``key_name`` spells a key as the terminal shows it.
     """
     fleet = tab == FLEET.id
     order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
     left_out = absent(tab, replay=replay)
-    most: list[tuple[str, str]] = []
-    found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: most}
+    common: list[tuple[str, str]] = []
+    found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: common}
     listed: set[tuple[str, str]] = set()
     if replay:
         rows = found.setdefault("Replay of a recording", [])
         for action in REPLAY:
-            _list(action, rows, name)
+            _list(action, rows, key_name)
     for pane in dict.fromkeys(order):
         rows = found.setdefault(_HEADS[pane], [])
         if pane == "everywhere" and not fleet:
@@ -117,22 +119,22 @@ def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) 
                 continue
             listed.add(entry)
             if not action.pair or not into:  # a pair follows its first half
-                into = most if action.id in _MOST and _FIRST in found else rows
-            _list(action, into, name)
-    most.sort(key=lambda row: _ORDER.find(row[0].split()[0]))
+                into = common if action.id in _COMMON_ACTIONS and _FIRST in found else rows
+            _list(action, into, key_name)
+    common.sort(key=lambda row: _COMMON_KEYS.find(row[0].split()[0]))
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
     words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (EXAMPLES, _SYMBOLS)
     return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
 
 
-def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:
+def _list(action: Action, rows: list[tuple[str, str]], key_name: Callable[[str], str]) -> None:
     """Adds an action, to the entry before it if they share a line."""
     if action.pair and rows:
-        first, second = rows[-1][0], name(action.shown)
+        first, second = rows[-1][0], key_name(action.shown)
         both = first if second in first.split() else f"{first} {second}"  # one that names both stays
         rows[-1] = (both, action.pair)
     else:
-        rows.append((name(action.shown), action.help))
+        rows.append((key_name(action.shown), action.help))
 
 
 def help_lines(groups: Sequence[Group], width: int) -> Lines:
@@ -174,9 +176,9 @@ _MAX_WIDTH_COLUMNS = 150
 class HelpSheet(LinesModal[None]):
     """Uses the whole height: all keys fit on 120x40."""
 
-    def __init__(self, tab: str, name: Callable[[str], str], *, replay: bool = False) -> None:
-        """``name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
-        found = groups(tab, name, replay=replay)
+    def __init__(self, tab: str, key_name: Callable[[str], str], *, replay: bool = False) -> None:
+        """``key_name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
+        found = groups(tab, key_name, replay=replay)
         sheet = Sheet(help_lines(found, 0), fold=partial(help_lines, found))
         sheet.styles.width = "100%"
         sheet.styles.max_width = _MAX_WIDTH_COLUMNS
