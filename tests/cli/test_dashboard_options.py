@@ -147,7 +147,7 @@ def test_saved_from_the_terminal(sim_machine: Callable[[str], SimMachine], tmp_p
     terminal = start(sim_machine("1x24GiB"), "--config-file", str(path), "--theme", "gpuwatch-light", "--sort", "pid")
     assert shown(terminal, "q quit", 20)
     terminal.keys("w")
-    assert shown(terminal, "saved to ", 5)
+    assert shown(terminal, "saved, w again undoes it: ", 5)
     terminal.keys("q")
     assert terminal.close() == 0
     saved = [line.split(" # ")[0].rstrip() for line in path.read_text().splitlines()[1:]]

@@ -147,7 +147,7 @@ EXAMPLES = (
     ("python train", "both words, anywhere"),
     ('"a b"', "this exact text, with spaces and symbols"),
     ("user:al", f"contains; {', '.join(name for name in _TEXTS if name != 'user')}"),
-    ("gpu:1", "equals; pid, mig; listed in: visible, sees"),
+    ("gpu:1", "equals; pid, mig. In: visible, sees"),
     ("mem>2GiB", f"< = >= <=; {' '.join(_NUMBERS)}, {' '.join(reversed(_TIMES))}>1m"),
     ("-xorg", "does not match; works with all of these"),
 )
