@@ -198,6 +198,28 @@ def test_a_signal_reaches_it_once(number: signal.Signals, everybody: bool, tmp_p
     assert rest == b"got it\n"
 
 
+def test_a_signal_to_all_reaches_it_once_though_its_guard_is_late() -> None:
+    """On a busy machine the guard runs long after the program has its signal."""
+    program = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('got it', flush=True))\n"
+        "print(os.getppid(), flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    command = ("-q", "--", sys.executable, "-c", program)
+    seen = started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert seen.stdout is not None
+    guard = int(seen.stdout.readline())
+    os.kill(guard, signal.SIGSTOP)
+    os.killpg(seen.pid, signal.SIGUSR1)
+    assert seen.stdout.readline() == b"got it\n"
+    time.sleep(0.5)  # gpuwatch asks the guard after 0.1 s, and decides by itself after 2 s
+    os.kill(guard, signal.SIGCONT)
+    time.sleep(0.5)
+    rest, _ = seen.communicate(b"\n", timeout=15)
+    assert (seen.returncode, rest) == (0, b"")
+
+
 def test_an_interruption_ends_a_shell_and_what_it_waits_for(tmp_path: Path) -> None:
     """bash waits for its child before it acts on an interruption, and goes on if that did not get it."""
     child = f"{sys.executable} -c 'import time; print(\"ready\", flush=True); time.sleep(60)'"

@@ -57,6 +57,8 @@ class GuardReports:
             self.nobody_left = True
         elif word == b"signal":
             self._signals.guard_received(int(rest))
+        elif word == b"reported":
+            self._signals.guard_reported()
 
     def end_of_file(self) -> None:
         self.guard_gone = True

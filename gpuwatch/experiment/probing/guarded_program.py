@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -93,7 +94,7 @@ class GuardedProgram:
         self.status_line = StatusLine(
             self.channel, command, line=options.status_line, print_findings=options.print_findings
         )
-        self.signals = Signals(self.streams, receive=options.signals)
+        self.signals = Signals(self.streams, partial(self.tell, "report"), receive=options.signals)
         self.control, self._theirs = socket.socketpair()
         self.guard: subprocess.Popen[bytes] | None = None
         self.kills_before = oom_kills()

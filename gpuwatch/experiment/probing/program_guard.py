@@ -5,9 +5,9 @@ adopts its orphans (prctl PR_SET_CHILD_SUBREAPER), so it knows every descendant.
 it can tell a signal to the whole group from one to gpuwatch alone. Lines on a socket::
 
     to gpuwatch: started PID MONOTONIC-SECONDS · failed ERRNO · signal NUMBER · ended WAIT-STATUS LEFT MAX-RSS-KIB
-                 · gone
+                 · gone · reported (all signals that came before "report")
     to the guard: restore HEX (bytes that undo what was drawn on the terminal) · drop (the channel) · end (everything)
-                  · interrupt (SIGINT, as a terminal would) · group NUMBER (its process group) · leave
+                  · interrupt (SIGINT, as a terminal would) · group NUMBER (its process group) · report · leave
 
 End of file on the socket means that gpuwatch is dead.
 """
@@ -144,6 +144,10 @@ class Guard:
                         self._interrupt()
                     elif word == b"group":
                         self._signal_group(int(rest))
+                    elif word == b"report":
+                        if select.select([self._wake], [], [], 0)[0]:
+                            self._signals()
+                        self._say("reported")
                     elif word == b"leave":
                         self._leave()
                         return
