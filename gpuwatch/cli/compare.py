@@ -15,7 +15,7 @@ from gpuwatch.core.model.json_codec import Document, runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Experiment
+from gpuwatch.core.model.try_results import Experiment
 
 _EXAMPLES = """\b
 Examples:

@@ -169,8 +169,8 @@ def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list
     from gpuwatch.cli.saved_files import read_document
     from gpuwatch.core.model.json_codec import runs_in
     from gpuwatch.core.model.run_comparison import Comparison
-    from gpuwatch.core.model.try_experiment import Experiment
-    from gpuwatch.machine.history.run_store import RunStore
+    from gpuwatch.core.model.try_results import Experiment
+    from gpuwatch.machine.history.saved_runs import RunStore
     from gpuwatch.share.exports.perfetto_trace import run_overlaps
 
     if not documents:

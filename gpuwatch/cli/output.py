@@ -20,7 +20,7 @@ from gpuwatch.share.reports.write_file import is_special, unwritable
 if TYPE_CHECKING:
     from gpuwatch.core.model.json_codec import Document
     from gpuwatch.core.model.run import Run
-    from gpuwatch.core.model.try_experiment import Experiment
+    from gpuwatch.core.model.try_results import Experiment
 
 
 def linked_file_name(path: Path, stream: TextIO) -> str:
@@ -118,7 +118,7 @@ def print_written(path: Path) -> None:
 def save_run(document: Run | Experiment) -> bool:
     """Saves a run, or an experiment with its runs; if that fails, prints one line to stderr, and returns False."""
     from gpuwatch.core.model.run import Run
-    from gpuwatch.machine.history.run_store import RunStore
+    from gpuwatch.machine.history.saved_runs import RunStore
 
     store = RunStore()
     try:

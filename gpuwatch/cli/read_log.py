@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gpuwatch.cli.progress import progress
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import bounded, file_name
 
@@ -43,7 +43,7 @@ class _Zstd:
 
     def __init__(self, module: object) -> None:
         make: Callable[..., object] = module.ZstdDecompressor  # type: ignore[attr-defined]
-        self._inner = make(max_window_size=reader_limits.UNPACKING.bytes).decompressobj()  # type: ignore[attr-defined]
+        self._inner = make(max_window_size=input_size_limits.UNPACKING.bytes).decompressobj()  # type: ignore[attr-defined]
         self.eof = False
         self.unused_data = self.unconsumed_tail = b""
 
@@ -78,7 +78,7 @@ def _zstd(name: str) -> _Decompressor:
 _FORMATS: tuple[tuple[bytes, _Make], ...] = (
     (b"\x1f\x8b", lambda _: zlib.decompressobj(wbits=31)),
     (b"BZh", lambda _: bz2.BZ2Decompressor()),
-    (b"\xfd7zXZ\0", lambda _: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=reader_limits.UNPACKING.bytes)),
+    (b"\xfd7zXZ\0", lambda _: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=input_size_limits.UNPACKING.bytes)),
     (b"(\xb5/\xfd", _zstd),
 )
 
@@ -96,8 +96,8 @@ def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     try:
         for text in _decompressed_texts(first, chunks, make, name):
             total += len(text)
-            if total > reader_limits.LOG.bytes:
-                raise UsageError(f"cannot read {name}: {reader_limits.LOG.too_large}")
+            if total > input_size_limits.LOG.bytes:
+                raise UsageError(f"cannot read {name}: {input_size_limits.LOG.too_large}")
             yield text
     except (zlib.error, OSError, EOFError, lzma.LZMAError, ValueError) as error:
         raise UsageError(f"cannot decompress {name}: {str(error)[:100]}") from error
@@ -142,7 +142,7 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
     dropping = False
-    shown, size, most = time.monotonic(), 0, reader_limits.LOG_LINE.bytes
+    shown, size, most = time.monotonic(), 0, input_size_limits.LOG_LINE.bytes
     source = "stdin" if str(name) == "-" else file_name(name)
     for chunk in decompressed(_read_chunks(descriptor, name, follower), source):
         size += len(chunk)

@@ -172,7 +172,7 @@ class _RunWriter:
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
         from gpuwatch.explain.diagnosis.runs.finished_run import complete
-        from gpuwatch.machine.history.run_store import RunStore
+        from gpuwatch.machine.history.saved_runs import RunStore
         from gpuwatch.share.reports.write_file import is_special
 
         self._complete = complete

@@ -11,7 +11,7 @@ from gpuwatch.cli.progress import SENDS_PROGRESS, progress, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second_text, size
-from gpuwatch.core.model.try_experiment import Trial
+from gpuwatch.core.model.try_results import Trial
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialStart
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
-    from gpuwatch.core.model.try_experiment import Experiment, Trial
+    from gpuwatch.core.model.try_results import Experiment, Trial
     from gpuwatch.experiment.trials.largest_value import Span
     from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
@@ -282,7 +282,7 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
     from msgspec.structs import replace
 
     from gpuwatch.cli.trial_progress import progress_of
-    from gpuwatch.core.model.try_experiment import Experiment
+    from gpuwatch.core.model.try_results import Experiment
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
@@ -340,7 +340,7 @@ def _trial_failed(trial: Trial) -> bool:
 
 def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResult | None:
     """What the experiment found; None after ``--plan``."""
-    from gpuwatch.core.model.try_experiment import Trial
+    from gpuwatch.core.model.try_results import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
     from gpuwatch.experiment.trials.interleaved_rounds import run_in_rounds, why_no_rounds
     from gpuwatch.experiment.trials.oom_recovery import find_recovery

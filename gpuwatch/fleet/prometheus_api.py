@@ -21,7 +21,7 @@ from typing import cast
 import msgspec
 
 from gpuwatch import __version__
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 
@@ -146,19 +146,19 @@ class Prometheus:
             return {}
         try:
             with self._token_file.open(encoding="ascii") as file:
-                token = file.read(reader_limits.TOKEN.bytes + 1).strip()
+                token = file.read(input_size_limits.TOKEN.bytes + 1).strip()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
             raise NoAnswer(f"the bearer token cannot be read: {why}") from None
-        if len(token) > reader_limits.TOKEN.bytes:
-            raise NoAnswer(f"the bearer token file cannot be read: {reader_limits.TOKEN.too_large}")
+        if len(token) > input_size_limits.TOKEN.bytes:
+            raise NoAnswer(f"the bearer token file cannot be read: {input_size_limits.TOKEN.too_large}")
         if not token or not token.isprintable():
             raise NoAnswer("the bearer token file is empty")
         return {"Authorization": f"Bearer {token}"}
 
     def _body(self, response: HTTPResponse, until: float) -> bytes:
         """The answer, unpacked; OSError if it is too long or takes too long."""
-        limit = reader_limits.PROMETHEUS
+        limit = input_size_limits.PROMETHEUS
         unpack = zlib.decompressobj(31) if response.headers.get("Content-Encoding") == "gzip" else None
         parts, size = [], 0
         while chunk := response.read1(_READ_BYTES):

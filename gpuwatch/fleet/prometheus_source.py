@@ -27,7 +27,7 @@ from gpuwatch.fleet.exporter_metric_names import (
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import HOST_SERIES, OWNER_SERIES, PROCESS_NAME_SERIES, PROCESS_READINGS, Collected
-from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.share.openmetrics import ANSWERING, DRIVER, FINDING, FREE, INFO, MIG_FREE, MIG_INFO, SNAPSHOT_AGE, STATE
 
@@ -212,7 +212,7 @@ class PrometheusFeed:
 
     def __init__(self, source: PrometheusSource, name: str, interval: float) -> None:
         self.interval = interval
-        self.host = HostAccess(name)
+        self.host = ProcessAccess(name)
         self._server = source.server
         self._source = source
         self._wake: Callable[[], None] | None = None

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 
 CONNECT_SECONDS = 10
@@ -123,8 +123,8 @@ def parse_hosts(text: str) -> list[str]:
     Raises:
         UsageError: an empty list or name, brackets that are not ranges, or more than :data:`MAX_HOSTS` hosts.
     """
-    if len(text) > reader_limits.HOSTS.bytes:
-        raise UsageError(f"the list of hosts is longer than {reader_limits.HOSTS.most}")
+    if len(text) > input_size_limits.HOSTS.bytes:
+        raise UsageError(f"the list of hosts is longer than {input_size_limits.HOSTS.most}")
     hosts: dict[str, None] = {}
     made = 0
     for pattern in _parts(text):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.fleet import Fleet, HostView
@@ -26,7 +26,7 @@ from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
-from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
 CONNECTING = "connecting…"
@@ -212,8 +212,8 @@ class RemoteStreams:
             newest = bytes(stream.lines[stream.lines.rfind(b"\n", 0, end) + 1 : end])
             del stream.lines[: end + 1]
             self._line(stream, newest)
-        if len(stream.lines) > reader_limits.HOST_LINE.bytes:
-            self._fail(stream, f"sent a line of more than {reader_limits.HOST_LINE.most}")
+        if len(stream.lines) > input_size_limits.HOST_LINE.bytes:
+            self._fail(stream, f"sent a line of more than {input_size_limits.HOST_LINE.most}")
 
     def _line(self, stream: Stream, line: bytes) -> None:
         if not line.startswith(b"{"):
@@ -360,7 +360,7 @@ class SshHostFeed:
     def __init__(
         self, host: str, interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
     ) -> None:
-        self.host = HostAccess(host)
+        self.host = ProcessAccess(host)
         self._streams = RemoteStreams([host], interval, self._on_sample, command=command, options=options)
         self._stream = self._streams.streams[host]
         self._wake: Callable[[], None] | None = None

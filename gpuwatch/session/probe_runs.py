@@ -22,7 +22,7 @@ from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpre
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS, ample_deadline
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
 
 _MAX_EVENTS = 200

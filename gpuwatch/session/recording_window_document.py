@@ -29,8 +29,8 @@ from gpuwatch.core.model.recording_window import (
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic_report import is_of_this_machine
-from gpuwatch.machine.history.run_store import RunStore
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording import minute_means
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording

@@ -16,7 +16,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report, is_of_this_machine, newest_runs
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import kernel_log, nvidia_smi
 from gpuwatch.machine.sources.system_and_driver_facts import job_and_platform_facts
 from gpuwatch.session.doctor_input import examine_machine

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.host_summary import FleetSummary
-from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.collector.snapshot_feed import Feed, FeedStatus
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
@@ -31,7 +31,7 @@ class _NoFeed:
     interval = 1.0
 
     def __init__(self) -> None:
-        self.host = HostAccess("")
+        self.host = ProcessAccess("")
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Nothing to start."""

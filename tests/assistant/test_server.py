@@ -26,9 +26,9 @@ pytest.importorskip("mcp")
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.findings import CAUSES
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.share.assistant.tool_results import MAX_BYTES
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -390,7 +390,7 @@ def test_what_is_no_message_is_passed_over(sim_machine: Machine) -> None:
     while 78 not in answers or 77 not in answers:
         message = json.loads(server.stdout.readline())
         answers[message.get("id")] = message
-    assert answers[77]["error"]["message"] == f"the message is longer than {reader_limits.MCP_MESSAGE.most}"
+    assert answers[77]["error"]["message"] == f"the message is longer than {input_size_limits.MCP_MESSAGE.most}"
     assert not answers[78]["result"]["isError"]
     assert psutil.Process(server.pid).memory_info().rss < 200 << 20
     server.stdin.buffer.write(b"\n".join(hostile) + b"\n" + (last % 99).encode())

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gpuwatch.cli import trial_progress
 from gpuwatch.core.model.run import Memory
-from gpuwatch.core.model.try_experiment import StepTime, Trial
+from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.trials.trial_setup import TrialStart
 from tests.diagnosis.cases import GIB, draft
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.fleet.cluster.fan_out import fan_out
 from gpuwatch.fleet.cluster.node_protocol import encoded
@@ -50,8 +50,8 @@ HELLO = encoded("hello", json.dumps({"version": "9", "host": "h"}).encode()).dec
         (shell(f"echo '{HELLO}'"), "failed", "the connection was lost"),
         (shell(f"echo '{HELLO}'; kill -9 $$"), "failed", "the connection was lost"),
         (agent("sh", "-c", "kill -SEGV $$"), "failed", "killed by SIGSEGV"),
-        (shell("yes"), "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output"),
-        (shell("cat /dev/zero"), "failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output"),
+        (shell("yes"), "failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output"),
+        (shell("cat /dev/zero"), "failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output"),
     ]
 )
 def test_reasons(command: tuple[str, ...], state: str, reason: str) -> None:
@@ -98,8 +98,8 @@ def sent(document: bytes, **end: object) -> tuple[str, ...]:
         (b"no zlib at all", {"exit_code": 0, "bytes": 2}, "only part of its answer arrived"),
         (zlib.compress(b"x"), {}, "only part of its answer arrived"),
         (
-            zlib.compress(bytes(reader_limits.DOCUMENT.bytes + 10)),
-            {"exit_code": 0, "bytes": reader_limits.DOCUMENT.bytes + 10},
+            zlib.compress(bytes(input_size_limits.DOCUMENT.bytes + 10)),
+            {"exit_code": 0, "bytes": input_size_limits.DOCUMENT.bytes + 10},
             "its answer is too large",
         ),
         (zlib.compress(b"x"), {"signal": 9, "bytes": 1}, "killed by SIGKILL"),

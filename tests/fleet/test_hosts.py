@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.snapshot import Problem
@@ -109,7 +109,7 @@ def test_why_a_host_does_not_answer(
     reason: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader_limits, "HOST_LINE", reader_limits.HOST_LINE._replace(bytes=1 << 20))
+    monkeypatch.setattr(input_size_limits, "HOST_LINE", input_size_limits.HOST_LINE._replace(bytes=1 << 20))
     source = open_source(host, "good")
     until(lambda: not views(source)[host].pending and views(source)["good"].answered)
     assert views(source)[host].reason == reason

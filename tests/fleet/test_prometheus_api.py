@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus
 from tests.fleet.prometheus_server import FakePrometheus, served
@@ -89,7 +89,7 @@ def test_answers_that_are_none(fake: FakePrometheus, body: bytes | tuple[int, by
 
 
 def test_an_answer_that_unpacks_to_too_much(fake: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_limits, "PROMETHEUS", reader_limits.PROMETHEUS._replace(bytes=1 << 20))
+    monkeypatch.setattr(input_size_limits, "PROMETHEUS", input_size_limits.PROMETHEUS._replace(bytes=1 << 20))
     fake.answer = lambda query: b" " * (8 << 20)
     assert len(gzip.compress(b" " * (8 << 20), 1)) < 1 << 20, "small on the wire"
     assert why(Prometheus(fake.url)) == "its answer is larger than 1 MiB"

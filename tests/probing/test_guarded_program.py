@@ -10,7 +10,7 @@ from tests.terminal import wait_until_ended
 
 _LATER = (
     "gpuwatch.explain.diagnosis",
-    "gpuwatch.machine.history.run_store",
+    "gpuwatch.machine.history.saved_runs",
     "gpuwatch.explain.logs",
     "gpuwatch.core.model.run",
     "gpuwatch.experiment.probing.run_builder",

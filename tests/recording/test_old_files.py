@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_database import SCHEMA

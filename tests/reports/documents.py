@@ -29,7 +29,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
-from gpuwatch.core.model.try_experiment import Answer, Experiment, Fit, Recovery, StepTime, Trial
+from gpuwatch.core.model.try_results import Answer, Experiment, Fit, Recovery, StepTime, Trial
 
 GIB = 1 << 30
 MIB = 1 << 20

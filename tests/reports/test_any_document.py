@@ -8,7 +8,7 @@ import io
 import msgspec
 import pytest
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.json_codec import MAX_TEXT_CHARS, MAX_VALUES, NotADocument, from_json, to_json
 from gpuwatch.core.model.machine_diff import Diff, FactChange, Side
 from gpuwatch.core.model.run import Setting
@@ -59,9 +59,9 @@ def nested(depth: int) -> bytes:
 
 @every(
     [
-        (nested(reader_limits.DOCUMENT.depth), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
-        (nested(900), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
-        (nested(100_000), f"nested more than {reader_limits.DOCUMENT.depth} deep"),
+        (nested(input_size_limits.DOCUMENT.depth), f"nested more than {input_size_limits.DOCUMENT.depth} deep"),
+        (nested(900), f"nested more than {input_size_limits.DOCUMENT.depth} deep"),
+        (nested(100_000), f"nested more than {input_size_limits.DOCUMENT.depth} deep"),
         # Python 3.14 has room for so many.
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than|missing required field `schema`"),
         (b'{"x":' + b"[" * 100_000, "nested more than|truncated"),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.run import DeviceMemory, Holding, Memory, Phases, Run, Worker
-from gpuwatch.core.model.try_experiment import Largest, Trial
+from gpuwatch.core.model.try_results import Largest, Trial
 from gpuwatch.share.reports.chart_types import Bars
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.report_formats import render

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.saved_files import read_document
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
@@ -53,7 +53,7 @@ def test_it_is_masked_as_the_page_is() -> None:
         b"<!doctype html>" + EMBED_BEGIN.encode() + b"<script>alert(1)" + EMBED_END.encode(),
         b"<!doctype html>" + EMBED_BEGIN.encode() + b"[" * 200_000 + EMBED_END.encode(),
         b"<!doctype html>" + EMBED_BEGIN.encode() + b"1,2" + EMBED_END.encode(),
-        b"<!doctype html>" + b" " * reader_limits.DOCUMENT.bytes,
+        b"<!doctype html>" + b" " * input_size_limits.DOCUMENT.bytes,
     ],
 )
 def test_any_other_page_is_refused(page: bytes) -> None:

@@ -31,7 +31,7 @@ from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.device_source import SeenDevice

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.private_folders import ENV_PRIVATE, distrust, own_folder
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine

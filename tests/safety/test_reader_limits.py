@@ -15,10 +15,10 @@ import pytest
 from gpuwatch.cli.explain import explanation_of
 from gpuwatch.cli.read_log import lines_of
 from gpuwatch.cli.saved_files import read_document
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
+from gpuwatch.core.input_size_limits import READERS, Limit
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
-from gpuwatch.core.reader_limits import READERS, Limit
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_source
@@ -37,7 +37,7 @@ from tests.traces.hostile import PROFILE, SNAPSHOT
 from tests.traces.test_dcgm import FOUR
 from tests.traces.test_pprof import SAMPLES, profile
 
-DOCS = Path(reader_limits.__file__).parents[1] / "docs/commands.md"
+DOCS = Path(input_size_limits.__file__).parents[1] / "docs/commands.md"
 SMALL = 1 << 10
 """Bytes to which a limit is lowered, where the reader looks at each call."""
 TIMELINE = json.dumps([[-1, 1, 4096, 0], *([time, 3, 1024, 5] for time in range(200))]).encode()
@@ -125,7 +125,7 @@ def smi_value(path: Path) -> str:
         reader.take(line.replace("'", '"'))
     snapshot = reader.snapshot()
     assert snapshot is not None
-    assert len(snapshot.devices[0].name) <= reader_limits.NVIDIA_SMI.bytes
+    assert len(snapshot.devices[0].name) <= input_size_limits.NVIDIA_SMI.bytes
     return ""
 
 
@@ -150,7 +150,7 @@ CASES: dict[str, Callable[[Path], str]] = {
     "FILTER": lambda path: said(process_filter.FilterError, lambda: process_filter.parse("ab " * SMALL)),
     "MCP_LOG": of_file(lambda path: allowed_files.open_log(str(path), ()), b"step 1\n" * SMALL),
     "MCP_TEXT": lambda path: refused(
-        EXIT_USAGE, lambda: parse_arguments({"text": "x" * (reader_limits.MCP_TEXT.bytes + 1)}, ExplainArguments)
+        EXIT_USAGE, lambda: parse_arguments({"text": "x" * (input_size_limits.MCP_TEXT.bytes + 1)}, ExplainArguments)
     ),
     "MCP_DOCUMENT": lambda path: refused(
         EXIT_FAILED, lambda: run_commands._decode_document(bytes(2 * SMALL), b"", "snapshot", 0)
@@ -171,15 +171,15 @@ DEEP: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name, found in vars(reader_limits).items() if isinstance(found, Limit)])
+@pytest.mark.parametrize("name", [name for name, found in vars(input_size_limits).items() if isinstance(found, Limit)])
 def test_what_is_larger_ends_in_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in ELSEWHERE:
-        assert f"reader_limits.{name}" in (Path(__file__).parents[1] / ELSEWHERE[name]).read_text()
+        assert f"input_size_limits.{name}" in (Path(__file__).parents[1] / ELSEWHERE[name]).read_text()
         return
-    limit: Limit = getattr(reader_limits, name)
+    limit: Limit = getattr(input_size_limits, name)
     if name not in ("MCP_TEXT", "NVIDIA_SMI"):  # read once, as they are imported
         lowered = limit._replace(bytes=SMALL)
-        monkeypatch.setattr(reader_limits, name, lowered)
+        monkeypatch.setattr(input_size_limits, name, lowered)
         monkeypatch.setattr("gpuwatch.explain.diagnosis.explain_trace_file.LIMITS", Lowered(lowered))
     text = CASES[name](tmp_path / "train.log")
     assert "\n" not in text

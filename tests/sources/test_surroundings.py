@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
 from gpuwatch.machine.sources.system_and_driver_facts import job_and_platform_facts
 
@@ -63,7 +63,7 @@ def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pyt
     lines, why = nvidia_smi_and_kernel_log.nvidia_smi()
     assert lines
     assert why.startswith("it failed with exit code 9: NVIDIA-SMI has failed")
-    monkeypatch.setattr(reader_limits, "TOOL_OUTPUT", reader_limits.TOOL_OUTPUT._replace(bytes=1000))
+    monkeypatch.setattr(input_size_limits, "TOOL_OUTPUT", input_size_limits.TOOL_OUTPUT._replace(bytes=1000))
     monkeypatch.setattr(nvidia_smi_and_kernel_log, "_ANSWER_SECONDS", 0.2)
     program(path, "nvidia-smi", "exec yes")
     assert nvidia_smi_and_kernel_log.nvidia_smi() == ((), "it did not answer within 0.2 s")

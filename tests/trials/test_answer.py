@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.run import Memory
-from gpuwatch.core.model.try_experiment import Trial
+from gpuwatch.core.model.try_results import Trial
 from gpuwatch.experiment.trials.best_setting import answer
 from tests.reports.documents import GIB, MIB, full_run, recorded, step_seconds, tried
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.try_experiment import Trial
+from gpuwatch.core.model.try_results import Trial
 from gpuwatch.experiment.trials import smaller_card
 from gpuwatch.experiment.trials.smaller_card import parse_cards
 from gpuwatch.experiment.trials.trial import Goal

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.try_experiment import Largest, Trial
+from gpuwatch.core.model.try_results import Largest, Trial
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest_value
 from gpuwatch.experiment.trials.largest_value import Search, Span, fitted_line, parse_span

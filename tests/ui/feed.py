@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.host_access import HostAccess, LocalHost
+from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.sources.process_details import Details
 
 
-class FakeHost(LocalHost):
+class FakeHost(LocalProcessAccess):
     """This machine, but for the details of processes, which are made up: signals are real."""
 
     def __init__(self, read_process: Callable[[tuple[int, float | None]], Details]) -> None:
@@ -25,9 +25,9 @@ class FakeHost(LocalHost):
 class FakeFeed:
     """Gives what :meth:`push` was given."""
 
-    def __init__(self, host: HostAccess | None = None) -> None:
+    def __init__(self, host: ProcessAccess | None = None) -> None:
         self.interval = 1.0
-        self.host = host or LocalHost()
+        self.host = host or LocalProcessAccess()
         self.state = FeedStatus(state="starting")
         self.started = 0
         self.stopped = 0

@@ -28,7 +28,7 @@ from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSourc
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.run_builder import RunDraft
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.session.probe_runs import ProbeRuns
 from tests.ui import machines
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.core.model.try_experiment import Answer, Experiment, Trial
-from gpuwatch.machine.history import run_store
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.core.model.try_results import Answer, Experiment, Trial
+from gpuwatch.machine.history import saved_runs
+from gpuwatch.machine.history.saved_runs import RunStore
 
 NOON = datetime.datetime(2026, 5, 11, 12, 0, tzinfo=datetime.UTC)
 
@@ -41,7 +41,7 @@ def test_saved_runs_come_back_newest_first(tmp_path: Path) -> None:
 
 
 def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_store, "MAX_FILES", 3)
+    monkeypatch.setattr(saved_runs, "MAX_FILES", 3)
     store = RunStore(tmp_path)
     for number in range(5):
         store.save(run(number))
@@ -50,7 +50,7 @@ def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_experiment_is_one_file_and_its_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_store, "MAX_FILES", 2)
+    monkeypatch.setattr(saved_runs, "MAX_FILES", 2)
     store = RunStore(tmp_path)
     store.save(run(0))
     trials = [Trial(asked="default", run=run(number, "default")) for number in (1, 2, 4)]
@@ -68,7 +68,7 @@ def test_an_experiment_is_one_file_and_its_runs_are_listed(tmp_path: Path, monke
     assert store.latest(2) == [run(4, "default"), run(3)]
     assert {store.path_of(one) for one in store.latest() if one.config == "default"} == {path}
     assert store.unreadable == 0
-    monkeypatch.setattr(reader_limits, "DOCUMENT", reader_limits.DOCUMENT._replace(bytes=1000))
+    monkeypatch.setattr(input_size_limits, "DOCUMENT", input_size_limits.DOCUMENT._replace(bytes=1000))
     assert store.save_experiment(document) == tmp_path / "20260511T120001.000000-default.json"
 
 
@@ -77,11 +77,11 @@ def test_they_take_no_more_room_than_they_may_but_the_newest_stays(
 ) -> None:
     store = RunStore(tmp_path)
     size = store.save(run(0)).stat().st_size
-    monkeypatch.setattr(run_store, "MAX_BYTES", int(2.5 * size))
+    monkeypatch.setattr(saved_runs, "MAX_BYTES", int(2.5 * size))
     for number in range(1, 5):
         store.save(run(number))
     assert store.latest() == [run(4), run(3)]
-    monkeypatch.setattr(run_store, "MAX_BYTES", 1)
+    monkeypatch.setattr(saved_runs, "MAX_BYTES", 1)
     store.save(run(5))
     assert store.latest() == [run(5)]
 

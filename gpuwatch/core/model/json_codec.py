@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.cause_list import CauseList, CausePage
 from gpuwatch.core.model.control_characters import escaped, printable
@@ -32,7 +32,7 @@ from gpuwatch.core.model.recording_window import Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
-from gpuwatch.core.model.try_experiment import Experiment
+from gpuwatch.core.model.try_results import Experiment
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Diff | Period
 
@@ -210,13 +210,13 @@ def _as_text(value: Any) -> Any:
 def read(path: Path) -> Document:
     """The document in a file or pipe; :class:`NotADocument` for anything else, OSError if it cannot be read."""
     with path.open("rb") as file:
-        return from_json(file.read(reader_limits.DOCUMENT.bytes + 1))
+        return from_json(file.read(input_size_limits.DOCUMENT.bytes + 1))
 
 
 def from_json(raw: bytes) -> Document:
     """A document of any of our schemas, within the limits; :class:`NotADocument` for anything else."""
-    if len(raw) > reader_limits.DOCUMENT.bytes:
-        raise NotADocument(reader_limits.DOCUMENT.too_large)
+    if len(raw) > input_size_limits.DOCUMENT.bytes:
+        raise NotADocument(input_size_limits.DOCUMENT.too_large)
     for mark, encoding in _MARKS:
         if raw.startswith(mark):  # written by editors and shells on Windows
             raw = raw[len(mark) :].decode(encoding, "replace").encode()
@@ -233,7 +233,7 @@ def from_json(raw: bytes) -> Document:
         document = _decoder.decode(raw)
         check_document(document, numbers=_LONG_NUMBER.search(raw) is not None)
     except RecursionError:
-        raise NotADocument(reader_limits.DOCUMENT.too_deep) from None
+        raise NotADocument(input_size_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
         raise NotADocument(_newer(raw) or printable(str(error)[:_MAX_QUOTED_CHARS])) from error
     return _with_snapshot(document, _times_read)
@@ -263,8 +263,8 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
         return
     if value is None or value is msgspec.UNSET:
         return
-    if depth > reader_limits.DOCUMENT.depth:
-        raise Inconsistent(reader_limits.DOCUMENT.too_deep)
+    if depth > input_size_limits.DOCUMENT.depth:
+        raise Inconsistent(input_size_limits.DOCUMENT.too_deep)
     if isinstance(value, msgspec.Struct):
         fields, times = _fields(type(value), numbers)
         for name in times:

@@ -7,7 +7,7 @@ import signal
 import time
 
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.core.model.try_experiment import EndedBy
+from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram
 from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.memory_profile import MemoryProfile
 
 _PREFIX = "gpuwatch-memory-"
@@ -139,12 +139,12 @@ class MemoryRecords:
     def _content(self, path: Path) -> bytes | None:
         try:
             with path.open("rb") as file:
-                content = file.read(reader_limits.RUN_MEMORY.bytes + 1)
+                content = file.read(input_size_limits.RUN_MEMORY.bytes + 1)
         except OSError as error:
             self._unread.append(f"a recording cannot be read: {error.strerror}")
             return None
-        if len(content) > reader_limits.RUN_MEMORY.bytes:
-            self._unread.append(f"a recording larger than {reader_limits.RUN_MEMORY.most} was omitted")
+        if len(content) > input_size_limits.RUN_MEMORY.bytes:
+            self._unread.append(f"a recording larger than {input_size_limits.RUN_MEMORY.most} was omitted")
             return None
         return content
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 
 READ_BYTES = 1 << 18
 MAX_QUEUED_BYTES = 8 << 20
@@ -33,7 +33,7 @@ class Lines:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._sink(line)
-        if len(self._rest) > reader_limits.LOG_LINE.bytes:
+        if len(self._rest) > input_size_limits.LOG_LINE.bytes:
             self.close()
 
     def close(self) -> None:

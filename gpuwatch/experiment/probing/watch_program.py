@@ -25,7 +25,7 @@ import msgspec
 from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import EndedBy
+from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing import program_guard
 from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending, GuardReports
 from gpuwatch.experiment.probing.environment_settings import environment_settings

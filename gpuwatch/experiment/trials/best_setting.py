@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.try_experiment import Answer, Trial
+from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.trials.speed_comparison import differs, speed_against
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries

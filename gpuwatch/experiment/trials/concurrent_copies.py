@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Answer, Trial
+from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
 from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from gpuwatch.core.model.try_experiment import Trial
+from gpuwatch.core.model.try_results import Trial
 from gpuwatch.experiment.trials.trial import Goal, run_trial, used_no_gpu
 from gpuwatch.experiment.trials.trial_plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import setting_named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.core.model.run import Throughput
-from gpuwatch.core.model.try_experiment import StepTime, Trial
+from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.trials.step_times import is_wide, relative_half_width
 
 MIN_DIFFERENCE_SHARE = 0.02

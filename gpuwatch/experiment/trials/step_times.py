@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text
 from gpuwatch.core.model.run import Throughput
-from gpuwatch.core.model.try_experiment import StepTime
+from gpuwatch.core.model.try_results import StepTime
 
 WIDE_SHARE = 0.10
 """Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""

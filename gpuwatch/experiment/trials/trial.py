@@ -14,7 +14,7 @@ import msgspec
 
 from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
-from gpuwatch.core.model.try_experiment import StepTime, Trial
+from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch

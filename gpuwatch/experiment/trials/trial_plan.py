@@ -11,7 +11,7 @@ from typing import Literal
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import hours_minutes, seconds_of
-from gpuwatch.core.model.try_experiment import configuration_name
+from gpuwatch.core.model.try_results import configuration_name
 from gpuwatch.experiment.trials.trial_settings import Setting
 
 MIN_SECONDS = 2.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Trial
+from gpuwatch.core.model.try_results import Trial
 from gpuwatch.core.model.visible_devices import VisibleMap, visible_to
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource
 from gpuwatch.machine.collector.live_feed import LiveFeed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.try_experiment import StepTime, Trial
+from gpuwatch.core.model.try_results import StepTime, Trial
 
 PASSED = ("ok", "fallback")
 SAME_MEMORY_SHARE = 0.01

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.model.try_experiment import Answer, Fit, Largest, Recovery, Trial
+from gpuwatch.core.model.try_results import Answer, Fit, Largest, Recovery, Trial
 from gpuwatch.experiment.trials.trial import Interrupted
 from gpuwatch.experiment.trials.trial_plan import Configuration
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -21,12 +21,12 @@ from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_p
 
 START_BYTES = 1 << 16
 """Bytes from the start of a file that are enough to recognize its kind."""
-LIMITS: dict[FileKind, reader_limits.Limit] = {
-    "TensorFlow profile": reader_limits.TENSORFLOW_PROFILE,
-    "PyTorch snapshot": reader_limits.ALLOCATOR_SNAPSHOT,
-    "PyTorch memory timeline": reader_limits.MEMORY_TIMELINE,
-    "JAX memory profile": reader_limits.JAX_PROFILE,
-    "DCGM diagnostic": reader_limits.DCGM,
+LIMITS: dict[FileKind, input_size_limits.Limit] = {
+    "TensorFlow profile": input_size_limits.TENSORFLOW_PROFILE,
+    "PyTorch snapshot": input_size_limits.ALLOCATOR_SNAPSHOT,
+    "PyTorch memory timeline": input_size_limits.MEMORY_TIMELINE,
+    "JAX memory profile": input_size_limits.JAX_PROFILE,
+    "DCGM diagnostic": input_size_limits.DCGM,
 }
 _SOFTWARE = frozenset({"deployment", "software"})
 """DCGM's categories of tests that say nothing of the hardware."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
@@ -29,7 +29,7 @@ from gpuwatch.explain.traces.nvidia_smi_q_fields import (
 )
 
 _MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500
-_MAX_VALUE_CHARS, _MAX_DEPTH = reader_limits.NVIDIA_SMI.bytes, reader_limits.NVIDIA_SMI.depth
+_MAX_VALUE_CHARS, _MAX_DEPTH = input_size_limits.NVIDIA_SMI.bytes, input_size_limits.NVIDIA_SMI.depth
 _TEXT_HEAD, _XML_HEAD = "NVSMI LOG", "<nvidia_smi_log"
 _TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
 _LEAF = re.compile(r"\s*<([A-Za-z]\w{0,80})>([^<]{0,400})</\1>\s*$")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 MAX_VALUES = 12_000_000
@@ -72,7 +72,7 @@ def load(data: bytes) -> Any:
 
 
 def _load(data: bytes) -> Any:  # one loop: a call for each of a million instructions would double its time
-    limit = reader_limits.ALLOCATOR_SNAPSHOT
+    limit = input_size_limits.ALLOCATOR_SNAPSHOT
     stack: list[Any] = []
     marks: list[int] = []
     memo = _Memo()

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
@@ -242,9 +242,9 @@ class _FanOut:
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MAX_NODES):
                 continue
             self._frame(self.reply(one_line(name, 80)), frame)
-        if running.decoder.other_bytes > reader_limits.NODE_CHATTER.bytes and running.closed_at is None:
+        if running.decoder.other_bytes > input_size_limits.NODE_CHATTER.bytes and running.closed_at is None:
             for reply in self._replies(running):
-                reply.becomes("failed", f"prints more than {reader_limits.NODE_CHATTER.most} of other output")
+                reply.becomes("failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output")
             running.close()
             running.hurry()
 
@@ -270,7 +270,7 @@ class _FanOut:
             self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MAX_MESSAGE_BYTES:]
         elif frame.kind == "data":
             before = self._documents.get(node, b"")
-            if len(before) <= reader_limits.DOCUMENT.bytes:
+            if len(before) <= input_size_limits.DOCUMENT.bytes:
                 self._documents[node] = before + frame.payload
         else:
             self._finished(reply, _decoded(frame.payload, _End))
@@ -279,7 +279,7 @@ class _FanOut:
         """Handles the end of the command on a node."""
         reply.exit_code, reply.took_seconds = end.exit_code, end.took_seconds
         reply.messages = self._stderr.pop(reply.node, b"").decode(errors="replace")
-        limit = reader_limits.DOCUMENT.bytes
+        limit = input_size_limits.DOCUMENT.bytes
         try:
             document = zlib.decompressobj().decompress(self._documents.pop(reply.node, b""), limit + 1)
         except zlib.error:

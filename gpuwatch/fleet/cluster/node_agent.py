@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from gpuwatch import __version__
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.fleet.cluster.node_protocol import Kind, encoded
 
 GREETING = b"gpuwatch\n"
@@ -139,7 +139,7 @@ class _Agent:
             self._signal = self._signal or signal.SIGINT
 
     def _send_document(self, data: bytes) -> None:
-        room = reader_limits.DOCUMENT.bytes + 1 - self._size  # one more is one too many, which the reader says
+        room = input_size_limits.DOCUMENT.bytes + 1 - self._size  # one more is one too many, which the reader says
         self._size += len(data)
         if room > 0:
             self._send("data", self._packer.compress(data[:room]))

@@ -17,7 +17,7 @@ from gpuwatch.core.model.json_codec import Document, NotADocument, from_json, ru
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Experiment
+from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.fleet.cluster.fan_out import OPEN, NodeReply, one_line
 from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
 from gpuwatch.fleet.ssh_hosts import last_line

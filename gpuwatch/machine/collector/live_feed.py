@@ -42,7 +42,7 @@ from gpuwatch.machine.collector.collector_supervision import (
     how_it_ended,
 )
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
-from gpuwatch.machine.collector.host_access import LocalHost
+from gpuwatch.machine.collector.process_access import LocalProcessAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs
@@ -99,7 +99,7 @@ class LiveFeed:
         self._settings = Settings(interval, on_demand, gpm, share)
         """Those of the collector. A new one has to be given ``seen``: the driver reports each Xid once, and does not
         say which GPU it is that it has lost."""
-        self.host = LocalHost(environment)
+        self.host = LocalProcessAccess(environment)
         self._source = Source()
         """Where the samples come from."""
         self._heard = 0.0

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.history.sample_store import Gap, KeptSample
@@ -47,7 +47,7 @@ class RecordingPlayer:
         self._clock = clock
         self._runs = recording.sessions
         name = self._runs[-1].hostname or "" if self._runs else ""
-        self.host = HostAccess(name, unreachable="not part of a recording")  # perhaps this one, at another time
+        self.host = ProcessAccess(name, unreachable="not part of a recording")  # perhaps this one, at another time
         self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
         self._due = math.inf

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.host_access import HostAccess
+from gpuwatch.machine.collector.process_access import ProcessAccess
 
 FeedState = Literal["starting", "ok", "not-answering", "stopped"]
 
@@ -44,7 +44,7 @@ class Feed(Protocol):
     """Seconds between samples; may be set at any time."""
 
     @property
-    def host(self) -> HostAccess:
+    def host(self) -> ProcessAccess:
         """What can be asked of the host that the snapshots are of."""
         ...
 

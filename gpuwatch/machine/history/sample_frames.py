@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
@@ -127,7 +127,7 @@ def inflated(data: bytes) -> bytes:
 def unpacked(unpack: Any, data: bytes, *errors: type[Exception]) -> bytes:
     """Decompresses all of the data. Raises :class:`DamagedData`, also for more than a recording's reader takes."""
     try:
-        plain: bytes = unpack.decompress(data, reader_limits.RECORDING.bytes)
+        plain: bytes = unpack.decompress(data, input_size_limits.RECORDING.bytes)
     except errors as error:
         raise DamagedData(str(error)) from error
     if not unpack.eof:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.formatting.safe_text import printable, shorten
 
 _MAX_LINES = 150
@@ -93,7 +93,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
 
 def _finished_output(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
     """The last lines of a program's output and of its errors; TimeoutExpired if it does not end in time."""
-    limit = reader_limits.TOOL_OUTPUT
+    limit = input_size_limits.TOOL_OUTPUT
     until = time.monotonic() + _ANSWER_SECONDS
     assert child.stdout is not None
     assert child.stderr is not None

@@ -78,7 +78,11 @@ def _read_or_why(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T |
         return read()
     except OSError as error:
         denied = isinstance(error, PermissionError)
-        why[what] = "permission denied: it belongs to another user" if denied else error.strerror or str(error)
+        why[what] = (
+            "permission denied (another user's process, or the kernel hides it)"
+            if denied
+            else error.strerror or str(error)
+        )
         return None
 
 

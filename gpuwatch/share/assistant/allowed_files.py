@@ -13,10 +13,10 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import file_name
-from gpuwatch.core.reader_limits import Limit
+from gpuwatch.core.input_size_limits import Limit
 
 _LOG = re.compile(r"(?i)(?:.+\.(?:log|out|err|txt|stdout|stderr|[oe]\d+)|nohup\.out|stdout|stderr)(?:[.-]\d{1,10})?")
 _DOCUMENT = re.compile(r"(?i).+\.json")
@@ -24,12 +24,14 @@ _DOCUMENT = re.compile(r"(?i).+\.json")
 
 def open_log(path: str, folders: Sequence[Path]) -> int:
     """A descriptor of a log; :class:`UsageError` for anything else. ``folders``: only below one of these, if any."""
-    return _open(path, folders, _LOG, "a log (*.log, *.out, *.err, *.txt)", reader_limits.MCP_LOG, "gpuwatch explain")
+    return _open(
+        path, folders, _LOG, "a log (*.log, *.out, *.err, *.txt)", input_size_limits.MCP_LOG, "gpuwatch explain"
+    )
 
 
 def open_document(path: str, folders: Sequence[Path]) -> int:
     """A descriptor of a document that gpuwatch saved, as :func:`open_log`."""
-    return _open(path, folders, _DOCUMENT, "a document (*.json)", reader_limits.MCP_DOCUMENT, "gpuwatch compare")
+    return _open(path, folders, _DOCUMENT, "a document (*.json)", input_size_limits.MCP_DOCUMENT, "gpuwatch compare")
 
 
 def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str, limit: Limit, by_hand: str) -> int:

@@ -25,7 +25,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from gpuwatch import __version__
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.machine.history.crash_files import describe_error
@@ -118,7 +118,7 @@ class _Lines(anyio.AsyncFile[str]):
         while chunk := await self._chunk():
             while chunk:
                 line, newline, chunk = chunk.partition(b"\n")
-                if not dropping and len(kept) + len(line) > reader_limits.MCP_MESSAGE.bytes:
+                if not dropping and len(kept) + len(line) > input_size_limits.MCP_MESSAGE.bytes:
                     dropping, kept[_READ_BYTES:], tail = True, b"", b""
                 if dropping:
                     tail = (tail + line)[-_READ_BYTES:]
@@ -193,7 +193,7 @@ def make_server(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
         return result
 
     async def refuse(context: ServerRequestContext[Any, Any], params: types.RequestParams) -> types.EmptyResult:
-        raise MCPError(types.INVALID_REQUEST, f"the message is longer than {reader_limits.MCP_MESSAGE.most}")
+        raise MCPError(types.INVALID_REQUEST, f"the message is longer than {input_size_limits.MCP_MESSAGE.most}")
 
     server: Server[dict[str, Any]] = Server(
         "gpuwatch",

@@ -25,10 +25,10 @@ from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Experiment
+from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.core.parse_text import word_set
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
-from gpuwatch.machine.history.run_store import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, why_impossible
 from gpuwatch.session.single_snapshot import findings_of

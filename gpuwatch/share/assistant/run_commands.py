@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
@@ -102,8 +102,8 @@ class Commands:
 
 
 def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
-    if len(output) > reader_limits.MCP_DOCUMENT.bytes:
-        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {reader_limits.MCP_DOCUMENT.most}")
+    if len(output) > input_size_limits.MCP_DOCUMENT.bytes:
+        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {input_size_limits.MCP_DOCUMENT.most}")
     with suppress(msgspec.DecodeError):
         document = msgspec.json.decode(output)
         if isinstance(document, dict):
@@ -117,7 +117,7 @@ def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict
 async def _read(stream: anyio.abc.ByteReceiveStream, into: bytearray) -> None:
     """Reads to the end; keeps what fits."""
     async for chunk in stream:
-        if len(into) <= reader_limits.MCP_DOCUMENT.bytes:
+        if len(into) <= input_size_limits.MCP_DOCUMENT.bytes:
             into += chunk
 
 

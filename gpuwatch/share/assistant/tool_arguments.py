@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.gpu_time_usage import By
@@ -51,7 +51,7 @@ class ExplainArguments(Arguments, frozen=True):
     """Arguments of ``explain_log``."""
 
     text: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=reader_limits.MCP_TEXT.bytes)] | None,
+        Annotated[str, Meta(min_length=1, max_length=input_size_limits.MCP_TEXT.bytes)] | None,
         Meta(description="The log itself, with the lines before the error: they explain it."),
     ] = None
     path: Annotated[

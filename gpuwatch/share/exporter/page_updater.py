@@ -10,7 +10,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.snapshot_feed import Feed
-from gpuwatch.machine.history.device_limit import forget_gone
+from gpuwatch.machine.history.remembered_gpus import forget_gone
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.safe_text import file_name, printable, shorten
 
@@ -204,9 +204,9 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
         ) from None
     try:
         with path.open("rb") as file:
-            content = file.read(reader_limits.WEB_CONFIGURATION.bytes + 1)
-        if len(content) > reader_limits.WEB_CONFIGURATION.bytes:
-            raise UsageError(f"cannot read {name}: {reader_limits.WEB_CONFIGURATION.too_large}")
+            content = file.read(input_size_limits.WEB_CONFIGURATION.bytes + 1)
+        if len(content) > input_size_limits.WEB_CONFIGURATION.bytes:
+            raise UsageError(f"cannot read {name}: {input_size_limits.WEB_CONFIGURATION.too_large}")
         document = yaml.safe_load(content.decode())
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror or error}") from None

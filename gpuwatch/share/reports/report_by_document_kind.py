@@ -14,7 +14,7 @@ from gpuwatch.core.model.recording_window import Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Experiment
+from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.share.reports.report_elements import Content
 
 _CONTENTS: dict[type, str] = {

@@ -12,7 +12,7 @@ from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.try_experiment import Experiment, StepTime, Trial
+from gpuwatch.core.model.try_results import Experiment, StepTime, Trial
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries

@@ -16,7 +16,7 @@ from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
-from gpuwatch.machine.collector.host_access import DeviceNumbers
+from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
 from gpuwatch.session.displayed_moment import View

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import closest
@@ -100,7 +100,7 @@ def default_path() -> Path:
 
 def load(path: Path) -> Loaded:
     """Reads ``path``; a missing file gives the defaults."""
-    limit = reader_limits.SETTINGS
+    limit = input_size_limits.SETTINGS
     try:
         with path.open("rb") as file:
             content = file.read(limit.bytes + 1)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, ParamSpec
 
-from gpuwatch.core import reader_limits
+from gpuwatch.core import input_size_limits
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.suggest import closest
 
@@ -213,8 +213,8 @@ def _meaning(word: _Word, fields: Fields[P]) -> Callable[P, bool]:
 
 def parse(text: str, fields: Fields[P]) -> Filter[P] | None:
     """The filter for ``text``, None if empty; :class:`FilterError` if a word is invalid, or the text too long."""
-    if len(text) > reader_limits.FILTER.bytes:
-        raise FilterError(f"a filter has at most {reader_limits.FILTER.bytes:,} characters")
+    if len(text) > input_size_limits.FILTER.bytes:
+        raise FilterError(f"a filter has at most {input_size_limits.FILTER.bytes:,} characters")
     words = list(_words(text))
     tests, kept, wrong = [], [], None
     for word in words:

@@ -19,9 +19,9 @@ from gpuwatch.explain.diagnosis.rules import (
     out_of_memory,
     predicted_device_map,
     program_errors,
-    retracing,
     simulation_limits,
     stalled_program,
+    tf_function_use,
     unexplained_failures,
     waits_for_input,
 )

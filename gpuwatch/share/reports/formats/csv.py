@@ -27,7 +27,7 @@ from gpuwatch.core.model.recording_window import GRAPHED, Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.model.try_experiment import Experiment, Trial
+from gpuwatch.core.model.try_results import Experiment, Trial
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.run_tables import device_map

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import platformdirs
 
-from gpuwatch.core import private_folders, reader_limits
+from gpuwatch.core import input_size_limits, private_folders
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.json_codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.try_experiment import Experiment
+from gpuwatch.core.model.try_results import Experiment
 
 MAX_FILES = 200
 """Files kept: an experiment counts once, however many runs it has."""
@@ -58,7 +58,7 @@ class RunStore:
         None if it has no runs.
         """
         made = runs_in(document)
-        if len(to_json(document, indent=0)) <= reader_limits.DOCUMENT.bytes:
+        if len(to_json(document, indent=0)) <= input_size_limits.DOCUMENT.bytes:
             return self._write(document, f"{_moment(document.started_at)}-try.json") if made else None
         paths = [self.save(run) for run in made]
         return paths[0]
@@ -94,7 +94,7 @@ class RunStore:
             if len(found) >= count:
                 break
             try:
-                kept = from_json(private_folders.read_own(path, reader_limits.DOCUMENT.bytes + 1))
+                kept = from_json(private_folders.read_own(path, input_size_limits.DOCUMENT.bytes + 1))
             except (OSError, NotADocument):
                 kept = None
             if not isinstance(kept, Run | Experiment):

@@ -19,8 +19,8 @@ DeviceNumbers = tuple[tuple[int, str], ...]
 """CUDA's device numbers in a process, each with the UUID of the GPU."""
 
 
-class HostAccess:
-    """A host known only by its snapshots: another machine, or a recording.
+class ProcessAccess:
+    """What can be asked of a host's processes besides snapshots: nothing, of another machine or a recording.
 
     Feeds of hosts that can be accessed return a subclass. Any method may block: do not call them from the UI thread.
     """
@@ -51,7 +51,7 @@ class HostAccess:
         return Outcome("denied", self.unreachable)
 
 
-class LocalHost(HostAccess):
+class LocalProcessAccess(ProcessAccess):
     """This machine, through /proc. ``environment``: the collector's, if it differs from this process's own."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
