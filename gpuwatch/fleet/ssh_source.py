@@ -37,7 +37,7 @@ _COALESCE_SECONDS = 0.3
 _MAX_PARALLEL_CONNECTS = 32
 """Connections that are made at the same time."""
 _START_SECONDS = 45.0
-"""How long a host has until its first line; to accept the connection: :data:`.ssh_command.CONNECT_SECONDS`."""
+"""How long a host has until its first line; to accept the connection: :data:`.ssh_hosts.CONNECT_SECONDS`."""
 _LATE_SECONDS, _DEAD_SECONDS = 10.0, 45.0
 """Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
 _RETRY_SECONDS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
