@@ -176,7 +176,7 @@ def main() -> NoReturn:
             _print_error(f"cannot write the output: {why}")
             code = _give_up_output(code)
         else:
-            from gpuwatch.machine.history.crash_files import describe_error
+            from gpuwatch.core.crash_files import describe_error
 
             _print_error(*describe_error(error))
     sys.exit(code if isinstance(code, int) else EXIT_OK)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
-from gpuwatch.machine.collector.snapshot_feed import Feed
+from gpuwatch.machine.collector.feed_interface import Feed
 
 
 class FleetSource:

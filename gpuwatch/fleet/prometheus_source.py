@@ -27,8 +27,8 @@ from gpuwatch.fleet.exporter_metric_names import (
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import HOST_SERIES, OWNER_SERIES, PROCESS_NAME_SERIES, PROCESS_READINGS, Collected
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.share.openmetrics import ANSWERING, DRIVER, FINDING, FREE, INFO, MIG_FREE, MIG_INFO, SNAPSHOT_AGE, STATE
 
 _IDENTITY_SECONDS = 60.0
@@ -208,7 +208,7 @@ class PrometheusSource(FleetSource):
 
 
 class PrometheusFeed:
-    """Snapshots of one host; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`."""
+    """Snapshots of one host; implements :class:`gpuwatch.machine.collector.feed_interface.Feed`."""
 
     def __init__(self, source: PrometheusSource, name: str, interval: float) -> None:
         self.interval = interval

@@ -26,8 +26,8 @@ from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 
 CONNECTING = "connecting…"
 GPUWATCH = ("gpuwatch",)
@@ -355,7 +355,7 @@ class SshSource(FleetSource):
 
 
 class SshHostFeed:
-    """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`."""
+    """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed_interface.Feed`."""
 
     def __init__(
         self, host: str, interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()

@@ -6,8 +6,8 @@ from collections import deque
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import PROCESS_READINGS, Ancestor, Process, Snapshot
-from gpuwatch.machine.history.sample_store import Identity as Identity
-from gpuwatch.machine.history.sample_store import SampleStore
+from gpuwatch.machine.history.abstract_sample_store import Identity as Identity
+from gpuwatch.machine.history.abstract_sample_store import SampleStore
 
 READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes")
 _OF_DEVICES = frozenset({"gpu_memory_bytes", "sm_percent"})

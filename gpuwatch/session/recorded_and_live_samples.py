@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes
+from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder, Times
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
-from gpuwatch.machine.history.sample_store import KeptSample, SampleStore, TimedDecoder, Times
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recordings_in_progress
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS

@@ -31,7 +31,7 @@ from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic_report import is_of_this_machine
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.machine.recording import minute_means
+from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
 
@@ -175,7 +175,7 @@ def period(
     hours = gpu_usage(recording, begin, end, "process", progress)
     interval = max((run.interval for run in recording.sessions), default=1.0)
     step = _step(end - begin, interval)
-    first = begin if step < minute_means.MINUTE else begin // step * step
+    first = begin if step < minute_and_hour_means.MINUTE else begin // step * step
     last = recording.at(end)
     read = last is not None and begin <= last.at <= end and not any(map(unread_keys, last.snapshot.devices))
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
@@ -236,7 +236,7 @@ def _devices(
     recording: Recording, begin: float, end: float, step: float, known: dict[str, Device]
 ) -> Iterator[PeriodDevice]:
     count = int((end - begin) // step) + 1
-    series: dict[str, dict[str, list[minute_means.Summary | None]]] = {}
+    series: dict[str, dict[str, list[minute_and_hour_means.Summary | None]]] = {}
     for at, (uuid, metric), summary in _points(recording, begin, end, step):
         place = int((at - begin) // step)
         if 0 <= place < count:
@@ -284,11 +284,11 @@ def _axis_tops(devices: Iterable[Device]) -> dict[str, float]:
 
 def _points(
     recording: Recording, begin: float, end: float, step: float
-) -> Iterator[tuple[float, minute_means.Key, minute_means.Summary]]:
+) -> Iterator[tuple[float, minute_and_hour_means.Key, minute_and_hour_means.Summary]]:
     """Samples where the steps are short, means of minutes or hours else."""
     metrics = frozenset(GRAPHED)
-    for seconds in (minute_means.HOUR, minute_means.MINUTE):
-        stored = recording.summaries_begin(seconds) <= begin + step or seconds == minute_means.HOUR
+    for seconds in (minute_and_hour_means.HOUR, minute_and_hour_means.MINUTE):
+        stored = recording.summaries_begin(seconds) <= begin + step or seconds == minute_and_hour_means.HOUR
         if step >= seconds and stored:
             for minute, found in recording.summaries(seconds, begin, end, metrics).items():
                 for key, summary in found.items():
@@ -298,10 +298,10 @@ def _points(
         for key, values in columns.items():
             for at, value in zip(times, values, strict=True):
                 if value is not None:
-                    yield at, key, minute_means.Summary(value, value, value, 1)
+                    yield at, key, minute_and_hour_means.Summary(value, value, value, 1)
 
 
-def _series(points: list[minute_means.Summary | None]) -> PeriodSeries:
+def _series(points: list[minute_and_hour_means.Summary | None]) -> PeriodSeries:
     return PeriodSeries(
         least=tuple(None if point is None else round(point.least, 2) for point in points),
         mean=tuple(None if point is None else round(point.mean, 2) for point in points),

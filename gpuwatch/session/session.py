@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed_interface import Feed
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.collector.snapshot_feed import Feed
+from gpuwatch.machine.history.abstract_sample_store import Gap, SampleStore
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import gap_limit
-from gpuwatch.machine.history.sample_store import Gap, SampleStore
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.displayed_moment import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory

@@ -12,8 +12,8 @@ from textual.screen import Screen
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.host_poller import FleetWatch
 from gpuwatch.fleet.host_summary import FleetSummary
+from gpuwatch.machine.collector.feed_interface import Feed, FeedStatus
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.collector.snapshot_feed import Feed, FeedStatus
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen

@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.machine.collector import cpu_programs
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 
 _PROGRAM = """
 import mmap, os, sys

@@ -37,7 +37,7 @@ def replace():
                 pass
             time.sleep(600)
         setattr(pynvml, name, bad)
-if any("collector_main" in argument for argument in sys.orig_argv):
+if any("collector_process" in argument for argument in sys.orig_argv):
     replace()
 else:
     os.register_at_fork(after_in_child=replace)

@@ -9,7 +9,7 @@ import sys
 import time
 
 from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 
 
 def test_this_machine_answers_and_another_says_why_not() -> None:

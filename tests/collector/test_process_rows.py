@@ -19,7 +19,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.process_rows import ProcessRows
 from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from tests.diagnosis.watching import gpu, program, sample
 
 LACK = Missing("no_sample", detail="none")

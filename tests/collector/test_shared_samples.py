@@ -25,15 +25,15 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.collector.complete_recorder_samples import RecorderSampleCompleter
 from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.samples_from_recorder import hides_processes, with_missed
+from gpuwatch.machine.collector.recorder_follower import hides_processes, with_missed
+from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement, find_running
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
-from gpuwatch.machine.sources.host_and_processes import DENIED
+from gpuwatch.machine.sources.process_table import DENIED
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine

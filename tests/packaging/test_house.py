@@ -35,7 +35,7 @@ _OF_PROGRAMS = (
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
         ("gpuwatch.explain.diagnosis.rule_engine", {f"gpuwatch.explain.{name}" for name in _OF_PROGRAMS}),
         ("gpuwatch.share.reports.formats.text", {"statistics", "gpuwatch.share.reports.run_report"}),
-        ("gpuwatch.machine.collector.collector_main", {"textual", "click", "rich", "tensorflow", "jinja2"}),
+        ("gpuwatch.machine.collector.collector_process", {"textual", "click", "rich", "tensorflow", "jinja2"}),
         ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
         (
             "gpuwatch.ui.startup.first_frame",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.history.last_hour import Timeline
-from gpuwatch.machine.history.sample_chunks import Chunk
+from gpuwatch.machine.history.reused_objects import Chunk
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, KeptSample, split_frames
 from gpuwatch.machine.recording import compression_and_checksums
 from gpuwatch.machine.recording.compression_and_checksums import compress, decompress, pack_times, unpack_times

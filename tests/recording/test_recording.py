@@ -23,12 +23,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import FINDINGS, KEY, DamagedData, FrameDecoder, framed
-from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
+from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum
 from gpuwatch.machine.recording.cut_recording import cut_out
+from gpuwatch.machine.recording.database_rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
-from gpuwatch.machine.recording.row_decoding import event_of, finding_of, life_of
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.recording.time_expressions import time_text
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
@@ -570,7 +570,7 @@ DEEP = b"\x81\xa1?" + b"\x91" * 50_000 + b"\xc0"
     "read",
     [
         lambda: gpu_time_and_energy.unpack_gpu_time(zlib.compress(DEEP)),
-        lambda: minute_means.unpack_points(zlib.compress(DEEP)),
+        lambda: minute_and_hour_means.unpack_points(zlib.compress(DEEP)),
         lambda: event_of((1.0, with_checksum(DEEP, 1.0))),
         lambda: finding_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),
         lambda: life_of((1.0, 2.0, with_checksum(DEEP, 1.0, 2.0))),

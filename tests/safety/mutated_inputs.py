@@ -38,7 +38,7 @@ from gpuwatch.fleet.cluster.node_protocol import Decoder, encoded
 from gpuwatch.fleet.prometheus_api import _answer
 from gpuwatch.fleet.ssh_hosts import parse_hosts
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
-from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
+from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import decompress as block
 from gpuwatch.machine.recording.compression_and_checksums import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
@@ -178,8 +178,12 @@ READERS = {
         (DamagedData,),
     ),
     "recording: means": Reader(
-        lambda: [zlib.decompress(minute_means.pack_points(minute_means.summarize([machines.many(2, 3)], 60)))],
-        lambda data: minute_means.unpack_points(zlib.compress(data)),
+        lambda: [
+            zlib.decompress(
+                minute_and_hour_means.pack_points(minute_and_hour_means.summarize([machines.many(2, 3)], 60))
+            )
+        ],
+        lambda data: minute_and_hour_means.unpack_points(zlib.compress(data)),
         (DamagedData,),
     ),
     "Prometheus": Reader(

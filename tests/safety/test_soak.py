@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from gpuwatch.machine.history.remembered_gpus import MAX_DEVICES, forget_gone
+from gpuwatch.machine.history.gone_gpus import MAX_DEVICES, forget_gone
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from tests.safety import churn
 from tests.safety.soak import FRONT_ENDS, PARTS

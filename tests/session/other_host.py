@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
 from gpuwatch.machine.history.last_hour import Timeline
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.process import ProcessScreen

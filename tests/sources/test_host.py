@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.host_and_processes import Facts, HostReader, ProcessTable
 from gpuwatch.machine.sources.process_details import details
+from gpuwatch.machine.sources.process_table import Facts, HostReader, ProcessTable
 from gpuwatch.machine.sources.procfs import process_stat
 
 CONTAINER = "4f1d" * 16
@@ -182,7 +182,7 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
     table = ProcessTable()
     reads: list[int] = []
     monkeypatch.setattr(
-        "gpuwatch.machine.sources.host_and_processes.process_stat",
+        "gpuwatch.machine.sources.process_table.process_stat",
         lambda pid, proc: reads.append(pid) or process_stat(pid, proc),
     )
     idle = subprocess.Popen(["sleep", "300"])

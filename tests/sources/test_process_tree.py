@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.process_tree import POLL_SECONDS, ProcessTree
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuwatch.machine.sources import process_signals
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, page_lines
 from gpuwatch.ui.screens.findings import FindingsScreen
 from tests.every import every

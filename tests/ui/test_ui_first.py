@@ -19,7 +19,7 @@ from rich.color import ColorSystem
 from gpuwatch.cli import early_collector
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.sim.simulated_machine import SimMachine

@@ -24,7 +24,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.experiment.probing.probe_runner import Runner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import current_activity

@@ -201,7 +201,7 @@ async def test_a_reader_error_is_shown(make_stage: MakeStage) -> None:
 async def test_a_real_process_is_read(make_stage: MakeStage) -> None:
     import time
 
-    from gpuwatch.machine.sources.host_and_processes import ProcessTable
+    from gpuwatch.machine.sources.process_table import ProcessTable
 
     mine = ProcessTable().facts_of(os.getpid(), time.monotonic())
     assert mine is not None

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet

@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_durat
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, ConditionEngine
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_events import ProcessEvents
 from gpuwatch.machine.history.process_labels import gpu_list_text

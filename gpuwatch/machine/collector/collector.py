@@ -29,8 +29,8 @@ from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, same_or_new, unknown_row
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
-from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
+from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
 from gpuwatch.machine.sources.process_tree import ProcessTree
 
 _SLOW_SAMPLE_SECONDS = 4.8

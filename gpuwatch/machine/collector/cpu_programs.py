@@ -14,7 +14,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.own_processes import is_own
 from gpuwatch.machine.collector.process_rows import host_process
-from gpuwatch.machine.sources.host_and_processes import Facts, ProcessTable, cpu_clock
+from gpuwatch.machine.sources.process_table import Facts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, pids, process_stat
 
 POLL_SECONDS = 10.0

@@ -95,7 +95,7 @@ def _child(commands: int, frames: int, page: int | None, asked: tuple[float, boo
         os.dup2(page, 3)
         page = 3
     os.closerange(3 if page is None else 4, 64)
-    from gpuwatch.machine.collector.collector_main import serve
+    from gpuwatch.machine.collector.collector_process import serve
     from gpuwatch.machine.collector.collector_protocol import Settings
 
     code = 1

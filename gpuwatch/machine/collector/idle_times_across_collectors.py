@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
-from gpuwatch.machine.collector.complete_recorder_samples import SAME_START_SECONDS
-from gpuwatch.machine.history.sample_chunks import MappedRows
+from gpuwatch.machine.collector.recorder_sample_completer import SAME_START_SECONDS
+from gpuwatch.machine.history.reused_objects import MappedRows
 
 _LATE_SECONDS = 10.0
 """After the first sample: a driver may not tell yet who computes. Later, it may have been seen to."""

@@ -41,16 +41,16 @@ from gpuwatch.machine.collector.collector_supervision import (
     frames_of,
     how_it_ended,
 )
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
 from gpuwatch.machine.collector.process_access import LocalProcessAccess
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
-    from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
+    from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -74,12 +74,13 @@ _FAILED = "failed"
 
 # Finds the package at its current place without putting the working directory on the path.
 _START = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.machine.collector.collector_main import main; main()"
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from gpuwatch.machine.collector.collector_process import main; main()"
 )
 
 
 class LiveFeed:
-    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.snapshot_feed.Feed`.
+    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.feed_interface.Feed`.
 
     ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
     ``first``: a process that is already running; its replacements are started here. ``share``: the samples may be
@@ -389,7 +390,7 @@ class LiveFeed:
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
         from gpuwatch.machine.collector.process_rows import host_snapshot  # most dashboards never need it
-        from gpuwatch.machine.sources.host_and_processes import HostReader, ProcessTable
+        from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
 
         if self._host is None:
             self._host = HostReader(), ProcessTable()

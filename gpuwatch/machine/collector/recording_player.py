@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.history.abstract_sample_store import Gap, KeptSample
 from gpuwatch.machine.history.sample_gaps import gap_limit
-from gpuwatch.machine.history.sample_store import Gap, KeptSample
 from gpuwatch.machine.recording.reader import Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -29,7 +29,7 @@ _MAX_LATE_SECONDS = 1.0
 class RecordingPlayer:
     """Plays a recording from a moment on; at its end it waits for more.
 
-    A :class:`~gpuwatch.machine.collector.snapshot_feed.Feed`, used by one thread: samples are read when they are
+    A :class:`~gpuwatch.machine.collector.feed_interface.Feed`, used by one thread: samples are read when they are
     taken. Another thread only wakes the front end when something is due. Times are seconds since the epoch.
     """
 
@@ -88,7 +88,7 @@ class RecordingPlayer:
         return begun[-1].interval if begun else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.snapshot_feed.Feed`."""
+        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.feed_interface.Feed`."""
         if self._thread is None and wake is not None:
             self._thread = threading.Thread(target=self._ring, args=(wake,), name="gpuwatch-replay", daemon=True)
             self._thread.start()

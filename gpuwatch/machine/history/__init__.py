@@ -1,1 +1,1 @@
-"""History of a machine: metrics, snapshots, events, runs, and crash reports."""
+"""History of a machine: samples of the last hour, metrics, events, energy and saved runs."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
+from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event
-from gpuwatch.machine.history.remembered_gpus import forget_gone
 
 _MIN_FREED_SHARE = 0.05
 _MIN_FREED_BYTES = 2**30

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.remembered_gpus import forget_gone
+from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 
 _PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})

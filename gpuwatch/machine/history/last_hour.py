@@ -13,9 +13,9 @@ from itertools import islice
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_chunks import Chunk
-from gpuwatch.machine.history.sample_store import KeptSample, SampleStore, TimedDecoder
+from gpuwatch.machine.history.reused_objects import Chunk
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.

@@ -11,7 +11,7 @@ from typing import overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.remembered_gpus import forget_gone
+from gpuwatch.machine.history.gone_gpus import forget_gone
 
 _GAP = nan
 _SPARE_SAMPLES = 64

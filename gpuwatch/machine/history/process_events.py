@@ -11,9 +11,9 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import ASLEEP, BAD_STATES, Device, Process, Snapshot
+from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event, process_event
 from gpuwatch.machine.history.process_labels import gpu_list_text
-from gpuwatch.machine.history.remembered_gpus import forget_gone
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 

@@ -10,10 +10,10 @@ from typing import TypeVar
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, KeptSample
-from gpuwatch.machine.recording import gpu_time_and_energy, minute_means
+from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, encoded_with_checksum, pack_times
+from gpuwatch.machine.recording.database_rows import life_of, recorded_findings
 from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
-from gpuwatch.machine.recording.row_decoding import life_of, recorded_findings
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ class BlockWriter:
         self._lives = ProcessLives(self._life, self._meter.gap)
         self._hour: tuple[int, gpu_time_and_energy.GpuTime | None] | None = None
         """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
-        self._tiers: dict[int, tuple[int, minute_means.Points | None]] = {}
+        self._tiers: dict[int, tuple[int, minute_and_hour_means.Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
 
     def seal(self, run: int, samples: Sequence[KeptSample], frames: bytes, boot: float) -> None:
@@ -46,8 +46,8 @@ class BlockWriter:
             (*entry, pack_times(times), checksum(*entry)),
         )
         self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compress(frames)))
-        for seconds, block in minute_means.BLOCKS.items():
-            self._write_tier(seconds, block, minute_means.summarize(snapshots, seconds))
+        for seconds, block in minute_and_hour_means.BLOCKS.items():
+            self._write_tier(seconds, block, minute_and_hour_means.summarize(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)
             self._meter.add(snapshot)
@@ -62,10 +62,10 @@ class BlockWriter:
             ],
         )
 
-    def _write_tier(self, seconds: int, block: int, points: minute_means.Points) -> None:
-        by_block: dict[int, minute_means.Points] = {}
+    def _write_tier(self, seconds: int, block: int, points: minute_and_hour_means.Points) -> None:
+        by_block: dict[int, minute_and_hour_means.Points] = {}
         for begin, found in points.items():
-            by_block.setdefault(minute_means.interval_begin(begin, block), {})[begin] = found
+            by_block.setdefault(minute_and_hour_means.interval_begin(begin, block), {})[begin] = found
         for begin, more in by_block.items():
             known = self._tiers.get(seconds)
             if known is None or known[0] != begin:
@@ -73,12 +73,12 @@ class BlockWriter:
                 row = self._db.execute(query, (seconds, begin)).fetchone()
                 known = self._tiers[seconds] = (
                     begin,
-                    _decoded_or_none(minute_means.unpack_points, row[0]) if row else {},
+                    _decoded_or_none(minute_and_hour_means.unpack_points, row[0]) if row else {},
                 )
             if known[1] is None:
                 continue  # it is left to readers
-            minute_means.merge_points(known[1], more)
-            values = (seconds, begin, minute_means.pack_points(known[1]))
+            minute_and_hour_means.merge_points(known[1], more)
+            values = (seconds, begin, minute_and_hour_means.pack_points(known[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
 
     def _write_hour(self, begin: int, time: gpu_time_and_energy.GpuTime, block: int) -> None:

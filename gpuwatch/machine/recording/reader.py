@@ -18,15 +18,13 @@ from typing import Any, NamedTuple
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder, Times
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
-from gpuwatch.machine.history.sample_store import KeptSample, SampleStore, TimedDecoder, Times
-from gpuwatch.machine.recording import minute_means
+from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
-from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime, hour_of
-from gpuwatch.machine.recording.process_lifetimes import ProcessLife
-from gpuwatch.machine.recording.row_decoding import (
+from gpuwatch.machine.recording.database_rows import (
     RecordedFinding,
     RecorderSession,
     check_entry,
@@ -37,6 +35,8 @@ from gpuwatch.machine.recording.row_decoding import (
     recorded_findings,
     session_of,
 )
+from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime, hour_of
+from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 
 _begin = attrgetter("begin")
 _OPEN_SAMPLE = "sample of the last minute"
@@ -307,21 +307,25 @@ class Recording(SampleStore):
         for block in self._between(begin, end):
             yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
 
-    def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> minute_means.Points:
+    def summaries(
+        self, seconds: int, begin: float, end: float, metrics: frozenset[str]
+    ) -> minute_and_hour_means.Points:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
-        block = minute_means.BLOCKS[seconds]
+        block = minute_and_hour_means.BLOCKS[seconds]
         rows = self._db.rows(
             "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
             (seconds, begin - block, end),
         )
-        points: minute_means.Points = {}
-        for found in self.damage.readable("mean", lambda data: minute_means.unpack_points(data, metrics), rows):
+        points: minute_and_hour_means.Points = {}
+        for found in self.damage.readable(
+            "mean", lambda data: minute_and_hour_means.unpack_points(data, metrics), rows
+        ):
             points.update(found)
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
         """Begin of the last stored minute before ``moment``, within one day; None without one."""
-        means = self.summaries(minute_means.MINUTE, moment - _SEARCH_SECONDS, moment, frozenset({metric}))
+        means = self.summaries(minute_and_hour_means.MINUTE, moment - _SEARCH_SECONDS, moment, frozenset({metric}))
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 
     def summaries_begin(self, seconds: int) -> float:
@@ -389,7 +393,7 @@ class Recording(SampleStore):
         self.events()
         self.findings()
         self.processes()
-        for seconds in minute_means.BLOCKS:
+        for seconds in minute_and_hour_means.BLOCKS:
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
         self.hours(float("-inf"), float("inf"))
 

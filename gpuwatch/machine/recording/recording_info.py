@@ -20,9 +20,9 @@ from gpuwatch.core.model.recording import (
     RecordingInfo,
 )
 from gpuwatch.machine.history.sample_gaps import gap_limit
+from gpuwatch.machine.recording.database_rows import RecordedFinding, RecorderSession
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_database import DATABASE_ERRORS, SCHEMA, open_to_read
-from gpuwatch.machine.recording.row_decoding import RecordedFinding, RecorderSession
 from gpuwatch.machine.recording.time_expressions import time_text
 
 _MAX_LISTED = 5

@@ -14,8 +14,8 @@ from gpuwatch.core.masking.redaction import Redactor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.sample_frames import encoded
-from gpuwatch.machine.history.sample_store import KeptSample
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 

@@ -16,7 +16,7 @@ from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Ancestor, Device, Process, Snapshot
-from gpuwatch.machine.history.sample_chunks import MappedRows
+from gpuwatch.machine.history.reused_objects import MappedRows
 
 _DIGITS = {Unit.PERCENT: 2, Unit.BYTES_PER_SECOND: 0}
 _ROUNDED = {spec.id: _DIGITS[spec.unit] for spec in METRICS if spec.unit in _DIGITS}

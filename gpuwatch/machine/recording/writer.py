@@ -24,7 +24,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, KeptSample
-from gpuwatch.machine.recording import minute_means, recording_defaults
+from gpuwatch.machine.recording import minute_and_hour_means, recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
 from gpuwatch.machine.recording.recording_database import check_is_recording, open_to_write
@@ -284,11 +284,12 @@ class RecordingWriter:
             (self._boot_id, boot - self._max_age, now - self._max_age),
         )
         self._delete_rows(now - self._max_age)
-        for seconds, times in minute_means.KEPT.items():
-            last = now - times * self._max_age - minute_means.BLOCKS[seconds]
+        for seconds, times in minute_and_hour_means.KEPT.items():
+            last = now - times * self._max_age - minute_and_hour_means.BLOCKS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
         self._db.execute(
-            "DELETE FROM gpu_time WHERE begin < ?", (now - minute_means.KEPT[minute_means.HOUR] * self._max_age,)
+            "DELETE FROM gpu_time WHERE begin < ?",
+            (now - minute_and_hour_means.KEPT[minute_and_hour_means.HOUR] * self._max_age,),
         )
 
     def _forget_most(self) -> None:
@@ -312,7 +313,7 @@ class RecordingWriter:
             self._delete("id <= ?1", (last,))
             row = self._db.execute("SELECT begin FROM minutes ORDER BY id LIMIT 1").fetchone()
             self._delete_rows(row[0] if row else float("inf"))
-        for seconds in minute_means.BLOCKS:
+        for seconds in minute_and_hour_means.BLOCKS:
             while self._used() > most:
                 oldest = "SELECT min(begin) FROM tiers WHERE seconds = ?1"
                 query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"  # noqa: S608  # a condition of ours

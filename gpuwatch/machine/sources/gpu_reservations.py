@@ -27,7 +27,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.procfs import file_text, user_name
 from gpuwatch.sim.sysfs import ENV_STATE
 

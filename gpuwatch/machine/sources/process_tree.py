@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpuwatch.core.model.snapshot import Ancestor
-from gpuwatch.machine.sources.host_and_processes import ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, process_stat
 
 POLL_SECONDS = 5.0

@@ -203,7 +203,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         kind = repr(error)
         if kind not in self._failures and len(self._failures) < _MAX_REPORTED_FAILURES:
             self._failures.add(kind)
-            from gpuwatch.machine.history.crash_files import describe_error
+            from gpuwatch.core.crash_files import describe_error
 
             message, hint = describe_error(error)
             self.say(f"gpuwatch: {message} ({hint})")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.snapshot_feed import Feed
-from gpuwatch.machine.history.remembered_gpus import forget_gone
+from gpuwatch.machine.collector.feed_interface import Feed
+from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page

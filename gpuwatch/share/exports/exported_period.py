@@ -10,12 +10,12 @@ from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import KeptSample
-from gpuwatch.machine.recording.minute_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, interval_begin
+from gpuwatch.machine.recording.database_rows import RecordedFinding
+from gpuwatch.machine.recording.minute_and_hour_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, interval_begin
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}

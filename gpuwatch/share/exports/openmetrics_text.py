@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.recording.minute_means import Key
+from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod
 

@@ -22,7 +22,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
-from gpuwatch.machine.recording.minute_means import Key
+from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.protobuf_writer import double, message, number, text, varint
 

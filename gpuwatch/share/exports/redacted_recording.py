@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import KeptSample
-from gpuwatch.machine.recording.minute_means import Key
+from gpuwatch.machine.recording.database_rows import RecordedFinding
+from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
-from gpuwatch.machine.recording.row_decoding import RecordedFinding
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 

@@ -22,7 +22,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.parse_text import word_set
 from gpuwatch.machine.history.process_labels import gpu_list_text
-from gpuwatch.machine.recording.minute_means import HOUR, MINUTE
+from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.doctor_report import MARKS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text, rounded
 from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_store import KeptSample
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.drawing.wrapping import Lines

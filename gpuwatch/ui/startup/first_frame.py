@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, why_only_ascii
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.parse_text import whole_number
-from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.displayed_moment import View
 from gpuwatch.ui.drawing.border import frame, visible_rows

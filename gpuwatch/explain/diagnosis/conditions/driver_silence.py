@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.snapshot_feed import FeedStatus
+    from gpuwatch.machine.collector.feed_interface import FeedStatus
 
 
 class DriverSilence:

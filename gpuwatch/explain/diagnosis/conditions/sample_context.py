@@ -10,7 +10,7 @@ from gpuwatch.core.model.clock_event_reasons import clock_reasons
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.history.remembered_gpus import forget_gone
+from gpuwatch.machine.history.gone_gpus import forget_gone
 
 BUCKET_SECONDS = 10.0
 """Seconds in a bucket."""

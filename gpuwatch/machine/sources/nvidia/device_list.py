@@ -13,8 +13,8 @@ from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_AT, UNIDENTIFIED
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, text_of
-from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
+from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.procfs import file_text
 from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
 from gpuwatch.sim import sysfs

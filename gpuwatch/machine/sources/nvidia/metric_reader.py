@@ -14,8 +14,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, picked_value
-from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, first_found, link_sum, maybe
+from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 
 _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""

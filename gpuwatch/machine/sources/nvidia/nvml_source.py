@@ -27,11 +27,11 @@ from gpuwatch.machine.sources.device_source import (
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import decode
-from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
+from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
 from gpuwatch.machine.sources.nvidia.xids import Xids

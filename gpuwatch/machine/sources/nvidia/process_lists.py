@@ -9,8 +9,8 @@ from gpuwatch.core.model.metrics import BY_ID as METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.device import NvmlDevice, ProcessList
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
+from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice, ProcessList
 
 NO_INSTANCE = 0xFFFFFFFF
 """"No GPU instance" in a list of processes."""

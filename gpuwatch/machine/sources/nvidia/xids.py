@@ -13,8 +13,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
 from gpuwatch.machine.sources.device_source import MAX_XIDS
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
+from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 
 _MAX_EVENTS_AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""

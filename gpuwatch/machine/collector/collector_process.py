@@ -25,7 +25,7 @@ from gpuwatch.machine.history.sample_frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_call_tracking
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.samples_from_recorder import SamplesFromRecorder
+    from gpuwatch.machine.collector.recorder_follower import SamplesFromRecorder
 
 _PR_SET_PDEATHSIG = 1
 _SETTLING_SAMPLES = 3
@@ -118,7 +118,7 @@ class _Service:
         settings = self._settings
         if not settings.share:
             return None
-        from gpuwatch.machine.collector.samples_from_recorder import find_recorder
+        from gpuwatch.machine.collector.recorder_follower import find_recorder
 
         return find_recorder(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
@@ -209,7 +209,7 @@ def serve(settings: Settings) -> None:
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such
-        from gpuwatch.machine.history.crash_files import describe_error
+        from gpuwatch.core.crash_files import describe_error
 
         with suppress(OSError):
             _write(framed(FAILURE, "; ".join(describe_error(error)).encode()))

@@ -15,14 +15,14 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.collector_protocol import Source
-from gpuwatch.machine.history.sample_chunks import MappedRows
+from gpuwatch.machine.history.reused_objects import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.complete_recorder_samples import RecorderSampleCompleter
+    from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter
 
 _FRESH_SECONDS = 2.0
 """Seconds, besides two intervals, up to which the newest sample of a recording is new."""
@@ -62,7 +62,7 @@ class SamplesFromRecorder:
         """When the last sample came, and when this was last looked for."""
         self._completer: RecorderSampleCompleter | None = None
         if recorder.reads_less:
-            from gpuwatch.machine.collector.complete_recorder_samples import RecorderSampleCompleter
+            from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter
 
             self._completer = RecorderSampleCompleter()
         try:

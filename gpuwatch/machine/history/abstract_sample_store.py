@@ -12,7 +12,7 @@ from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.machine.history.sample_chunks import with_reused_objects
+from gpuwatch.machine.history.reused_objects import with_reused_objects
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.history.sample_frames import KeptSample as KeptSample
 from gpuwatch.machine.history.sample_gaps import gap_limit
