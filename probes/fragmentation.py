@@ -4,7 +4,7 @@ The allocator cannot move what is in use. Here every second block is freed, half
 blocks does not fit. Keep batch shapes constant, or try TF_GPU_ALLOCATOR=cuda_malloc_async.
 """
 
-import _gpuwatch_limits as limits
+import _gpuwatch_memory_limit as limits
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {

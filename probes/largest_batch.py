@@ -4,7 +4,7 @@ A batch is limited by what the forward pass keeps for the backward pass: every l
 batch grows by a quarter until memory runs out; the last one that fit is the result.
 """
 
-import _gpuwatch_limits as limits
+import _gpuwatch_memory_limit as limits
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {

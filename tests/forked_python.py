@@ -232,7 +232,7 @@ def _run_main(arguments: list[str]) -> None:
         sys.argv = arguments
         main.__file__ = arguments[0]
         code = compile(Path(arguments[0]).read_bytes(), arguments[0], "exec")
-    if os.path.basename(arguments[0]) != "program_guard.py":  # gpuwatch's own, which starts the program
+    if os.path.basename(arguments[0]) != "guard_process.py":  # gpuwatch's own, which starts the program
         subprocess._fork_exec, os.execvp = _start, _become  # type: ignore[attr-defined]
     sys.modules["__main__"] = main
     exec(code, main.__dict__)

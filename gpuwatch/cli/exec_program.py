@@ -20,7 +20,7 @@ def program_path(name: str) -> str:
     """The path of a program; the error says why it cannot be started."""
     path = shutil.which(name)
     if path is None:
-        from gpuwatch.experiment.probing.how_program_ended import not_started
+        from gpuwatch.experiment.probing.run_verdict import not_started
 
         raise not_started(name, errno.EACCES if shutil.which(name, mode=os.F_OK) else errno.ENOENT)
     return path
@@ -40,13 +40,13 @@ def exec_program(
         from gpuwatch.sim.environment import ENV_PLUGIN
 
         environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME), command=command, hold=True)
-        if ENV_PLUGIN in environment:  # every Python process is adapted: probes/_gpuwatch_watch/_gpuwatch_simulated.py
+        if ENV_PLUGIN in environment:  # adapts every Python process: _gpuwatch_simulated_gpus.py
             from gpuwatch.experiment.probing.probe_scripts import hooked
 
             environment = hooked(environment)
     try:
         os.execve(path, list(command), environment | dict(variables or {}))
     except OSError as error:
-        from gpuwatch.experiment.probing.how_program_ended import not_started
+        from gpuwatch.experiment.probing.run_verdict import not_started
 
         raise not_started(command[0], error.errno or errno.EACCES) from error

@@ -105,7 +105,7 @@ def report(
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
         if recorded:
             with recording_of(source) as recording:
-                from gpuwatch.session.recording_window_document import period
+                from gpuwatch.session.recorded_period_document import period
 
                 begin, end = recorded_range(recording, since, until)
                 document = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))

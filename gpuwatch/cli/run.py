@@ -31,7 +31,7 @@ from gpuwatch.share.reports.report_formats import render, write
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.run import Run
-    from gpuwatch.experiment.probing.run_builder import RunDraft
+    from gpuwatch.experiment.probing.run_draft import RunDraft
 
 
 _EXAMPLES = """\b
@@ -115,7 +115,7 @@ def run(
     same = os.environ.get("LD_LIBRARY_PATH") == libraries
     feed = LiveFeed(interval, first=fork_collector(interval) if same else None)
     feed.launch()
-    from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
+    from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
 
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal and not no_log and _is_interactive(command):

@@ -13,7 +13,7 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
-    from gpuwatch.core.model.recording_window import Period
+    from gpuwatch.core.model.recorded_period import Period
 
 SIGNS = {"warning": "▲", "error": "✖"}
 """How what was wrong is marked, by severity, the worst last."""

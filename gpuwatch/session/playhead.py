@@ -9,14 +9,14 @@ from math import nextafter
 from operator import sub
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.recording_window import GRAPHED as IN_REPORTS
+from gpuwatch.core.model.recorded_period import GRAPHED as IN_REPORTS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.abstract_sample_store import Gap, KeptSample, SampleStore
 from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.displayed_moment import View, most_important_first
 from gpuwatch.session.event_timeline import EventTrack
+from gpuwatch.session.view import View, most_important_first
 
 GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
 """Device metrics with graphs."""

@@ -20,8 +20,8 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
-from gpuwatch.session.displayed_moment import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
+from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine

@@ -10,7 +10,7 @@ NOT_COMPUTED: Final = "gpuwatch: these simulated GPUs compute only matrix produc
 """Printed by the driver tier (cuda.c) when a program launches a kernel, which does nothing."""
 
 NO_COMPILER: Final = "simulated GPUs have no XLA: "
-"""Start of the note about an explicit ``jit_compile=True`` (_gpuwatch_simulated.py)."""
+"""Start of the note about an explicit ``jit_compile=True`` (_gpuwatch_simulated_gpus.py)."""
 
 
 def limit_of(line: str) -> str | None:

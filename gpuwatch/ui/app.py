@@ -40,8 +40,8 @@ from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
 from gpuwatch.ui.widgets.textual_internals import internal
 
 if TYPE_CHECKING:
+    from gpuwatch.session.background_probes import ProbeRuns
     from gpuwatch.session.playhead import Playhead
-    from gpuwatch.session.probe_runs import ProbeRuns
 
 _TICK_SECONDS = 1.0
 _SETTLED_SECONDS = 8.0
@@ -194,7 +194,7 @@ class GpuwatchApp(PreferencesApp):
     def probe_runs(self) -> ProbeRuns:
         """The probes and their runs; created on first use."""
         if self._probe_runs is None:
-            from gpuwatch.session.probe_runs import ProbeRuns
+            from gpuwatch.session.background_probes import ProbeRuns
 
             self._probe_runs = ProbeRuns()
         return self._probe_runs

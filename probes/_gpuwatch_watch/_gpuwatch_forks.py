@@ -8,7 +8,7 @@ import os
 import sys
 
 _FOLLOWED = frozenset(["popen_fork.py", "subprocess.py"])
-"""Modules whose forks are followed otherwise (_gpuwatch_children.py)."""
+"""Modules whose forks are followed otherwise (_gpuwatch_child_exits.py)."""
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of"
 _STARTERS = ("system", "posix_spawn", "posix_spawnp")
 """Functions of os that start a process without a fork that Python sees."""

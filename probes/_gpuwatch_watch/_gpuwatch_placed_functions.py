@@ -115,7 +115,7 @@ class PlacedFunctions:
 
         ``load``: loads a module of this folder.
         """
-        self.scopes, self.attribute = scopes, load("_gpuwatch_attributes").Attribute
+        self.scopes, self.attribute = scopes, load("_gpuwatch_descriptors").Attribute
         self.nothing, self.unknown, self.copy = names.NOTHING, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
@@ -123,7 +123,7 @@ class PlacedFunctions:
         self.has_kernel, self.kernels = ops.has_kernel, ops.kernels_for
         self.of_its_group = load("_gpuwatch_colocation").request_of_its_group
         self.listen = ops.listen
-        self.hops = load("_gpuwatch_cpu_hops").Hops(ops, self)
+        self.hops = load("_gpuwatch_cpu_only_ops").Hops(ops, self)
         self.constants = load("_gpuwatch_graph_constants").Constants(scopes)
         self.functions = {}
         """Each :class:`Made`, by name."""

@@ -207,7 +207,7 @@ class Sessions:
     """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
 
     def __init__(self, attribute):
-        """``attribute``: the class of _gpuwatch_attributes.py."""
+        """``attribute``: the class of _gpuwatch_descriptors.py."""
         self.attribute = attribute
         self.known = {}
         """By the numbers of fetches and targets."""

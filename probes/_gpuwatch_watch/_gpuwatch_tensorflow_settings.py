@@ -24,7 +24,7 @@ class Settings:
     """Observes modules of TensorFlow after their import (see sitecustomize.py)."""
 
     def __init__(self, attribute):
-        """``attribute``: the class of _gpuwatch_attributes.py."""
+        """``attribute``: the class of _gpuwatch_descriptors.py."""
         self.attribute = attribute
         self.asked = {}
         """By name of the setting: the value, by device if necessary, its source, and a note."""

@@ -31,7 +31,7 @@ class Watcher:
         self.load = load
         self.simulation = simulation
         self.counting = load("_gpuwatch_steps")
-        self.attribute = load("_gpuwatch_attributes").Attribute
+        self.attribute = load("_gpuwatch_descriptors").Attribute
         self.counters = self.counting.Counters(self.attribute)
         self.devices = load("_gpuwatch_devices").Devices(self)
         self.settings = None
@@ -47,7 +47,7 @@ class Watcher:
         self.counted = lambda code, detector: (0, detector._call_count)
         """Traces and calls of a tf.function (_gpuwatch_traces.py)."""
         self.failures = None
-        """:class:`_gpuwatch_failures.Failures`."""
+        """:class:`_gpuwatch_failure_counts.Failures`."""
         self.hooked = set()
         self.reset(forked=False)
 
@@ -323,11 +323,11 @@ class Watcher:
 def begin(address, load, simulation=None):
     """Starts observing; returns the observers of imports (see sitecustomize.py).
 
-    ``load``: loads a module of this folder. ``simulation``: the adapter for simulated GPUs (_gpuwatch_simulated.py).
+    ``load``: loads a module of this folder. ``simulation``: of GPUs (_gpuwatch_simulated_gpus.py); None on real ones.
     """
     watcher = Watcher(address, load, simulation)
     watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.attribute)
-    watcher.failures = load("_gpuwatch_failures").Failures()
+    watcher.failures = load("_gpuwatch_failure_counts").Failures()
     observers = [watcher.settings, watcher.failures, watcher.counters]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")

@@ -3,7 +3,7 @@
 gpuwatch puts this folder first on PYTHONPATH. At the start, the folder is removed from sys.path again, the user's own
 sitecustomize is run, and an entry in sys.meta_path waits for the import of TensorFlow, Keras or PyTorch. A program that
 imports none of them only says so at its end. Under ``gpuwatch sim`` it is loaded for simulated GPUs: see
-_gpuwatch_simulated.py. Every version of Python must be able to compile this file.
+_gpuwatch_simulated_gpus.py. Every version of Python must be able to compile this file.
 """
 
 import os
@@ -142,7 +142,7 @@ class _Waiter(object):
 
     def begin(self):
         if _SIMULATED:
-            simulated = self.load("_gpuwatch_simulated")
+            simulated = self.load("_gpuwatch_simulated_gpus")
             self.simulation = simulated.Simulation(self.load("_gpuwatch_simulated_settings"), simulated.speak)
             self.observers.append(self.simulation)
             if not _WATCHED:  # otherwise gpuwatch explains the error
@@ -163,14 +163,14 @@ class _Waiter(object):
 
 
 class _Children(object):
-    """Observes the modules that start processes (_gpuwatch_children.py)."""
+    """Observes the modules that start processes (_gpuwatch_child_exits.py)."""
 
     def __init__(self, waiter):
         self.waiter = waiter
         self.actions = dict.fromkeys(("subprocess", "multiprocessing.popen_fork"), self.watch)
 
     def watch(self, module):
-        self.waiter.load("_gpuwatch_children").watch(module, os.environ["GPUWATCH_WATCH"], self.started)
+        self.waiter.load("_gpuwatch_child_exits").watch(module, os.environ["GPUWATCH_WATCH"], self.started)
 
     def started(self):
         os.environ._data.late = None

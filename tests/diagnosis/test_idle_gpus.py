@@ -26,7 +26,7 @@ from gpuwatch.core.model.run import (
     Throughput,
     TimedStep,
 )
-from gpuwatch.experiment.probing.run_memory import MemoryLedger, Timeline
+from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger, Timeline
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finished_run import complete

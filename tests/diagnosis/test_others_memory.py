@@ -24,7 +24,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.run_memory import MemoryLedger
+from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, judge

@@ -15,7 +15,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
 from gpuwatch.experiment.probing.interpreter_checks import inspect_interpreter, try_framework, with_opened_libraries
-from gpuwatch.experiment.probing.run_builder import RunDraft
+from gpuwatch.experiment.probing.run_draft import RunDraft
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.explain_log import explain

@@ -28,7 +28,7 @@ def empty() -> Path:
 
 def find(*runpath: Path, library_path: str = "", name: str = NAME) -> dict[str, Any]:
     code = (
-        "import sys, json; sys.path.insert(0, sys.argv[1]); import _gpuwatch_environment as e;"
+        "import sys, json; sys.path.insert(0, sys.argv[1]); import _gpuwatch_doctor_checks as e;"
         "print(json.dumps(e.find(sys.argv[2], sys.argv[3:])))"
     )
     done = subprocess.run(
@@ -106,7 +106,7 @@ def test_one_whose_own_library_is_missing_is_broken(tmp_path: Path) -> None:
     assert found["state"] == "broken"
     assert "libneeded.so" in found["detail"]
     code = (
-        "import sys, json; sys.path.insert(0, sys.argv[1]); import _gpuwatch_environment as e;"
+        "import sys, json; sys.path.insert(0, sys.argv[1]); import _gpuwatch_doctor_checks as e;"
         "print(json.dumps(e.dynamic(sys.argv[2])))"
     )
     done = subprocess.run(

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
-from gpuwatch.experiment.probing.program_guard import descendants
+from gpuwatch.experiment.probing.guard_process import descendants
+from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
 from tests.terminal import wait_until_ended
 
 _LATER = (
@@ -13,7 +13,7 @@ _LATER = (
     "gpuwatch.machine.history.saved_runs",
     "gpuwatch.explain.logs",
     "gpuwatch.core.model.run",
-    "gpuwatch.experiment.probing.run_builder",
+    "gpuwatch.experiment.probing.run_draft",
     "gpuwatch.experiment.probing.watch_program",
     "gpuwatch.share.reports.formats",
     "gpuwatch.sim.simulated_machine",
@@ -27,7 +27,7 @@ _LATER = (
 
 def test_what_the_program_need_not_wait_for_is_not_imported_before_it() -> None:
     code = (
-        "import sys, gpuwatch.cli.run, gpuwatch.experiment.probing.guarded_program\n"
+        "import sys, gpuwatch.cli.run, gpuwatch.experiment.probing.launch_program\n"
         f"print([name for name in sys.modules if name.startswith({_LATER!r})])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -85,7 +85,7 @@ def test_failed_requests_of_jax_are_not_counted_though_it_forgets_its_devices(
     for name in ("tensorflow", "torch"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     watcher = load("_gpuwatch_watcher").Watcher("nowhere", load, None)
-    watcher.failures = load("_gpuwatch_failures").Failures()
+    watcher.failures = load("_gpuwatch_failure_counts").Failures()
     watcher.socket, found = object(), {}
     watcher.emit = lambda kind, **data: found.update({kind: data})
     watcher.latest.update({"jax devices": {}} if used else {})

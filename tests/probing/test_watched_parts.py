@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
-from gpuwatch.experiment.probing import how_program_ended, watch_program
+from gpuwatch.experiment.probing import run_verdict, watch_program
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
-from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.run_memory import MAX_POINTS as POINTS
-from gpuwatch.experiment.probing.run_memory import Timeline
+from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_gpu_memory import MAX_POINTS as POINTS
+from gpuwatch.experiment.probing.run_gpu_memory import Timeline
 from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
@@ -244,7 +244,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ((how_program_ended._new_kills(before, after) or 0) > 0) is killed
+    assert ((run_verdict._new_kills(before, after) or 0) > 0) is killed
 
 
 @pytest.mark.parametrize(
@@ -258,10 +258,8 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(how_program_ended, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = how_program_ended.with_verdict(
-        bare_run(), how_program_ended.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30))
-    )
+    monkeypatch.setattr(run_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = run_verdict.with_verdict(bare_run(), run_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 
@@ -438,7 +436,7 @@ def test_phases_end_when_their_events_came() -> None:
 
 
 def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> None:
-    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_descriptors").Attribute)
 
     def device_policy(policy: str) -> None:  # TensorFlow's setter
         settings._value(sys._getframe(), "_device_policy")
@@ -457,7 +455,7 @@ def test_a_device_policy_is_asked_for_by_the_program_and_not_by_a_strategy() -> 
 
 def test_a_configuration_that_no_session_was_given() -> None:
     """Unless one was; what the first session has is not what the second one lacks."""
-    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_descriptors").Attribute)
     options = {"allow_growth": True, "per_process_gpu_memory_fraction": 0, "visible_device_list": ""}
     module = SimpleNamespace(TF_NewSessionOptions=lambda target, config: None)
     settings._sessions(module)
@@ -487,7 +485,7 @@ def test_a_configuration_that_no_session_was_given() -> None:
 def test_a_policy_of_mixed_precision_that_no_layer_computes_in(
     policy: str, types: list[str], told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_attributes").Attribute)
+    settings = load("_gpuwatch_tensorflow_settings").Settings(load("_gpuwatch_descriptors").Attribute)
 
     class Layer:
         def __init__(self, kind: str, *weights: str) -> None:
@@ -615,7 +613,7 @@ def test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program() -
             raise AttributeError("another version")
 
     class Context:
-        lock = load("_gpuwatch_attributes").Attribute("lock", see, see, within="start")
+        lock = load("_gpuwatch_descriptors").Attribute("lock", see, see, within="start")
 
     def start(context: Any) -> object:
         return context.lock

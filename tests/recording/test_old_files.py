@@ -15,7 +15,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_database import SCHEMA
 from gpuwatch.machine.recording.recording_info import check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.session.recording_window_document import period
+from gpuwatch.session.recorded_period_document import period
 from tests.recording.days import NOON
 from tests.recording.make_fixture import FOLDER, HOT
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.recording_window import Period
+from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_protocol import note_seen_devices
@@ -37,9 +37,9 @@ from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.current_findings import all_findings
-from gpuwatch.session.displayed_moment import View, most_important_first
-from gpuwatch.session.recording_window_document import period
+from gpuwatch.session.recorded_period_document import period
 from gpuwatch.session.session import replay_session
+from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from gpuwatch.machine.history.machine_event import MachineEvent, Severity
-from gpuwatch.session.displayed_moment import PlayheadPosition
 from gpuwatch.session.event_timeline import Track, round_begin, round_times, track_of_events
+from gpuwatch.session.view import PlayheadPosition
 from gpuwatch.ui.widgets.timeline import labels, track_spans
 from tests.diagnosis.watching import gpu, sample, seconds, watched
 

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodEvent, PeriodRun
+from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodEvent, PeriodRun
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.recording_window_document import period
+from gpuwatch.session.recorded_period_document import period
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident

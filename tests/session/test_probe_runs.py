@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.probe_runs import Live, Parameters, _Progress
+from gpuwatch.session.background_probes import Live, Parameters, _Progress
 from tests.ui import machines
 from tests.ui.probe_bench import Bench, run_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpuwatch.session import playhead, probe_batch, probe_runs, process_history  # noqa: F401
+from gpuwatch.session import background_probes, playhead, probe_batch, process_history  # noqa: F401
 from gpuwatch.session.session import Session
 from tests.ui import machines
 from tests.ui.feed import FakeFeed

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.run import Memory
 from gpuwatch.core.model.try_results import Trial
-from gpuwatch.experiment.trials.best_setting import answer
+from gpuwatch.experiment.trials.settings_comparison import answer
 from tests.reports.documents import GIB, MIB, full_run, recorded, step_seconds, tried
 
 CODES = {"growth": "export TF_FORCE_GPU_ALLOW_GROWTH=true", "mixed-float16": "set_global_policy('mixed_float16')"}

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.probe_runs import Live, ProbeRuns
+from gpuwatch.session.background_probes import Live, ProbeRuns
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines

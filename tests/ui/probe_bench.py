@@ -26,10 +26,10 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.experiment.probing.run_builder import RunDraft
+from gpuwatch.experiment.probing.run_draft import RunDraft
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.session.background_probes import ProbeRuns
 from tests.ui import machines
 
 GIB = machines.GIB

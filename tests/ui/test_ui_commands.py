@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.dashboard_options import loaded_preferences
 from gpuwatch.cli.main import cli
 from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.session.probe_runs import Parameters
+from gpuwatch.session.background_probes import Parameters
 from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, sim_option
 from gpuwatch.ui.settings.preferences import Preferences
 from tests.recording.recordings import recorded

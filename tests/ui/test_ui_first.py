@@ -21,7 +21,7 @@ from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.drawing import ink_colors
 from gpuwatch.ui.drawing.styled_lines import Line

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.throttling import thermal_title_and_action
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan
 from gpuwatch.ui.drawing.styled_lines import Line, Span

@@ -6,8 +6,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Ancestor, Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import ancestor_row
+from gpuwatch.session.view import View
 from gpuwatch.ui.details.missing_readings import missing_of_device, missing_of_row
 from tests.ui import machines
 

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.session.background_probes import ProbeRuns
 from gpuwatch.ui.screens import help_sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path

@@ -25,7 +25,7 @@ from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interprete
 from gpuwatch.experiment.probing.probe_runner import Runner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.session.background_probes import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import current_activity
 from gpuwatch.ui.screens.probe_sheets import ParametersModal, PreflightSheet

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.session.probe_runs import Parameters, ProbeRuns
+from gpuwatch.session.background_probes import Parameters, ProbeRuns
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.details.probe_descriptions import current_activity
 from tests.terminal import family

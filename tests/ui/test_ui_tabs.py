@@ -172,7 +172,7 @@ def test_tabs_are_imported_when_they_are_looked_at() -> None:
     for unwanted in (
         "gpuwatch.ui.screens.gpu",
         "gpuwatch.ui.screens.probes",
-        "gpuwatch.session.probe_runs",
+        "gpuwatch.session.background_probes",
         "gpuwatch.experiment.probing",
         "gpuwatch.share.reports",
     ):

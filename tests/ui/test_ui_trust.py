@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.fleet.host_summary import summarize_fleet
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.displayed_moment import View, most_important_first
+from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.ui.details.finding_lines import all_evidence
 from gpuwatch.ui.drawing.line_builder import Pen

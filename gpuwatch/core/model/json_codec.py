@@ -27,8 +27,8 @@ from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine
 from gpuwatch.core.model.pick_result import HostPick, Pick
 from gpuwatch.core.model.probe_list import ProbeList, RecipeList
 from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
-from gpuwatch.core.model.recording_window import Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot

@@ -8,7 +8,7 @@ import time
 
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.core.model.try_results import EndedBy
-from gpuwatch.experiment.probing.guarded_program import GuardedProgram
+from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
@@ -21,7 +21,7 @@ _GUARD_SECONDS = 4.0
 
 
 class GuardReports:
-    """What the guard has reported (:mod:`gpuwatch.experiment.probing.program_guard`)."""
+    """What the guard has reported (:mod:`gpuwatch.experiment.probing.guard_process`)."""
 
     def __init__(self, signals: Signals) -> None:
         """``signals`` learn which signals the guard got too."""

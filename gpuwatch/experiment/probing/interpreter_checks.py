@@ -1,6 +1,6 @@
 """The doctor's checks in the user's interpreter, each in a child process with a deadline.
 
-The script is ``probes/_gpuwatch_environment.py``. Its framework check is recorded like a probe's run, so that the
+The script is ``probes/_gpuwatch_doctor_checks.py``. Its framework check is recorded like a probe's run, so that the
 same rules judge it.
 """
 
@@ -24,7 +24,7 @@ from gpuwatch.experiment.probing.probe_process import Launch, ProbeProcess, laun
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.experiment.probing.received_events import described_device
-from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -38,7 +38,7 @@ LIBRARY_SEARCH_SECONDS = 15.0
 """Seconds to open every library: a cold disk is slow, and cuBLAS alone has 500 MB."""
 FRAMEWORK_SECONDS = 60.0
 """Seconds to import the framework, start its devices and run one op on each."""
-_SCRIPT = "_gpuwatch_environment.py"
+_SCRIPT = "_gpuwatch_doctor_checks.py"
 _CONFIG = "doctor"
 _LAST_LINES = 3
 _OPENED = re.compile(rb"Successfully opened dynamic library (\S+)")

@@ -19,7 +19,7 @@ from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, hooked
-from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.simulated_machine import SimMachine

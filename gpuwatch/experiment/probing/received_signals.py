@@ -10,7 +10,7 @@ from types import FrameType
 
 import msgspec
 
-from gpuwatch.experiment.probing import program_guard
+from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.pipe_reader import Streams
 
 _GUARD_REPORT_SECONDS = 0.1
@@ -56,7 +56,7 @@ class Signals:
         self._requests = 0
         self._answers = 0
         self._previous_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False) if receive else None
-        for number in (*program_guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
+        for number in (*guard_process.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
             handler = signal.getsignal(number)
             if handler is not signal.SIG_IGN and handler is not None:
                 self._handlers[number] = handler

@@ -1,7 +1,7 @@
 """Watches a user's program, without changing it or its output, and makes a Run of it.
 
 The program stays in our process group, so that Ctrl+C, Ctrl+Z and SIGHUP reach it as they would without us; a signal
-sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.experiment.probing.program_guard`), which ends it
+sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.experiment.probing.guard_process`), which ends it
 with everything that it started if we are killed.
 
 A trial (:meth:`Watch.measure`) is different: the program runs in a session of its own without input, its output goes
@@ -26,17 +26,17 @@ from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import EndedBy
-from gpuwatch.experiment.probing import program_guard
+from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending, GuardReports
 from gpuwatch.experiment.probing.environment_settings import environment_settings
-from gpuwatch.experiment.probing.guarded_program import GuardedProgram
-from gpuwatch.experiment.probing.how_program_ended import Termination, not_started, with_verdict
+from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines, Sink
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource, kept_environment
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
-from gpuwatch.experiment.probing.run_builder import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_verdict import Termination, not_started, with_verdict
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
@@ -144,7 +144,7 @@ class Watch:
         """Runs the program to its end and returns the run, completed by the judge.
 
         The exit code or signal is in the run's outcome. Raises
-        :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
+        :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
         """
         self._connect()
         self._follow(self._show)
@@ -158,7 +158,7 @@ class Watch:
         """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
-        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
+        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
         """
         self._take_line = line
         self._connect()
@@ -213,7 +213,7 @@ class Watch:
         assert self._guarded.guard is not None
         if time.monotonic() >= self._polled_at + _PROCESS_POLL_SECONDS:
             self._polled_at = time.monotonic()
-            self._others_start = self._processes.starting(program_guard.descendants(self._guarded.guard.pid))
+            self._others_start = self._processes.starting(guard_process.descendants(self._guarded.guard.pid))
         return self._others_start
 
     def _is_stepping(self) -> ReceivedEvents:
@@ -310,7 +310,7 @@ class Watch:
             self._status_line.resized()
             self._guarded.restore_later()
             # The program got its own SIGWINCH before its terminal was resized.
-            for pid in program_guard.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
+            for pid in guard_process.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
                 with suppress(OSError):
                     os.kill(pid, signal.SIGWINCH)
         elif number == signal.SIGTSTP:
@@ -334,7 +334,7 @@ class Watch:
         if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
             return [self._reports.program]
         found = [self._reports.program]
-        for pid in sorted(program_guard.descendants(self._guarded.guard.pid)):
+        for pid in sorted(guard_process.descendants(self._guarded.guard.pid)):
             with suppress(OSError):
                 if pid != self._reports.program and os.getpgid(pid) == os.getpgrp():
                     found.append(pid)

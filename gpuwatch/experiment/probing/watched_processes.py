@@ -19,13 +19,13 @@ import msgspec
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.program_waits_and_retraces import KilledChild
 from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
-from gpuwatch.experiment.probing.guarded_program import PENDING_CONNECTIONS
+from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
 from gpuwatch.experiment.probing.probe_runner import kept_environment
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
-from gpuwatch.experiment.probing.run_builder import own_ordinal
+from gpuwatch.experiment.probing.run_draft import own_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.other_oom_messages import exhausted

@@ -13,8 +13,8 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
-from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
+from gpuwatch.experiment.trials.settings_comparison import listed, why_failed
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule

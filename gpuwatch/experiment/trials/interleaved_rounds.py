@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.try_results import Answer, Trial
-from gpuwatch.experiment.trials.best_setting import answer, listed, why_failed
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
+from gpuwatch.experiment.trials.settings_comparison import answer, listed, why_failed
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_setup import TrialSetup

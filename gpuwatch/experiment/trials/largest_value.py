@@ -12,7 +12,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Largest, Trial
-from gpuwatch.experiment.trials.best_setting import why_failed
+from gpuwatch.experiment.trials.settings_comparison import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import (
     SIMULATED_STEPS,

@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.try_results import Answer, Recovery, Trial
-from gpuwatch.experiment.trials.best_setting import listed, why_failed
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
+from gpuwatch.experiment.trials.settings_comparison import listed, why_failed
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import Setting, setting_named, why_not_simulated

@@ -21,7 +21,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Fit, Trial
-from gpuwatch.experiment.trials.best_setting import why_failed
+from gpuwatch.experiment.trials.settings_comparison import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import setting_named

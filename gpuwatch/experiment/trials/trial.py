@@ -15,7 +15,7 @@ import msgspec
 from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
-from gpuwatch.experiment.probing.guarded_program import GuardedProgram, Options
+from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
@@ -168,7 +168,7 @@ def run_trial(
 
     Whatever the program does after the measurement counts for nothing; nothing of it is left running. Raises
     :class:`Interrupted` (Ctrl+C) with what was measured until then, and
-    :class:`~gpuwatch.experiment.probing.how_program_ended.NotStarted`.
+    :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
     """
     setup.made += 1
     run_name = f"{configuration.slug}-{'memory' if record else number}" + (f"-copy{copy}" if copy else "")

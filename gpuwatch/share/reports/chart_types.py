@@ -7,7 +7,7 @@ from typing import Literal
 
 from gpuwatch.core.model.doctor import State
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.recording_window import Period, PeriodDevice
+from gpuwatch.core.model.recorded_period import Period, PeriodDevice
 from gpuwatch.core.model.run import Run
 
 Kind = Literal[

@@ -11,7 +11,7 @@ from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.experiment.trials.best_setting import decapitalized, listed
+from gpuwatch.experiment.trials.settings_comparison import decapitalized, listed
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs

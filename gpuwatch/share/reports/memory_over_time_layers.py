@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas
-from gpuwatch.share.reports.recording_window_graphs import course
+from gpuwatch.share.reports.recorded_period_graphs import course
 from gpuwatch.share.reports.report_elements import clean
 
 _OTHER_COLUMNS = 21

@@ -10,7 +10,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.gpu_time_usage import Usage
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.machine_diff import Diff
-from gpuwatch.core.model.recording_window import Period
+from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
@@ -25,7 +25,7 @@ _CONTENTS: dict[type, str] = {
     Doctor: "doctor_report.doctor_content",
     Explanation: "explanation_report.explanation_content",
     Experiment: "try_report.trials_content",
-    Period: "recording_window_report.period_content",
+    Period: "recorded_period_report.period_content",
     Snapshot: "snapshot_report.snapshot_content",
     Usage: "gpu_time_report.usage_content",
 }

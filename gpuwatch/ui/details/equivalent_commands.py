@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.session.probe_runs import Parameters
+from gpuwatch.session.background_probes import Parameters
 from gpuwatch.ui.settings.preferences import Preferences
 
 _OPTIONS = (

@@ -7,7 +7,7 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines

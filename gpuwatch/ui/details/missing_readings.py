@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import memory, reading_text
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines

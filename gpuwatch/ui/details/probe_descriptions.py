@@ -14,8 +14,8 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width
 
 if TYPE_CHECKING:
-    from gpuwatch.session.displayed_moment import View
-    from gpuwatch.session.probe_runs import Live, ProbeRuns
+    from gpuwatch.session.background_probes import Live, ProbeRuns
+    from gpuwatch.session.view import View
 
 
 def runs_progress(probe_runs: ProbeRuns) -> list[Span]:

@@ -19,8 +19,8 @@ from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may
 from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.machine.sources.process_details import Details, Relative
-from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity
+from gpuwatch.session.view import View
 from gpuwatch.ui.details.environment_effects import settings_of
 from gpuwatch.ui.details.finding_lines import entry_lines, page_link
 from gpuwatch.ui.drawing.clock_text import date_and_time

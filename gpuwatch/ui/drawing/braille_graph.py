@@ -21,7 +21,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.metric_history import History
 
 if TYPE_CHECKING:
-    from gpuwatch.session.displayed_moment import View
+    from gpuwatch.session.view import View
 
 SPANS_SECONDS = (60, 120, 300, 600)
 """Time spans of a graph, in seconds."""

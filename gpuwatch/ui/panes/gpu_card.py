@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows

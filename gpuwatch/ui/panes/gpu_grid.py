@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.overview_layout import Plan, plan
 from gpuwatch.ui.drawing.styled_lines import Line, Span

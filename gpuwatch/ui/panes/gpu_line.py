@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import fraction, gib_text, rounded
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
 from gpuwatch.ui.drawing.line_builder import Pen, meter
 from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of

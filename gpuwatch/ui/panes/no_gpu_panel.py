@@ -6,7 +6,7 @@ import textwrap
 
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen

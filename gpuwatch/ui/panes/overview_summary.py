@@ -13,8 +13,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
-from gpuwatch.session.displayed_moment import BEGAN_BEFORE, View
 from gpuwatch.session.free_gpus import idle_units
+from gpuwatch.session.view import BEGAN_BEFORE, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import width_of

@@ -9,7 +9,7 @@ from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame, scroll_thumb, visible_rows
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span

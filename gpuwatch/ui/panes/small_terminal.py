@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.units import UNKNOWN, fraction, gib_text
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH

@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.displayed_moment import PlayheadPosition, View
+from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of

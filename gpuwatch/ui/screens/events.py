@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.details.event_moment_lines import moment_lines
 from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from textual import events
 
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings

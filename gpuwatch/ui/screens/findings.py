@@ -10,7 +10,7 @@ from textual.containers import Horizontal, Vertical
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Problem
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import (
     Entry,
     action_of,

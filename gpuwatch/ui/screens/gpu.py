@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
@@ -38,7 +38,7 @@ from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList, Sections
 
 if TYPE_CHECKING:
-    from gpuwatch.session.probe_runs import ProbeRuns
+    from gpuwatch.session.background_probes import ProbeRuns
 
 _TWO_PANES_COLUMNS = 120
 """A screen at least this wide has two panes side by side at the bottom."""

@@ -9,7 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 
 from gpuwatch.fleet.host_summary import FleetSummary, HostSummary
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, header, host_line, used_line, wrong_line

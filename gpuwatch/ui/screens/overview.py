@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE
 from gpuwatch.machine.history.process_labels import program_name
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import plan_gpus
 from gpuwatch.ui.panes.no_gpu_panel import SHAPE, no_gpu_height, offers_simulation

@@ -19,9 +19,9 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parse_text import whole_number
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 from gpuwatch.machine.history.process_labels import gpu_list_text
+from gpuwatch.session.background_probes import Parameters
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_preflight import Preflight
-from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines

@@ -15,8 +15,8 @@ from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.session.displayed_moment import View
-from gpuwatch.session.probe_runs import Parameters, ProbeRuns
+from gpuwatch.session.background_probes import Parameters, ProbeRuns
+from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.comparison_report import APART, SCATTERED, speed_marks
 from gpuwatch.share.reports.report_elements import clean

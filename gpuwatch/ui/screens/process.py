@@ -13,8 +13,8 @@ from textual.containers import Horizontal
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import Details
-from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
+from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.parse_text import whole_number
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame, visible_rows
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
 from gpuwatch.ui.drawing.ink_colors import depth_of, palette_of, sequences

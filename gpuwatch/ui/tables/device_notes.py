@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 HOT_CELSIUS = 85

@@ -10,7 +10,7 @@ import msgspec
 
 from gpuwatch.core.formatting.units import fraction
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 

@@ -9,7 +9,7 @@ from functools import partial
 from textual import events
 
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import Plan
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines

@@ -12,8 +12,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory, percent, s
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
-from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import ProcessHistory, total_reading
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen

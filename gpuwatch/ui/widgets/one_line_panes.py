@@ -7,7 +7,7 @@ from functools import partial
 
 from textual import events
 
-from gpuwatch.session.displayed_moment import View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
 from gpuwatch.ui.panes.top_and_host_lines import top_line

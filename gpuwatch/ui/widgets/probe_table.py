@@ -26,7 +26,7 @@ from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList, Text
 
 if TYPE_CHECKING:
-    from gpuwatch.session.probe_runs import Live
+    from gpuwatch.session.background_probes import Live
 
 STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
 """Ink of a run by its state (:func:`gpuwatch.share.reports.run_report.state_of`)."""

@@ -16,8 +16,8 @@ from textual import events
 from textual.message import Message
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.session.displayed_moment import View
 from gpuwatch.session.process_history import Identity, process_identity
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import visible_rows
 from gpuwatch.ui.drawing.styled_lines import BLANK, with_spans_replaced
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of

@@ -11,8 +11,8 @@ from textual.message import Message
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.session.displayed_moment import PlayheadPosition, View
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times
+from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.styled_lines import Line, Span

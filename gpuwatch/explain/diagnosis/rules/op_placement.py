@@ -28,7 +28,7 @@ _MISSING = "missing"
 _ABSENT = "absent"
 """The same without soft placement: it did not run."""
 HOPS = "cpu_hops"
-"""Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_hops.py)."""
+"""Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_only_ops.py)."""
 _MIN_HOP_CALLS = 5
 """Calls of a function below which an op in it may be part of a preparation."""
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or do not request one."

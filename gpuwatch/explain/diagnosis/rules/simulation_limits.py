@@ -69,7 +69,7 @@ def no_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 
 _PYTORCH = "PyTorch"
-"""The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated.py)."""
+"""The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated_gpus.py)."""
 
 
 def why_unreachable(run: Run) -> str | None:

@@ -23,7 +23,7 @@ from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.machine_diff import Diff
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.core.model.recording_window import GRAPHED, Period
+from gpuwatch.core.model.recorded_period import GRAPHED, Period
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot

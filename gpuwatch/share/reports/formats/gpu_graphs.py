@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.model.recording_window import Period, PeriodDevice, PeriodProcess, PeriodSeries
+from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_types import Graphs
 from gpuwatch.share.reports.formats.svg_parts import (
@@ -31,7 +31,7 @@ from gpuwatch.share.reports.formats.svg_parts import (
     points,
     within,
 )
-from gpuwatch.share.reports.recording_window_graphs import INKS, NAMES, bottom, known, processes_on, runs_on, shown, top
+from gpuwatch.share.reports.recorded_period_graphs import INKS, NAMES, bottom, known, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_elements import clean
 
 _LEFT = 92

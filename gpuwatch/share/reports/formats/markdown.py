@@ -13,7 +13,7 @@ from gpuwatch.share.reports import memory_over_time_layers
 from gpuwatch.share.reports.chart_data import timeline_in_words
 from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
 from gpuwatch.share.reports.literal_commands import parts
-from gpuwatch.share.reports.recording_window_graphs import in_characters
+from gpuwatch.share.reports.recorded_period_graphs import in_characters
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, Table, sentence_case
 

@@ -156,7 +156,7 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
     from gpuwatch.share.reports.chart_data import timeline_in_words
-    from gpuwatch.share.reports.recording_window_graphs import in_characters
+    from gpuwatch.share.reports.recorded_period_graphs import in_characters
 
     for chart in table.charts:
         if isinstance(chart, Graphs):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gpuwatch.core.formatting.palettes import QUANTITIES
 from gpuwatch.core.formatting.units import UNKNOWN, reading_text
 from gpuwatch.core.model.metrics import BY_ID
-from gpuwatch.core.model.recording_window import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
+from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 
 NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
 """The metrics, in the order of their graphs."""

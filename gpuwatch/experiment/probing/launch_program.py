@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.experiment.probing import program_guard
+from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.output_passthrough import Channel
 from gpuwatch.experiment.probing.pipe_reader import Streams
 from gpuwatch.experiment.probing.probe_scripts import hooked
@@ -131,11 +131,11 @@ class GuardedProgram:
         self.status_line.begin()
         channel = self.channel
         # A signal that comes while the guard starts stays pending until the guard can report it.
-        kept = signal.pthread_sigmask(signal.SIG_BLOCK, program_guard.WATCHED)
+        kept = signal.pthread_sigmask(signal.SIG_BLOCK, guard_process.WATCHED)
         try:
             self.guard = subprocess.Popen(
                 [
-                    *(sys.executable, "-I", "-S", program_guard.__file__),
+                    *(sys.executable, "-I", "-S", guard_process.__file__),
                     *map(str, (self._theirs.fileno(), channel.read, channel.write)),
                     "-" + "m" * channel.merged + "s" * self.own_session,
                     *self.command,
@@ -158,6 +158,6 @@ class GuardedProgram:
             self.tell(f"restore {self.status_line.undo.hex()}")
 
     def tell(self, line: str) -> None:
-        """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.program_guard`)."""
+        """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.guard_process`)."""
         with suppress(OSError):
             self.control.sendall(line.encode() + b"\n")

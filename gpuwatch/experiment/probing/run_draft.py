@@ -34,7 +34,7 @@ from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, is_older, without_printed
-from gpuwatch.experiment.probing.run_memory import MemoryLedger, Timeline
+from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger, Timeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.op_placement_lines import NOISE

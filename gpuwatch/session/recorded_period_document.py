@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.units import reading_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.recording_window import (
+from gpuwatch.core.model.recorded_period import (
     GRAPHED,
     Change,
     ChangeKind,
