@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import LastingCondition, MachineEven
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-    from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes, Episode
+    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes, Episode
     from gpuwatch.machine.recording.reader import Recording
 
 
@@ -143,7 +143,7 @@ class RecordedFindings(FindingSource):
 
     def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
         if self._episodes is None or self._known != (since, until):
-            from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes
+            from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes
 
             self._episodes, self._known = ClockEpisodes(), (since, until)
             first = True

@@ -14,7 +14,7 @@ from gpuwatch.core.model.pick_result import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
 from gpuwatch.core.model.visible_devices import has_mig, read_visible
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
-from gpuwatch.explain.diagnosis.rules.phrasing import process_name
+from gpuwatch.explain.diagnosis.rules.finding_texts import process_name
 
 _MAX_PROCESSES_NAMED = 2
 """Processes that a reason names."""

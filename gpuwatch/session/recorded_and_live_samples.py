@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes
+from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes
 from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder, Times
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting

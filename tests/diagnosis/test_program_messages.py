@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.rules.program_messages import MACHINE, PROGRAM, SYSTEM, message_meaning
+from gpuwatch.explain.diagnosis.rules.error_meanings import MACHINE, PROGRAM, SYSTEM, message_meaning
 from gpuwatch.explain.logs.python_exceptions import telling
 from tests.every import every
 

@@ -21,18 +21,8 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare the conditions; to add one: one name here
-    error_counters,
-    gpu_faults,
-    health_flags,
-    idle_memory,
-    input_bound,
-    memory_filling,
-    pcie_link,
-    program_on_cpu,
-    throttling,
-)
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions import gpu_faults
+from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes, Episode
 from gpuwatch.explain.diagnosis.conditions.condition_registry import (
     Condition,
     conditions,
@@ -40,8 +30,8 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import (
     process_gone,
 )
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
-from gpuwatch.explain.diagnosis.conditions.throttle_episodes import ClockEpisodes, Episode
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import no_problem

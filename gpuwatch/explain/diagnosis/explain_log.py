@@ -21,8 +21,8 @@ from gpuwatch.explain.diagnosis.log_without_finding import is_of_last_start, sho
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import note_of
+from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
-from gpuwatch.explain.diagnosis.rules.program_errors import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import moved_by_placer
 from gpuwatch.explain.logs import reported_ends

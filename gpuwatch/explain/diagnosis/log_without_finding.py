@@ -9,9 +9,9 @@ from itertools import takewhile
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
 from gpuwatch.explain.diagnosis.rules.driver_failures import tensorflow_alone
-from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, row_named
-from gpuwatch.explain.diagnosis.rules.phrasing import quoted
-from gpuwatch.explain.diagnosis.rules.program_messages import advice_by_kind, advice_in_message, message_meaning
+from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
+from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
+from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
 from gpuwatch.explain.logs import interrupts, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
-from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare conditions of one sample
+from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare conditions; to add one: one name here
     error_counters,
     gpu_faults,
     health_flags,
-    idle_memory,
+    idle_and_unexplained_memory,
+    input_bound,
+    memory_filling,
+    pcie_link,
+    program_on_cpu,
     throttling,
 )
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence
 from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence
 from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, rule, warning_of
@@ -81,7 +85,27 @@ def rules_for(evidence: Evidence) -> list[Rule]:
         # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
         modules = (__name__, gpu_modes_and_containers.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
-    from gpuwatch.explain.diagnosis.rules import all_rules  # noqa: F401
+    from gpuwatch.explain.diagnosis.rules import (  # noqa: F401 - they declare rules; to add a module: one name here
+        causes_stated_in_log,
+        child_processes,
+        driver_failures,
+        error_evidence,
+        framework_build,
+        hidden_gpus,
+        idle_gpu_memory,
+        ineffective_settings,
+        memory_limits_and_grants,
+        missing_gpu,
+        op_placement,
+        out_of_memory,
+        predicted_device_map,
+        reported_gpu_faults,
+        simulation_limits,
+        stalled_program,
+        tf_function_use,
+        unexplained_failures,
+        waits_for_input,
+    )
 
     return RULES["evidence"]
 

@@ -21,7 +21,7 @@ from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.conditions.throttle_episodes import Episode
+    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import Episode
 
 _HOUR_SECONDS = 3600.0
 _COUNTERS = (

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, register
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 
 _START_FABRIC = (

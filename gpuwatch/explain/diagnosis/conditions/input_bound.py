@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import (
     BUCKET_SECONDS,
     MAX_RESTING_PERCENT,
@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import (
     SampleContext,
 )
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
-from gpuwatch.explain.diagnosis.rules.phrasing import command, process_name
+from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
 
 _WINDOW_BUCKETS = 9
 """Buckets judged together: 90 seconds."""

@@ -9,10 +9,10 @@ from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW_SECONDS, SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import process_name
+from gpuwatch.explain.diagnosis.rules.finding_texts import process_name
 
 _WARNING_SECONDS = 600.0
 """Seconds to full from which growth is a warning."""

@@ -10,10 +10,10 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.phrasing import command, process_name
+from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
 from gpuwatch.machine.sources.hidden_processes import ELSEWHERE
 from gpuwatch.sim.sysfs import ENV_STATE
 

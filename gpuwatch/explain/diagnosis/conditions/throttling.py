@@ -8,8 +8,8 @@ from typing import ClassVar
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
 
 _COOL_MARGIN_CELSIUS = 20.0

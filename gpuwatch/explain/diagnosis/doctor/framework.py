@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, c
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
 from gpuwatch.explain.diagnosis.rules.framework_build import OF_THE_DRIVER
-from gpuwatch.explain.diagnosis.rules.message_meanings import SIGNALS
+from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.line_text import device_name
 

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import STATE_ADVICE
-from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, line_of, raised_at
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, line_of, raised_at
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.message_topics import outright
 from gpuwatch.explain.logs.removed_api import removed

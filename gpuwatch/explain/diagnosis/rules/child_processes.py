@@ -11,8 +11,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
-from gpuwatch.explain.diagnosis.rules.phrasing import quoted
-from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, line_of, raised_at
+from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, line_of, raised_at
+from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_parser import parse

@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
 from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver, ended_the_work
-from gpuwatch.explain.diagnosis.rules.message_meanings import section_rows
+from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts

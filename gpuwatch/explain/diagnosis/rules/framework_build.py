@@ -26,7 +26,7 @@ from gpuwatch.explain.diagnosis.reference.driver_releases import (
     update_from_log,
 )
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.program_errors import NO_NCCL, error_lines
+from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs.log_ending import WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts

@@ -12,8 +12,8 @@ from gpuwatch.core.model.visible_devices import MIG_PREFIX, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility
+from gpuwatch.explain.diagnosis.rules.error_evidence import stated_error
 from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver
-from gpuwatch.explain.diagnosis.rules.program_errors import stated_error
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 KNOWN_VARIABLES = (

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Setting
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, stated_error
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 
 _EARLIER = "Call tf.config right after the import, before any tensor or model is created."
 _FIRST_SESSION = "Give it to the ConfigProto of the first session, or to tf.config right after the import."

@@ -26,7 +26,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, held_at_once, others_memory
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.phrasing import quoted
+from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 _ON_PURPOSE = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."

@@ -8,7 +8,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
 from gpuwatch.explain.logs.log_ending import says_finished
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of

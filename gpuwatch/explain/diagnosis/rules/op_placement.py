@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
-from gpuwatch.explain.diagnosis.rules.program_errors import error_lines, stated_error
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device_name
 from gpuwatch.explain.logs.log_facts import Colocation, Member
 from gpuwatch.explain.logs.log_parser import parse

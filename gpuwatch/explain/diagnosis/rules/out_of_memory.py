@@ -29,8 +29,8 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import judgement
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, is_trifling, mates_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_action
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
-from gpuwatch.explain.diagnosis.rules.message_meanings import row_named, section_rows
-from gpuwatch.explain.diagnosis.rules.phrasing import at_line, quoted
+from gpuwatch.explain.diagnosis.rules.finding_texts import at_line, quoted
+from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import same_request

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.message_meanings import (
+from gpuwatch.explain.diagnosis.rules.error_evidence import ON_PURPOSE, ends_log, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     NCCL_INTERNAL,
     PEER,
     WAITED,
@@ -13,7 +14,6 @@ from gpuwatch.explain.diagnosis.rules.message_meanings import (
     first_match,
     section_rows,
 )
-from gpuwatch.explain.diagnosis.rules.program_errors import ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS, HOST_MEMORY, SIGNALS, WORKER, Meaning, row_named
+from gpuwatch.explain.diagnosis.rules.program_error_messages import (
+    ENDINGS,
+    HOST_MEMORY,
+    SIGNALS,
+    WORKER,
+    Meaning,
+    row_named,
+)
 from gpuwatch.explain.logs import reported_ends
 
 _FAULTS = "Run it with python -X faulthandler, which prints the Python line at the crash."

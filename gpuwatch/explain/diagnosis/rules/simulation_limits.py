@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
 from gpuwatch.sim.unsupported_messages import NO_COMPILER, NOT_CARRIED, computes
 

@@ -11,9 +11,20 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
-from gpuwatch.explain.diagnosis.rules import program_messages
+from gpuwatch.explain.diagnosis.rules import error_meanings
 from gpuwatch.explain.diagnosis.rules.child_processes import broken_pool
-from gpuwatch.explain.diagnosis.rules.message_meanings import (
+from gpuwatch.explain.diagnosis.rules.error_evidence import (
+    END_LINES,
+    ON_PURPOSE,
+    ends_log,
+    line_of,
+    names_cause,
+    raised_at,
+    raised_first,
+)
+from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
+from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
+from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     ENDINGS,
     HOST_MEMORY,
     NCCL_INTERNAL,
@@ -24,17 +35,6 @@ from gpuwatch.explain.diagnosis.rules.message_meanings import (
     Meaning,
     first_match,
     row_named,
-)
-from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
-from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
-from gpuwatch.explain.diagnosis.rules.program_errors import (
-    END_LINES,
-    ON_PURPOSE,
-    ends_log,
-    line_of,
-    names_cause,
-    raised_at,
-    raised_first,
 )
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import (
     died_of_its_own,
@@ -89,7 +89,7 @@ _End = tuple[Meaning, list[str]]
 """A failure without a known cause, and its evidence."""
 
 
-@rule("unknown", program_messages.CAUSE)
+@rule("unknown", error_meanings.CAUSE)
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognized error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log
@@ -110,7 +110,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         where = raised_at(log, log.errors[-1])
         lines = [lines[0], *where, *lines[1:]]
         if action == _READ_THE_END:
-            action = program_messages.advice_for_error(log.errors[-1], log)
+            action = error_meanings.advice_for_error(log.errors[-1], log)
     # A cause that the log names stays the first, whatever the program did later.
     severity: Severity = "warning" if run is None and _explains(log) else "error"
     yield finding(meaning.cause, severity, meaning.certainty, title=meaning.title, evidence=lines, action=action)
@@ -123,7 +123,7 @@ def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     for line in log.lines_of("server.refused"):
         told = any(error.message and error.message in line for error in log.errors)
-        if not told and (known := program_messages.message_meaning(line)) is not None:
+        if not told and (known := error_meanings.message_meaning(line)) is not None:
             yield note_of("unknown", title=known.title, evidence=(line,), action=known.action)
 
 
@@ -145,7 +145,7 @@ def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR_ADDRESS_LIMIT_BYTES:
         return None
     told = _without_repeats(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
-    refused = first_match(program_messages.SYSTEM, "\n".join(told))
+    refused = first_match(error_meanings.SYSTEM, "\n".join(told))
     if refused is None or refused.key not in _OF_ADDRESS_SPACE:
         return None
     measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
@@ -167,7 +167,7 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
         topic = _reported_topic(log)
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
             own = own_error(log)
-            if own is not None and (meant := program_messages.message_meaning(line_of(own))) is not None:
+            if own is not None and (meant := error_meanings.message_meaning(line_of(own))) is not None:
                 return meant, _without_repeats(own_lines(log), raised_at(log, own))
             return lost_rank(log), _without_repeats(own_lines(log), log.lines_of(PEER, WAITED))
     return _by_topic(None, log, topic or _reported_topic(log), lines)
@@ -204,14 +204,14 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     if (report := reported_end_of(log))[0] and (own := own_error(log)) is not None:
         title = f"A process of the job failed; the last error before is {shorten(line_of(own), _MAX_TITLE_CHARS)}"
         known = _known_meaning([line_of(own)]) or _by_type(run, log, own, _PROCESS)
-        known = known or Meaning(title, program_messages.advice_for_error(own, log))
+        known = known or Meaning(title, error_meanings.advice_for_error(own, log))
         return _end(known, log, [line_of(own)], raised_at(log, own), report[1:], lines)
     if report[0]:
         built = _compiler_lines(log)
         known = _meaning([*built, report[1]])
         also = log.lines_of(*_ALSO_SAID) if known is not None else ()
         return known or process_failure(report[1]), _without_repeats(built, report[1:], lines, also)
-    of_frame = program_messages.meaning_of_frame(log.errors[-1], log) if log.errors else None
+    of_frame = error_meanings.meaning_of_frame(log.errors[-1], log) if log.errors else None
     first_of_all = raised_first(log, log.errors[-1]) if log.errors else ""
     if known := of_frame or _known_meaning(lines) or _meaning([first_of_all] if first_of_all else ()):
         where = raised_at(log, log.errors[-1]) if log.errors else ()
@@ -223,7 +223,7 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         name = log.open_traceback_of
         title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT
         before = log.telling_last_line if log.last_lines_tell == FAILED else ""
-        if before and (known := program_messages.message_meaning(before)) is not None:
+        if before and (known := error_meanings.message_meaning(before)) is not None:
             return known, [before]
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
@@ -240,16 +240,16 @@ def _end(known: Meaning, log: LogFacts, *parts: Iterable[str]) -> _End:
 
 def _compiler_lines(log: LogFacts) -> list[str]:
     """The compiler's first line that has a meaning; empty without one."""
-    return [*filter(program_messages.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1]
+    return [*filter(error_meanings.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1]
 
 
 def _meaning(lines: Iterable[str]) -> Meaning | None:
-    return next(filter(None, map(program_messages.message_meaning, lines)), None)
+    return next(filter(None, map(error_meanings.message_meaning, lines)), None)
 
 
 def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
     """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
-    return program_messages.meaning_by_type(error, log, how) if run is None or run.is_program else None
+    return error_meanings.meaning_by_type(error, log, how) if run is None or run.is_program else None
 
 
 def _reported_topic(log: LogFacts) -> str | None:
@@ -287,7 +287,7 @@ def _known_meaning(lines: list[str]) -> Meaning | None:
     """What the last error means, before a line that only tells the exit code."""
     last = "\n".join(lines[-2:])
     compiler = row_named("compile") if reported_ends.is_about_compiler(last) else None
-    return program_messages.message_meaning(last) or compiler
+    return error_meanings.message_meaning(last) or compiler
 
 
 def _run_ended(run: Run, log: LogFacts) -> list[str]:

@@ -20,11 +20,11 @@ from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, WENT_ON
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
-from gpuwatch.explain.diagnosis.rules.message_meanings import ENDINGS
 from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
-from gpuwatch.explain.diagnosis.rules.program_errors import DESPITE_ERROR, WENT_ON
+from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import predict, requested_devices_of

@@ -8,9 +8,9 @@ from pathlib import PurePath
 
 from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.message_meanings import Meaning, first_match, row_named, section_rows
-from gpuwatch.explain.diagnosis.rules.phrasing import quoted
-from gpuwatch.explain.diagnosis.rules.program_errors import line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
+from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import is_heading, telling

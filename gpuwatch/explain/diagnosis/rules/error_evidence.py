@@ -9,7 +9,7 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.core.parse_text import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules.phrasing import at_line
+from gpuwatch.explain.diagnosis.rules.finding_texts import at_line
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import telling

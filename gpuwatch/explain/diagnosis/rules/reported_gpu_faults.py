@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, most_important, xid_in_line
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.program_errors import error_lines
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.log_facts import SeenXid
 from gpuwatch.explain.logs.message_topics import outright

@@ -11,11 +11,11 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
-from gpuwatch.explain.diagnosis.conditions.condition_duration import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
-from gpuwatch.explain.diagnosis.rules.phrasing import command, process_name, setting_of
+from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name, setting_of
 
 _YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
