@@ -11,10 +11,12 @@ from operator import sub
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED as IN_REPORTS
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.abstract_sample_store import Gap, KeptSample, SampleStore
+from gpuwatch.machine.history.abstract_sample_store import SampleStore
 from gpuwatch.machine.history.last_hour import LEVELS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
+from gpuwatch.machine.history.sample_frames import StoredSample
+from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.session.event_timeline import EventTrack
 from gpuwatch.session.view import View, most_important_first
 
@@ -27,7 +29,7 @@ _MAX_SAMPLE_GAP_SECONDS = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
 
-def begun_between(store: SampleStore, kept: KeptSample, moment: float) -> tuple[Finding, ...]:
+def begun_between(store: SampleStore, kept: StoredSample, moment: float) -> tuple[Finding, ...]:
     """What began after a sample and held at ``moment``, before the next one, which alone can say so.
 
     While a driver hangs there are no samples: the last one before says nothing of it.

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes
-from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder, Times
+from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder, Times
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
+from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recordings_in_progress
@@ -107,7 +108,7 @@ class JoinedSamples(SampleStore):
             self._spans_without_gaps = found
         return self._spans_without_gaps
 
-    def at(self, moment: float) -> KeptSample | None:
+    def at(self, moment: float) -> StoredSample | None:
         times = self.times
         if not times:
             return None

@@ -13,12 +13,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed_interface import Feed
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.history.abstract_sample_store import Gap, SampleStore
+from gpuwatch.machine.history.abstract_sample_store import SampleStore
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
-from gpuwatch.machine.history.sample_gaps import gap_limit
+from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
 from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
@@ -419,7 +419,7 @@ class Session:
             kept = self.timeline.at(playhead.moment)
             assert kept is not None
             self.player.seek(kept.at, playhead.clock)
-            self._show_after_jump(kept.judged(), playhead.view.history)
+            self._show_after_jump(kept.with_findings(), playhead.view.history)
             self.see_events()
         self.player.paused = False
 

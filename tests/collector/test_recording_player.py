@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.history.abstract_sample_store import Gap
+from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from tests.recording.days import day

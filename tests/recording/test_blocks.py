@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.history.last_hour import Timeline
-from gpuwatch.machine.history.reused_objects import Chunk
-from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, KeptSample, split_frames
+from gpuwatch.machine.history.last_hour import Chunk, Timeline
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, StoredSample, split_frames
 from gpuwatch.machine.recording import compression_and_checksums
 from gpuwatch.machine.recording.compression_and_checksums import compress, decompress, pack_times, unpack_times
 from gpuwatch.machine.recording.reader import Recording
@@ -37,7 +36,7 @@ def pack(shots: Shots) -> bytes:
     return compress(b"".join([writer.frames(*shot) for shot in shots]))
 
 
-def read(block: bytes) -> list[KeptSample]:
+def read(block: bytes) -> list[StoredSample]:
     return list(map(FrameDecoder.sample, FrameDecoder().read(decompress(block))))
 
 

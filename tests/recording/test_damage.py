@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.history.abstract_sample_store import Gap
-from gpuwatch.machine.history.sample_gaps import gap_limit
+from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.machine.recording.reader import Recording
 from tests.conftest import gpuwatch
 from tests.recording.days import day

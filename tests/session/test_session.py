@@ -14,9 +14,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.machine.history.abstract_sample_store import Gap
 from gpuwatch.machine.history.last_hour import Timeline
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.session.event_timeline import EventTrack, Incident, Track
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.session.session import INTERVALS_SECONDS, Session

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_duration
+from gpuwatch.core.formatting.units import gpu_list_text
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, ConditionEngine
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_events import ProcessEvents
-from gpuwatch.machine.history.process_labels import gpu_list_text
 from tests.ui import machines
 
 GIB = machines.GIB

@@ -179,6 +179,12 @@ def number_ranges(numbers: Iterable[int], separator: str = ", ") -> str:
     return separator.join("-".join(map(str, run)) for run in runs)
 
 
+def gpu_list_text(indices: Iterable[int]) -> str:
+    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
+    listed = set(indices)
+    return f"GPU{'s' * (len(listed) > 1)} {number_ranges(listed)}"
+
+
 def fraction(value: float | None, whole: float | None) -> float | None:
     """``value / whole``; None if either is unknown or the whole is zero."""
     return value / whole if value is not None and whole else None

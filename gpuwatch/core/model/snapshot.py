@@ -146,6 +146,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
         return number(self.get(metric_id))
 
     @property
+    def lists_processes(self) -> bool:
+        """Whether its processes were listed; a list that failed, or of a suspended GPU, is empty though none exited."""
+        unread = self.missing.get("memory.unexplained_bytes")
+        answers = self.state not in BAD_STATES and self.state != ASLEEP
+        return answers and (unread is None or "list of processes" not in unread.detail)
+
+    @property
     def is_place(self) -> bool:
         """Whether only its place is known: it does not answer, or is suspended, since gpuwatch was started."""
         return self.uuid.startswith((UNIDENTIFIED, ASLEEP_AT))

@@ -26,7 +26,8 @@ from gpuwatch.core.model.snapshot import (
     Topology,
 )
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, same_or_new, unknown_row
+from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
+from gpuwatch.machine.history.reused_objects import same_or_new
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource

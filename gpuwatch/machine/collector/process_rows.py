@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -37,16 +36,6 @@ _BuiltRow = tuple[tuple[object, ...], Process]
 """What a row was built from, and the row."""
 _Idle = tuple[Activity, float | None]
 """Whether a process computes, and its start."""
-
-
-T = TypeVar("T")
-
-
-def same_or_new(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
-    """``now``; the very tuple of ``before`` where it has the same objects."""
-    if len(before) == len(now) and all(map(is_, before, now)):
-        return before
-    return tuple(now)
 
 
 class _DeviceRows(NamedTuple):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import device_numbers_of, same_or_new
-from gpuwatch.machine.history.reused_objects import MappedRows
+from gpuwatch.machine.collector.process_rows import device_numbers_of
+from gpuwatch.machine.history.reused_objects import MappedRows, same_or_new
 from gpuwatch.machine.sources.process_table import DENIED, ProcessTable
 
 SAME_START_SECONDS = 1.5

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.process_access import ProcessAccess
-from gpuwatch.machine.history.abstract_sample_store import Gap, KeptSample
-from gpuwatch.machine.history.sample_gaps import gap_limit
+from gpuwatch.machine.history.sample_frames import StoredSample
+from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.machine.recording.reader import Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -63,12 +63,12 @@ class RecordingPlayer:
         """Time of the last sample that was taken or passed over."""
         self._until = self._at
         """Time of the next sample, which :meth:`now` does not pass."""
-        self._samples: Iterator[KeptSample] | None = None
+        self._samples: Iterator[StoredSample] | None = None
         """What follows; None: as of :attr:`_after`."""
         self._read: tuple[object, ...] = ()
         """The recording's state when that was begun to be read."""
         self.ended = False
-        self._ahead: KeptSample | None = None
+        self._ahead: StoredSample | None = None
         """The next sample, if it was read already."""
         self._skipped: list[Gap] = []
         self._last_skipped: Gap | None = None
@@ -95,14 +95,14 @@ class RecordingPlayer:
 
     def drain(self) -> list[Snapshot]:
         """All snapshots since the last call, each with its recorded findings."""
-        return [kept.judged() for kept in self.take()]
+        return [kept.with_findings() for kept in self.take()]
 
-    def take(self) -> list[KeptSample]:
+    def take(self) -> list[StoredSample]:
         """The samples that are due, with their recorded findings, oldest first.
 
         :class:`~gpuwatch.core.errors.GpuwatchError` if the file can no longer be read.
         """
-        arrived: list[KeptSample] = []
+        arrived: list[StoredSample] = []
         now = self._clock()  # once: reading takes time, too
         while not self._paused and (kept := self._next(now)) is not None:
             self._pass_gap(kept.at, now)
@@ -184,7 +184,7 @@ class RecordingPlayer:
         self._anchor(moment)
         self._wake_at(math.inf if self._paused else self._since + _MIN_WAKE_SECONDS)
 
-    def _next(self, now: float) -> KeptSample | None:
+    def _next(self, now: float) -> StoredSample | None:
         """The sample after the last one; None if there is none yet."""
         if self._ahead is None and self._samples is not None and self._read[0] == self.recording.last_block:
             self._ahead = next(self._samples, None)

@@ -1,4 +1,4 @@
-"""Stored samples: their interface, and what memory and recordings do in the same way."""
+"""The base class of stores of samples: the last hour in memory, and recordings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import NamedTuple, overload
+from typing import overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.reused_objects import with_reused_objects
-from gpuwatch.machine.history.sample_frames import FrameDecoder
-from gpuwatch.machine.history.sample_frames import KeptSample as KeptSample
-from gpuwatch.machine.history.sample_gaps import gap_limit
+from gpuwatch.machine.history.sample_frames import FrameDecoder, StoredSample
+from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 
 Identity = tuple[int, float | None]
 """Pid and start time of a process."""
@@ -23,17 +22,6 @@ Key = tuple[str, str]
 """UUID of a device, id of a metric."""
 TimedDecoder = tuple[float, FrameDecoder]
 """Time of a sample, and a decoder that has taken its frames. Read it before the next one is asked for."""
-
-
-class Gap(NamedTuple):
-    """A time without samples. Times are seconds since the epoch."""
-
-    begin: float
-    """Time of the last sample before it."""
-    end: float
-    """Time of the first sample after it."""
-    damaged: bool
-    """Whether there are samples of it that could not be read."""
 
 
 class SampleStore(ABC):
@@ -52,7 +40,7 @@ class SampleStore(ABC):
         """Begin and end of each time without a gap longer than so many seconds, oldest first."""
 
     @abstractmethod
-    def at(self, moment: float) -> KeptSample | None:
+    def at(self, moment: float) -> StoredSample | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
 
     def gap(self, at: float, moment: float, interval: float) -> Gap | None:
@@ -88,9 +76,9 @@ class SampleStore(ABC):
                 if begin <= at <= end:
                     yield at, decoder
 
-    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[KeptSample]:
+    def snapshots(self, begin: float = float("-inf"), end: float = float("inf")) -> Iterator[StoredSample]:
         """The samples from ``begin`` to ``end``. Unchanged parts are the same objects in the next sample."""
-        last: KeptSample | None = None
+        last: StoredSample | None = None
         for _, decoder in self.decoders(begin, end):
             snapshot = decoder.snapshot()
             if last is not None:
@@ -98,7 +86,7 @@ class SampleStore(ABC):
                 decoder.begin(snapshot)  # what follows has these objects too
                 if decoder.findings == last.findings:
                     decoder.findings = last.findings
-            last = KeptSample(decoder.at, snapshot, decoder.findings)
+            last = StoredSample(decoder.at, snapshot, decoder.findings)
             yield last
 
     def numbers(

@@ -13,9 +13,9 @@ from itertools import islice
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder
+from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.reused_objects import Chunk
+from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, StoredSample, packed_frame
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
@@ -31,6 +31,38 @@ _MAX_FIRST_LEVEL_SAMPLES = 600
 """Samples of the first level, however short the interval."""
 CHUNK_SAMPLES = 60
 """Samples in a chunk."""
+
+
+class Chunk:
+    """Consecutive samples in memory, as frames. The first is a key frame: each chunk is read by itself."""
+
+    __slots__ = ("_encoder", "_frames", "size", "times")
+
+    PER_SAMPLE = 100
+    """Bytes of Python's overhead for one sample."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.size = 0
+        """Bytes."""
+        self._frames: list[bytes] = []
+        self._encoder = FrameEncoder()
+
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
+        frames = self._encoder.frames(snapshot, findings)
+        self._frames.append(frames)
+        self.size += len(frames) + self.PER_SAMPLE
+        self.times.append(snapshot.taken_at.timestamp())
+
+    def close(self) -> None:
+        """Compresses the chunk: it is complete."""
+        self._frames = [packed_frame(b"".join(self._frames))]
+        self._encoder = FrameEncoder()
+        self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
+
+    def read(self) -> Iterator[FrameDecoder]:
+        """A decoder after each sample, to be read before the next one is asked for."""
+        return FrameDecoder().read(b"".join(self._frames))
 
 
 class Timeline(SampleStore):
@@ -113,7 +145,7 @@ class Timeline(SampleStore):
                 found.append((at, at))
         return found
 
-    def at(self, moment: float) -> KeptSample | None:
+    def at(self, moment: float) -> StoredSample | None:
         chosen: Chunk | None = None
         for chunk in self._every():
             if chosen is None or chunk.times[0] <= moment:

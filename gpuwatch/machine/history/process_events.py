@@ -4,50 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 
-import msgspec
-
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import memory
+from gpuwatch.core.formatting.units import gpu_list_text, memory
 from gpuwatch.core.model.process_accounting import AccountedProcess
-from gpuwatch.core.model.snapshot import ASLEEP, BAD_STATES, Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event, process_event
-from gpuwatch.machine.history.process_labels import gpu_list_text
+from gpuwatch.machine.history.observed_process import ObservedProcess
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 _Key = tuple[str | None, int, float | None]
 _MAX_INTERVALS = 8
-
-
-class ObservedProcess(msgspec.Struct, kw_only=True):
-    """Totals observed for a process on a device."""
-
-    last: float
-    """When it was last seen there, in seconds since the epoch."""
-    memory_peak_bytes: float | None = None
-    sm_percent_max: float | None = None
-    sm_percent_seconds: float = 0.0
-    """Percent times seconds, over :attr:`sm_seconds`."""
-    sm_seconds: float = 0.0
-    """Seconds for which its SM utilization is known."""
-    held_seconds: float = 0.0
-    """Seconds for which it was seen on the device, without gaps between samples."""
-
-    def observe(self, row: Process, at: float, max_gap_seconds: float) -> None:
-        """Adds the time since it was last seen, unless that exceeds ``max_gap_seconds``, with the row of its end."""
-        seconds, self.last = at - self.last, at
-        if not 0 < seconds <= max_gap_seconds:
-            seconds = 0.0
-        self.held_seconds += seconds
-        held, used = row.readings.get("gpu_memory_bytes"), row.readings.get("sm_percent")
-        if isinstance(held, (int, float)):
-            self.memory_peak_bytes = held if self.memory_peak_bytes is None else max(self.memory_peak_bytes, held)
-        if isinstance(used, (int, float)):
-            self.sm_percent_max = used if self.sm_percent_max is None else max(self.sm_percent_max, used)
-            self.sm_seconds += seconds
-            self.sm_percent_seconds += used * seconds
 
 
 class _ProcessOnDevice(ObservedProcess, kw_only=True):
@@ -90,7 +59,7 @@ class ProcessEvents:
 
     def observe(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
-        read = [device.uuid for device in snapshot.devices if lists_processes(device)]
+        read = [device.uuid for device in snapshot.devices if device.lists_processes]
         max_gap_seconds = self._max_gap(at)
         unsampled = _unsampled_event(self._unsampled.observe(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
@@ -256,13 +225,3 @@ def _why_unnamed(row: Process) -> str:
     if row.command or row.name:
         return ""
     return f" ({printable(row.note)})" if row.note else " (only its pid can be read)"
-
-
-def lists_processes(device: Device) -> bool:
-    """Whether its process list was read; a list that failed, or of a suspended GPU, is empty though nothing exited."""
-    unread = device.missing.get("memory.unexplained_bytes")
-    return (
-        device.state not in BAD_STATES
-        and device.state != ASLEEP
-        and (unread is None or "list of processes" not in unread.detail)
-    )

@@ -1,23 +1,14 @@
-"""How processes and lists of GPUs are named in events, findings, tables and reports."""
+"""How processes are named in events, findings, tables and reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gpuwatch.core.formatting.command_lines import program_of, without_folder
 from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.units import number_ranges
 from gpuwatch.core.model.snapshot import Process
 
 _MAX_NAME_CHARS = 24
 """Characters of a program: what happened stands after it, and must be seen at 80 columns."""
 _MAX_COMMAND_CHARS = 60
-
-
-def gpu_list_text(indices: Iterable[int]) -> str:
-    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
-    listed = set(indices)
-    return f"GPU{'s' * (len(listed) > 1)} {number_ranges(listed)}"
 
 
 def process_label(row: Process) -> str:

@@ -1,50 +1,28 @@
-"""Consecutive samples as frames, in memory and in recordings. The first is a key frame: a chunk is read by itself."""
+"""Unchanged means the same object: what did not change from one sample to the next is not made anew.
+
+Who receives samples then sees by identity what need not be compared, encoded or drawn again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.sample_frames import MOVING, FrameDecoder, FrameEncoder, packed_frame
+from gpuwatch.machine.history.sample_frames import MOVING
 
 _R = TypeVar("_R", Device, Process)
 _T = TypeVar("_T")
 
 
-class Chunk:
-    """Consecutive samples in memory."""
-
-    __slots__ = ("_encoder", "_frames", "size", "times")
-
-    PER_SAMPLE = 100
-    """Bytes of Python's overhead for one sample."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self.size = 0
-        """Bytes."""
-        self._frames: list[bytes] = []
-        self._encoder = FrameEncoder()
-
-    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
-        frames = self._encoder.frames(snapshot, findings)
-        self._frames.append(frames)
-        self.size += len(frames) + self.PER_SAMPLE
-        self.times.append(snapshot.taken_at.timestamp())
-
-    def close(self) -> None:
-        """Compresses the chunk: it is complete."""
-        self._frames = [packed_frame(b"".join(self._frames))]
-        self._encoder = FrameEncoder()
-        self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
-
-    def read(self) -> Iterator[FrameDecoder]:
-        """A decoder after each sample, to be read before the next one is asked for."""
-        return FrameDecoder().read(b"".join(self._frames))
+def same_or_new(before: tuple[_T, ...], now: Sequence[_T]) -> tuple[_T, ...]:
+    """``now``; the very tuple of ``before`` where it has the same objects."""
+    if len(before) == len(now) and all(map(is_, before, now)):
+        return before
+    return tuple(now)
 
 
 class MappedRows(Generic[_T]):
@@ -87,4 +65,4 @@ def _reuse_equal(now: tuple[_R, ...], before: tuple[_R, ...]) -> tuple[_R, ...]:
         old if row is old or (row == old and list(row.readings) == list(old.readings)) else row
         for row, old in zip(now, before, strict=True)
     ]
-    return before if all(row is old for row, old in zip(rows, before, strict=True)) else tuple(rows)
+    return same_or_new(before, rows)

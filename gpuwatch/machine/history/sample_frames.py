@@ -42,7 +42,7 @@ class DamagedData(ValueError):
     """Data that is not as it was written, or of another version."""
 
 
-class KeptSample(NamedTuple):
+class StoredSample(NamedTuple):
     """A stored sample: snapshot and findings at one moment."""
 
     at: float
@@ -50,7 +50,7 @@ class KeptSample(NamedTuple):
     snapshot: Snapshot
     findings: tuple[Finding, ...]
 
-    def judged(self) -> Snapshot:
+    def with_findings(self) -> Snapshot:
         return replace(self.snapshot, findings=self.findings)
 
 
@@ -404,8 +404,8 @@ class FrameDecoder:
         assert self._last is not None
         return replace(self._last, devices=self.devices(), processes=self.processes())
 
-    def sample(self) -> KeptSample:
-        return KeptSample(self.at, self.snapshot(), self.findings)
+    def sample(self) -> StoredSample:
+        return StoredSample(self.at, self.snapshot(), self.findings)
 
 
 def _replaced_rows(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_frames import DamagedData, KeptSample
+from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, encoded_with_checksum, pack_times
 from gpuwatch.machine.recording.database_rows import life_of, recorded_findings
@@ -34,7 +34,7 @@ class BlockWriter:
         self._tiers: dict[int, tuple[int, minute_and_hour_means.Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
 
-    def seal(self, run: int, samples: Sequence[KeptSample], frames: bytes, boot: float) -> None:
+    def seal(self, run: int, samples: Sequence[StoredSample], frames: bytes, boot: float) -> None:
         """Writes the block of these samples, at least one, whose chunk has these frames.
 
         ``boot``: seconds since the machine started, at its end.

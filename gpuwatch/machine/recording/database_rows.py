@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_frames import DamagedData, KeptSample, decoded
+from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample, decoded
 from gpuwatch.machine.recording.compression_and_checksums import checksum, unpack_times, without_checksum
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime
 from gpuwatch.machine.recording.gpu_time_and_energy import unpack_gpu_time as unpack_time
@@ -52,7 +52,7 @@ class RecordedFinding(NamedTuple):
 
 
 def recorded_findings(
-    samples: Iterable[KeptSample], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
+    samples: Iterable[StoredSample], query: Callable[[str, tuple[Any, ...]], Sequence[Any]]
 ) -> Iterator[RecordedFinding]:
     """The findings of some samples: each held until the last sample that has it, or until it says that it was last
     seen.

@@ -18,7 +18,6 @@ from gpuwatch.core.formatting.command_lines import program_of
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
-from gpuwatch.machine.history.process_events import lists_processes
 from gpuwatch.machine.history.sample_frames import decoded, inflated
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
@@ -233,7 +232,7 @@ class GpuTimeMeter:
         hour.time.graphics = max(hour.time.graphics, graphics)
         before, self._held = self._held, {}
         for device in snapshot.devices:
-            if lists_processes(device):
+            if device.lists_processes:
                 here = rows.get(device.uuid, [])
                 self._held[device.uuid] = {_key(row) for row in here}
                 known = before.get(device.uuid)

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.abstract_sample_store import KeptSample, SampleStore, TimedDecoder, Times
+from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder, Times
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
+from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, StoredSample
 from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
@@ -88,7 +88,7 @@ class Recording(SampleStore):
         """How many samples come before each block, and at the end the number of all."""
         self._sealed: list[Block] = []
         """Every block, in the order of recording."""
-        self._open: list[KeptSample] = []
+        self._open: list[StoredSample] = []
         """The samples that are in no block yet."""
         self._decoder = FrameDecoder()
         self._newest = 0
@@ -285,7 +285,7 @@ class Recording(SampleStore):
             first = float(oldest)
         return first, self.end
 
-    def at(self, moment: float) -> KeptSample | None:
+    def at(self, moment: float) -> StoredSample | None:
         if not self._blocks:
             return None
         place = max(bisect_right(self._blocks, moment, key=_begin) - 1, 0)

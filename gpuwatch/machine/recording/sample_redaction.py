@@ -14,8 +14,7 @@ from gpuwatch.core.masking.redaction import Redactor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.abstract_sample_store import KeptSample
-from gpuwatch.machine.history.sample_frames import encoded
+from gpuwatch.machine.history.sample_frames import StoredSample, encoded
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -29,7 +28,7 @@ class SampleRedactor:
         self._parts: dict[bytes, Any] = {}
         self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
 
-    def learn(self, kept: KeptSample) -> None:
+    def learn(self, kept: StoredSample) -> None:
         snapshot = kept.snapshot
         rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
         new: list[msgspec.Struct] = [row for row in rows if self._is_new(_key(row))]
@@ -65,12 +64,12 @@ class SampleRedactor:
     def part(self, part: _S) -> _S:
         return msgspec.convert(self._redactor.replaced(msgspec.to_builtins(part)), type(part))
 
-    def sample(self, kept: KeptSample) -> KeptSample:
+    def sample(self, kept: StoredSample) -> StoredSample:
         """The sample with other names; its findings stay the same objects while they do not change."""
         found, redacted = self._findings
         if found is not kept.findings or len(redacted) != len(found):
             self._findings = (kept.findings, tuple(map(self.part, kept.findings)))
-        return KeptSample(kept.at, self.snapshot(kept.snapshot), self._findings[1])
+        return StoredSample(kept.at, self.snapshot(kept.snapshot), self._findings[1])
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
         rest = _rest(snapshot)

@@ -23,7 +23,7 @@ from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, KeptSample
+from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, StoredSample
 from gpuwatch.machine.recording import minute_and_hour_means, recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
@@ -84,7 +84,7 @@ class RecordingWriter:
         try:
             self._db = self._opened()
             self._sealer = BlockWriter(self._db, interval)
-            self._open: list[KeptSample] = []
+            self._open: list[StoredSample] = []
             self._frames: list[bytes] = []
             """Those of the open samples."""
             self._open_bytes = 0
@@ -175,7 +175,7 @@ class RecordingWriter:
                 row = (at, self._now[1], with_checksum(frames))
                 self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
                 write_events(self._db, [*noticed, *map(masked, events)])
-            self._open.append(KeptSample(at, stored, self._findings[1]))
+            self._open.append(StoredSample(at, stored, self._findings[1]))
             self._frames.append(frames)
             self._open_bytes += len(frames)
             self.samples += 1

@@ -10,8 +10,8 @@ from gpuwatch.core.formatting.safe_text import file_name
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.recording.database_rows import RecordedFinding
 from gpuwatch.machine.recording.minute_and_hour_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, interval_begin
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
@@ -53,7 +53,7 @@ class ExportedPeriod:
         named = [run.hostname for run in self.recording.sessions if run.hostname]
         return self.last.host.hostname or (named[-1] if named else None)
 
-    def samples(self) -> Iterator[KeptSample]:
+    def samples(self) -> Iterator[StoredSample]:
         """The samples, oldest first."""
         return self.recording.snapshots(self.begin, self.end)
 

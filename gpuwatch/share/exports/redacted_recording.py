@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.recording.database_rows import RecordedFinding
 from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
@@ -51,7 +51,7 @@ class RedactedPeriod(ExportedPeriod):
     def host(self) -> str | None:
         return self._private.host(self._host) if self._host is not None else None
 
-    def samples(self) -> Iterator[KeptSample]:
+    def samples(self) -> Iterator[StoredSample]:
         return map(self._private.sample, super().samples())
 
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:

@@ -10,7 +10,7 @@ from statistics import quantiles
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import utc
-from gpuwatch.core.formatting.units import reading_text, size
+from gpuwatch.core.formatting.units import gpu_list_text, reading_text, size
 from gpuwatch.core.grouping import grouped
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
@@ -21,7 +21,6 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.parse_text import word_set
-from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
+from gpuwatch.core.formatting.units import UNKNOWN, energy, gpu_list_text, percent, size
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
-from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.share.reports.chart_types import Bars, Part, Row
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, columns
 

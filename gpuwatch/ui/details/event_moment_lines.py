@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text, rounded
 from gpuwatch.core.model.snapshot import Device, Process
-from gpuwatch.machine.history.abstract_sample_store import KeptSample
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.drawing.wrapping import Lines
@@ -18,7 +18,7 @@ _MAX_DISTANCE_SECONDS = 60.0
 """Seconds from an event beyond which a sample does not show its moment."""
 
 
-def moment_lines(event: MachineEvent, then: KeptSample | None) -> Lines:
+def moment_lines(event: MachineEvent, then: StoredSample | None) -> Lines:
     """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
     lines: Lines = [[]]
     if then is None or abs(then.at - event.at) > _MAX_DISTANCE_SECONDS:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.machine.history.abstract_sample_store import Gap
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.ui.drawing.clock_text import clock_text
 
 _GAP_REASONS = (

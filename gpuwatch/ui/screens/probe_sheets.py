@@ -12,13 +12,12 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
+from gpuwatch.core.formatting.units import UNKNOWN, gib, gpu_list_text, memory, size
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parse_text import whole_number
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
-from gpuwatch.machine.history.process_labels import gpu_list_text
 from gpuwatch.session.background_probes import Parameters
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_preflight import Preflight
