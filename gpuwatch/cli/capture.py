@@ -14,7 +14,7 @@ from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import rounded_duration
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b

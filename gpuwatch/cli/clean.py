@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b

@@ -9,7 +9,7 @@ import click
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.saved_files import read_document
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.cluster_nodes import Node
 from gpuwatch.core.model.json_codec import Document, runs_in
 from gpuwatch.core.model.run import Run

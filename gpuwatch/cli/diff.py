@@ -14,7 +14,7 @@ from gpuwatch.cli.output import check_writable, output_option, publish, redact_o
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.saved_files import is_recording, read_document, recorded_range, recording_of
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor

@@ -19,7 +19,7 @@ from gpuwatch.cli.output import check_writable, output_option, print_line, publi
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.read_log import lines_of
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.explanation import Explanation

@@ -21,7 +21,7 @@ from gpuwatch.cli.output import (
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats

@@ -30,8 +30,8 @@ from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.shared_options import ALLOWED_BEFORE_COMMAND, alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.terminal_support import why_only_ascii
+from gpuwatch.core.safe_text import printable
 
 _COMMANDS = {
     "snapshot": Lazy("Print the GPUs and their processes once, or repeatedly with --every.", "Look"),

@@ -12,8 +12,9 @@ import click
 
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.hyperlinks import file_url, linked, links_allowed
-from gpuwatch.core.formatting.safe_text import file_name, printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write
 from gpuwatch.share.reports.write_file import is_special, unwritable
 

@@ -20,11 +20,11 @@ from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.pick_result import HostPick, Pick, PickedGpu
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from gpuwatch.cli.progress import progress
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import bounded, file_name
+from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.safe_text import bounded
 
 if TYPE_CHECKING:
     from gpuwatch.cli.explain import InputFollower

@@ -23,9 +23,10 @@ from gpuwatch.cli.saved_files import recorded_range, recording_of
 from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
-from gpuwatch.core.formatting.safe_text import file_name, harmless
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.json_codec import to_json
+from gpuwatch.core.safe_text import harmless
 from gpuwatch.machine.recording import recording_defaults
 
 _EXAMPLES = """\b

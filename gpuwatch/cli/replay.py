@@ -18,7 +18,7 @@ from gpuwatch.cli.output import print_line
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.terminal_support import has_few_colors, why_only_ascii
 
 _EXAMPLES = """\b

@@ -13,7 +13,7 @@ from gpuwatch.cli.saved_files import is_recording, read_document, recorded_range
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.json_codec import Document
 
 _EXAMPLES = """\b

@@ -16,7 +16,7 @@ from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value
 from gpuwatch.cli.sim_options import SIM_GIVEN
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.word_set import word_set
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,7 +174,7 @@ class _Progress:
         self._done: set[str] = set()
 
     def show(self, replies: Sequence[NodeReply]) -> None:
-        from gpuwatch.core.formatting.safe_text import printable, shorten
+        from gpuwatch.core.safe_text import printable, shorten
         from gpuwatch.fleet.cluster.fan_out import OPEN
 
         width, height = shutil.get_terminal_size((80, 24))

@@ -15,7 +15,7 @@ import click
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.json_codec import Document, NotADocument, read
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from gpuwatch.cli.option_types import Choice, F
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import compile_notice, say_line
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Snapshot

@@ -17,8 +17,8 @@ from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_no
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
-from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.safe_text import harmless
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 
 _EXAMPLES = """\b

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import SENDS_PROGRESS, progress, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second_text, size
 from gpuwatch.core.model.try_results import Trial
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialStart
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import msgspec
 from gpuwatch import __version__
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.safe_text import printable, shorten
 
 ANSWER_SECONDS = 10.0
 """How long the server has for an answer."""

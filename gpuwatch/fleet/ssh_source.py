@@ -20,10 +20,10 @@ from typing import IO
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.fleet.host_poller import FleetSource
 from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
 from gpuwatch.machine.collector.feed_interface import FeedStatus

@@ -8,9 +8,8 @@ from itertools import islice
 
 from gpuwatch import __version__
 from gpuwatch.core.formatting.command_lines import program_of
-from gpuwatch.core.formatting.durations import hours_minutes, utc
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import reading_text
+from gpuwatch.core.formatting.durations import hours_minutes
+from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Missing
@@ -27,6 +26,8 @@ from gpuwatch.core.model.recorded_period import (
     PeriodSeries,
 )
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.core.safe_text import printable
+from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.explain.diagnosis.diagnostic_report import is_of_this_machine
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Reading
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Process
+from gpuwatch.core.safe_text import printable
 
 Form = Literal["plain", "openmetrics"]
 _RENAMED = {"_percent": ("_ratio", 0.01), "_mhz": ("_hertz", 1e6)}

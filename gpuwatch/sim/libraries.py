@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
@@ -104,6 +104,6 @@ ALIASES: Final = {
 def runtime_obstacle(cuda_version: str | None) -> str | None:
     """Why a PyTorch build for this version of CUDA cannot use simulated GPUs; None if it can."""
     major = (cuda_version or "").partition(".")[0]
-    if (number := whole_number(major)) is None or number in RUNTIMES:
+    if (number := parse_integer(major)) is None or number in RUNTIMES:
         return None
     return f"the simulated driver lacks the runtime of CUDA {major}: it has CUDA {' and '.join(map(str, RUNTIMES))}"

@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.core.utc import utc
 from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.recorder_follower import hides_processes, with_missed

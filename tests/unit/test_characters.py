@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.formatting.safe_text import harmless, is_printable, printable
-from gpuwatch.core.model.control_characters import escaped
+from gpuwatch.core.safe_text import escaped, harmless, is_printable, printable
 from tests.every import every
 
 UNSAFE = "\x00\x07\x1b\x7f\x9b\xad\u061c\u115f\u180e\u200b\u200e\u202e\u2028\u2066\u3164\ufeff\ufff9\U000e0041"

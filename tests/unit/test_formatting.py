@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.command_lines import program_of, without_folder, without_launcher
 from gpuwatch.core.formatting.durations import clock_duration, measured_seconds
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.units import gib_text, memory, rate_text, short_gib, short_size, shown_memory, size
+from gpuwatch.core.safe_text import printable, shorten
 
 
 def test_escape_sequences_become_visible() -> None:

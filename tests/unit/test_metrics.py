@@ -3,7 +3,7 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from gpuwatch.core.formatting.units import reading_text
+from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Axis, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device

@@ -1,11 +1,9 @@
-"""Command lines as a person reads them: which program one runs, without launchers and folders; short frameworks."""
+"""Command lines as a person reads them: which program one runs, without launchers and folders"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.own_processes import PROBE_SERVER
 
 
@@ -80,16 +78,3 @@ def program_of(command: str) -> str:
     """What a command line runs: ``train.py`` of ``/usr/bin/python3 -u train.py --bs 64``, a module after ``-m``."""
     name = _name(without_launcher(command.strip()).partition(" ")[0])
     return "gpuwatch probe" if name == PROBE_SERVER else name
-
-
-def short_framework(framework: str | None, width: int) -> str:
-    """``tensorflow 2.21.0`` to fit ``width``: without the patch level, or ``tf 2.21``; whole if neither fits."""
-    if not framework:
-        return UNKNOWN
-    framework = printable(framework)
-    name, _, version = framework.partition(" ")
-    brief = ".".join(version.split("+")[0].split(".")[:2])
-    for text in (f"{name} {brief}".strip(), f"{'tf' if name == 'tensorflow' else name[:6]} {brief}".strip()):
-        if len(text) <= width:
-            return text
-    return framework

@@ -14,10 +14,9 @@ function                   95 s            7380 s          used for
 
 from __future__ import annotations
 
-import datetime
 import re
 
-from gpuwatch.core.formatting.safe_text import UNKNOWN
+from gpuwatch.core.formatting.units import UNKNOWN
 
 UNITS = {
     "ms": 1e-3,
@@ -98,8 +97,3 @@ def measured_seconds(value: float | None) -> str:
     if value >= 1e-3:
         return f"{value * 1e3:.1f} ms"
     return f"{value * 1e6:.0f} µs"
-
-
-def utc(at: float) -> datetime.datetime:
-    """The moment ``at`` seconds after the epoch."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)

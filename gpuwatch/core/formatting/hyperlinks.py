@@ -35,9 +35,3 @@ def file_url(path: Path) -> str:
 def linked(text: str, url: str) -> str:
     """``text`` as a link."""
     return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
-
-
-def home_short(path: Path) -> str:
-    """The path as a shell takes it, with ``~`` for the home folder."""
-    whole, home = str(path.absolute()), str(Path.home())
-    return whole.replace(home, "~", 1) if whole.startswith(home + os.sep) else whole

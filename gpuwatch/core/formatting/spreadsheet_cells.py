@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 
 _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?")
 _FORMULA = frozenset("=+-@＝＋－＠|%")

@@ -1,13 +1,11 @@
-"""Numbers with units as text, unknown values as ``–``; and a ratio of numbers that may be unknown."""
+"""Numbers with units as text; unknown values as ``–``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.safe_text import UNKNOWN as UNKNOWN
-from gpuwatch.core.model.metrics import MetricSpec, Unit
-from gpuwatch.core.model.reading import Missing, Reading
+UNKNOWN = "–"
+"""What stands for a value that is not known."""
 
 _MIB = 1024**2
 _GIB = 1024**3
@@ -139,52 +137,3 @@ def flops(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return _scaled(value, (" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"), 1000, lambda amount, unit: 1)
-
-
-def reading_text(spec: MetricSpec, value: Reading) -> str:
-    """A reading of a device metric as text, with its unit; ``–`` when it is missing."""
-    if isinstance(value, Missing):
-        return UNKNOWN
-    if isinstance(value, str):
-        return value
-    match spec.unit:
-        case Unit.PERCENT:
-            return percent(value)
-        case Unit.BYTES:
-            return size(value)
-        case Unit.BYTES_PER_SECOND:
-            return rate_text(value)
-        case Unit.CELSIUS:
-            return f"{value:.0f} °C"
-        case Unit.WATT:
-            return f"{value:.0f} W"
-        case Unit.MEGAHERTZ:
-            return f"{value:.0f} MHz"
-        case Unit.JOULE:
-            return energy(value)
-        case Unit.SECOND:
-            return clock_duration(value) if value >= 60 else f"{value:.1f} s"
-        case _:
-            return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def number_ranges(numbers: Iterable[int], separator: str = ", ") -> str:
-    """``0-7``, ``0, 2-3``: consecutive numbers as a range."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return separator.join("-".join(map(str, run)) for run in runs)
-
-
-def gpu_list_text(indices: Iterable[int]) -> str:
-    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
-    listed = set(indices)
-    return f"GPU{'s' * (len(listed) > 1)} {number_ranges(listed)}"
-
-
-def fraction(value: float | None, whole: float | None) -> float | None:
-    """``value / whole``; None if either is unknown or the whole is zero."""
-    return value / whole if value is not None and whole else None

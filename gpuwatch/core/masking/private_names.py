@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.word_set import word_set
 
 PUBLIC = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",

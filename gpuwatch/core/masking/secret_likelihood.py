@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.word_set import word_set
 
 MASK: Final = "•••"
 MAX_NAME_CHARS: Final = 80

@@ -24,7 +24,7 @@ from gpuwatch.core.masking.secret_likelihood import (
     looks_secret,
     secret_strength,
 )
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.word_set import word_set
 
 _HINTS: Final = word_set("""
 token key secret phrase pass pwd credential creds cookie private signature auth login dsn appid

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.cause_list import CauseList, CausePage
-from gpuwatch.core.model.control_characters import escaped, printable
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -33,6 +32,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.try_results import Experiment
+from gpuwatch.core.safe_text import escaped, printable
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Diff | Period
 

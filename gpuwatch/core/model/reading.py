@@ -50,3 +50,8 @@ def number(reading: Reading | None) -> float | None:
     if isinstance(reading, (int, float)):
         return float(reading)
     return None
+
+
+def fraction(value: float | None, whole: float | None) -> float | None:
+    """``value / whole``; None if either is unknown or the whole is zero."""
+    return value / whole if value is not None and whole else None

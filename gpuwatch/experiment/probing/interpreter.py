@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.run import signal_name
 from gpuwatch.core.own_processes import HELPER
+from gpuwatch.core.safe_text import printable, shorten
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
 # programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import per_second_text, percent, short_size
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.output_passthrough import Channel
 
 if TYPE_CHECKING:

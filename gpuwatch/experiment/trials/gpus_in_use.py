@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
@@ -31,7 +31,7 @@ def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
         return ""
     seen = setup.visible(variables)
     mine = {entry.uuid for entry in seen.map} if not seen.unsure else {device.uuid for device in machine.devices}
-    tenants = grouped(
+    tenants = group_by(
         (process for process in machine.processes if process.type != "G"), lambda process: process.device_uuid
     )
     return "; ".join(

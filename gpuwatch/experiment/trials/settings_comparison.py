@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Trial
@@ -112,7 +112,7 @@ def _ran_once(passed: Sequence[Summary]) -> str:
 
 
 def _settings_overridden(known: Sequence[Summary]) -> str:
-    overridden = grouped((summary for summary in known if summary.overridden), lambda summary: summary.overridden)
+    overridden = group_by((summary for summary in known if summary.overridden), lambda summary: summary.overridden)
     return "".join(
         f"; {listed([summary.name for summary in of])} not applied: the program sets its own ({place})"
         for place, of in overridden.items()
@@ -121,7 +121,7 @@ def _settings_overridden(known: Sequence[Summary]) -> str:
 
 def _failures(failed: Sequence[Summary]) -> str:
     return "".join(
-        f"; {listed([summary.name for summary in of])} failed ({why})" for why, of in grouped(failed, _why).items()
+        f"; {listed([summary.name for summary in of])} failed ({why})" for why, of in group_by(failed, _why).items()
     )
 
 

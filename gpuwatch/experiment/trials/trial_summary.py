@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import StepTime, Trial
@@ -110,7 +110,7 @@ def summaries(trials: Sequence[Trial]) -> tuple[Summary, ...]:
     Copies that ran at once and runs with the recorder are left out: their memory and speed are not the setting's.
     """
     plain = (trial for trial in trials if not trial.copy and not trial.recorded)
-    return tuple(Summary(name, tuple(of)) for name, of in grouped(plain, lambda trial: trial.name).items())
+    return tuple(Summary(name, tuple(of)) for name, of in group_by(plain, lambda trial: trial.name).items())
 
 
 def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:

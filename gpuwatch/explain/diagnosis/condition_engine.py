@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.conditions import gpu_faults
 from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes, Episode
 from gpuwatch.explain.diagnosis.conditions.condition_registry import (

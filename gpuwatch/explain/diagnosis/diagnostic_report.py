@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.diagnostic_report import MACHINE as MACHINE
 from gpuwatch.core.model.diagnostic_report import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
@@ -128,7 +128,7 @@ def _joined_by_cause(listed: Iterable[tuple[int, Finding, str]]) -> list[Sourced
     listed = list(listed)
     wrong = any(found.severity != "info" for _, found, _ in listed)
     ordered = []
-    for entries in grouped(listed, lambda entry: (entry[1].id, entry[1].device_uuid, entry[1].pid)).values():
+    for entries in group_by(listed, lambda entry: (entry[1].id, entry[1].device_uuid, entry[1].pid)).values():
         by_rank = sorted(entries, key=_order)
         rank, best, _ = by_rank[0]
         if best.id == "healthy" and (wrong or rank not in (_DOCTOR, _MACHINE)):

@@ -12,8 +12,8 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from gpuwatch.core.formatting.safe_text import bounded
 from gpuwatch.core.model.run import Oom
+from gpuwatch.core.safe_text import bounded
 from gpuwatch.explain.logs import (
     dcgm_metrics,
     log_ending,

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_reader import BYTES, VARINT, fields, signed, text, varint
 from gpuwatch.explain.traces.torch_stacks import MAX_FRAMES, Stacks
@@ -111,14 +111,14 @@ def profiles(data: bytes) -> list[MemoryProfile]:
     samples, taken_at = _read(data)
     devices = {sample.device for sample in samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"
-    by_device = grouped(samples, lambda sample: sample.device or alone)
+    by_device = group_by(samples, lambda sample: sample.device or alone)
     at = datetime.datetime.fromtimestamp(taken_at / 1e9, datetime.UTC) if 0 < taken_at < _MAX_NANOSECONDS else None
     told = [_profile(device, samples, at) for device, samples in by_device.items()]
     return sorted((profile for profile in told if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 
 
 def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -> MemoryProfile:
-    alike = grouped(samples, lambda sample: (sample.line, sample.called, sample.kind))
+    alike = group_by(samples, lambda sample: (sample.line, sample.called, sample.kind))
     holders = [
         MemoryHolderOp(
             op=called,

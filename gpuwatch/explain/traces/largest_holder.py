@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.traces.tensorflow_op_names import inside
 
 _MIN_OTHER_MOMENT_RATIO = 1.1
@@ -69,13 +69,13 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     ]
     if profile.tool == "tensorflow":
         return (holder_name(named[0], profile.tool), named[0].allocated_bytes) if named else None
-    lines = grouped((op for op in named if op.source), lambda op: op.source)
+    lines = group_by((op for op in named if op.source), lambda op: op.source)
     if not lines:
         return None
     of = max(lines.values(), key=lambda ones: sum(op.allocated_bytes for op in ones))
     count = sum(op.count for op in of)
     alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({op.op for op in of}) == 1 else "")
-    layers = grouped((op for op in of if op.layer), lambda op: op.layer)
+    layers = group_by((op for op in of if op.layer), lambda op: op.layer)
     held = {layer: sum(op.allocated_bytes for op in ones) for layer, ones in layers.items()}
     largest = max(held, key=lambda name: held[name], default="")
     through = printable(f", {size(held[largest])} through {largest}") if largest else ""

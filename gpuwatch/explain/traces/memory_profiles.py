@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
 from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
 from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
@@ -247,7 +247,7 @@ def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[Memor
         return event.op, event.region, shape, dtype, meaning.variable, meaning.group, event.requested
 
     found = []
-    for ones in grouped(live, alike).values():
+    for ones in group_by(live, alike).values():
         event, meaning = ones[0].event, meanings[id(ones[0])]
         found.append(
             MemoryHolderOp(

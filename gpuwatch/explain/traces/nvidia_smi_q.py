@@ -17,7 +17,7 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.explain.traces.nvidia_smi_q_fields import (
     CLOCK_REASON_IDS,
     CLOCK_REASON_PATTERN,
@@ -324,8 +324,8 @@ def _reasons(fields: Mapping[str, str]) -> str | None:
 
 def _instance(fields: Mapping[str, str]) -> MigInstance:
     by_name = {name.rpartition("/")[2]: text for name, text in fields.items()}
-    gi, ci = (whole_number(by_name.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
-    index = whole_number(by_name.get("index", "")) or 0
+    gi, ci = (parse_integer(by_name.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
+    index = parse_integer(by_name.get("index", "")) or 0
     readings: dict[str, Value] = {}
     for reading in MIG_READINGS:
         kind = reading.removeprefix("memory.").removesuffix("_bytes")
@@ -340,7 +340,7 @@ def _instance(fields: Mapping[str, str]) -> MigInstance:
         gpu_instance=gi,
         compute_instance=ci,
         profile=None,
-        multiprocessors=whole_number(by_name.get("multiprocessor_count", "")),
+        multiprocessors=parse_integer(by_name.get("multiprocessor_count", "")),
         readings=readings,
         missing={reading: _LACKS for reading in MIG_READINGS if reading not in readings},
     )
@@ -348,10 +348,10 @@ def _instance(fields: Mapping[str, str]) -> MigInstance:
 
 def _processes(gpu: _Gpu, device: Device) -> Iterator[Process]:
     for row in gpu.processes:
-        pid = whole_number(row.get("pid", ""))
+        pid = parse_integer(row.get("pid", ""))
         if pid is None:
             continue
-        gi, ci = (whole_number(row.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
+        gi, ci = (parse_integer(row.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
         name = _plain(row.get("process_name") or row.get("name"))
         text = row.get("used_memory") or row.get("used_gpu_memory") or ""
         held = _value("memory.used_bytes", text)

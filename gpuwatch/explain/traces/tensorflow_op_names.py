@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group
 from gpuwatch.explain.traces.allocation_replay import Allocation
 
@@ -166,9 +166,9 @@ class Names:
 
         Where more allocations fit than there are variables, those that live longest are taken.
         """
-        candidates = grouped(live, lambda allocation: allocation.event.requested)
+        candidates = group_by(live, lambda allocation: allocation.event.requested)
         found: dict[int, Meaning] = {}
-        for size, free in grouped(self.variables, lambda variable: variable.size or 0).items():
+        for size, free in group_by(self.variables, lambda variable: variable.size or 0).items():
             left = []
             for candidate in candidates.get(size, ()) if size else ():
                 named = next((v for v in free if v.name and v.name in candidate.event.op), None)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group
 from gpuwatch.explain.traces.torch_stacks import NO_STACK, Role, Stack
 
@@ -131,7 +131,7 @@ def _assign_cublas_workspaces(changes: Sequence[Change], roles: dict[int, Role])
     What the line keeps of each step is there more than once, and its results are freed.
     """
     passes = ((changes[place], role) for place, role in roles.items() if role in _PASSES)
-    for made in grouped(passes, lambda one: (one[0].stack.line, one[0].stack.through, one[1])).values():
+    for made in group_by(passes, lambda one: (one[0].stack.line, one[0].stack.through, one[1])).values():
         alike = [change for change, _ in made]
         sizes = [change.requested for change in alike]
         found = [place for place, size in enumerate(sizes) if size in _CUBLAS]
@@ -177,7 +177,7 @@ def _assign_earlier_allocations(changes: Sequence[Change], roles: dict[int, Role
     _by_size([change for change in before if change.group == "unattributed" and not _outlives(change, end)], changes)
     counts, steps = _gradients(changes, roles), any(change.stack.role in _AFTER for change in changes)
     known = Counter(change.requested for change in changes if change.group == "weights")
-    for size, ones in grouped(held, lambda change: change.requested).items():
+    for size, ones in group_by(held, lambda change: change.requested).items():
         trained = counts[size]
         weights = max(trained - known[size], 0)
         for place, change in enumerate(sorted(ones, key=lambda change: change.address)):

@@ -17,9 +17,9 @@ import msgspec
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import signal_name
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
 from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Decoder, Frame, why_no_answer

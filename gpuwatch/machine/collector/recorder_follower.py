@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.xids import Xid
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.collector.collector_protocol import Source
 from gpuwatch.machine.history.reused_objects import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import gpu_list_text, memory
+from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event, process_event
 from gpuwatch.machine.history.observed_process import ObservedProcess

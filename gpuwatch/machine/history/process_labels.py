@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.command_lines import program_of, without_folder
-from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.safe_text import printable, shorten
 
 _MAX_NAME_CHARS = 24
 """Characters of a program: what happened stands after it, and must be seen at 80 columns."""
@@ -33,3 +34,16 @@ def _masked_command(row: Process) -> str:
     from gpuwatch.core.masking.mask_secrets import mask_text  # slow to import, and not needed for the first frame
 
     return mask_text(printable(row.command or row.name or ""))
+
+
+def short_framework(framework: str | None, width: int) -> str:
+    """``tensorflow 2.21.0`` to fit ``width``: without the patch level, or ``tf 2.21``; whole if neither fits."""
+    if not framework:
+        return UNKNOWN
+    framework = printable(framework)
+    name, _, version = framework.partition(" ")
+    brief = ".".join(version.split("+")[0].split(".")[:2])
+    for text in (f"{name} {brief}".strip(), f"{'tf' if name == 'tensorflow' else name[:6]} {brief}".strip()):
+        if len(text) <= width:
+            return text
+    return framework

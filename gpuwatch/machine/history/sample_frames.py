@@ -20,10 +20,10 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Host, MigInstance, Process, Snapshot
+from gpuwatch.core.safe_text import printable
 
 KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
 """Kinds of frames: a whole snapshot, the differences from the previous frame, the findings from the next snapshot on,

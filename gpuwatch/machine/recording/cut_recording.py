@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.machine.history.sample_frames import FrameEncoder
 from gpuwatch.machine.recording.block_writer import BlockWriter, write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording

@@ -11,9 +11,10 @@ from itertools import islice
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.command_lines import program_of
-from gpuwatch.core.formatting.durations import utc
-from gpuwatch.core.formatting.safe_text import file_name, printable
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.core.safe_text import printable
+from gpuwatch.core.utc import utc
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording import recording_defaults
 from gpuwatch.machine.recording.gpu_time_and_energy import (

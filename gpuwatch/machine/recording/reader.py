@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder, Times
 from gpuwatch.machine.history.machine_event import MachineEvent

@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 
 APPLICATION_ID = 0x67707577
 """``gpuw``, in the header of the file."""

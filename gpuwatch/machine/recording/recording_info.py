@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import file_name, printable
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.recording import (
     RecordedGpu,
@@ -19,6 +19,7 @@ from gpuwatch.core.model.recording import (
     RecordingGap,
     RecordingInfo,
 )
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.recording.database_rows import RecordedFinding, RecorderSession
 from gpuwatch.machine.recording.reader import Recording

@@ -18,7 +18,7 @@ from gpuwatch import __version__
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot

@@ -24,9 +24,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.procfs import file_text, user_name
 from gpuwatch.sim.sysfs import ENV_STATE

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.formatting.safe_text import printable, shorten
+from gpuwatch.core.safe_text import printable, shorten
 
 _MAX_LINES = 150
 _MAX_KERNEL_LINES = 60

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.machine.sources.procfs import file_text
 
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")
@@ -36,7 +36,7 @@ def oom_kills(root: str | Path = "/") -> OomKills:
     machine = None
     for line in _lines(base / "proc/vmstat"):
         if line.startswith("oom_kill "):
-            machine = whole_number(line[9:].strip())
+            machine = parse_integer(line[9:].strip())
     for line in _lines(base / "proc/self/cgroup"):
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers == "":
@@ -48,10 +48,10 @@ def oom_kills(root: str | Path = "/") -> OomKills:
             continue
         for line in _lines(folder / counter):
             if line.startswith("oom_kill "):
-                most = whole_number("".join(_lines(folder / limit)).strip())
+                most = parse_integer("".join(_lines(folder / limit)).strip())
                 # cgroup v1 writes "no limit" as the largest multiple of a page.
                 return OomKills(
-                    whole_number(line[9:].strip()), machine, None if most is None or most >= 1 << 62 else most
+                    parse_integer(line[9:].strip()), machine, None if most is None or most >= 1 << 62 else most
                 )
     return OomKills(None, machine)
 

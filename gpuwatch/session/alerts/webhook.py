@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.json_codec import to_json
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 
 TIMEOUT_SECONDS = 10.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.input_size_limits import Limit
 
 _LOG = re.compile(r"(?i)(?:.+\.(?:log|out|err|txt|stdout|stderr|[oe]\d+)|nohup\.out|stdout|stderr)(?:[.-]\d{1,10})?")

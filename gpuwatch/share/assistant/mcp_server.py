@@ -28,7 +28,7 @@ from gpuwatch import __version__
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.crash_files import describe_error
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.assistant.mcp_tools import BY_NAME, INSTRUCTIONS, Tool, Tools
 from gpuwatch.share.assistant.run_commands import Commands

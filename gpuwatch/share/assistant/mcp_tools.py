@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.masking.redaction import Redactor
@@ -26,7 +26,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reserved

@@ -21,8 +21,8 @@ import msgspec
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
+from gpuwatch.core.safe_text import printable, shorten
 
 MAX_PARALLEL_COMMANDS = 2
 """Commands that run at the same time."""

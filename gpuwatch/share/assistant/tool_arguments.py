@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.gpu_time_usage import By
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 
 _MAX_QUOTED_CHARS = 300

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.masking.redaction import Redactor, masked_for_sending
 from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, closed_values, to_json
@@ -68,7 +68,7 @@ def bounded_document(document: dict[str, Any], notes: Sequence[str] = ()) -> dic
         shortened.setdefault(id(items), (path, items, len(items)))
         half = len(items) // 2
         del items[slice(0, -half) if path.rpartition(".")[2] in _ENDS else slice(half, None)]
-    for path, lists in grouped(shortened.values(), itemgetter(0)).items():
+    for path, lists in group_by(shortened.values(), itemgetter(0)).items():
         count = sum(before for _, _, before in lists)
         left_out.append(f"{path}: {count - sum(len(items) for _, items, _ in lists)} of {count}")
     others = dict.fromkeys(_written_by_others(whole, ""))

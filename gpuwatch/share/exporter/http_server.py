@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, Page
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.share.openmetrics import Form
@@ -47,7 +47,7 @@ class Address:
         """
         host, colon, port = text.strip().rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
-        if not colon or (number := whole_number(port)) is None or number > 65535 or (":" in host and not bracketed):
+        if not colon or (number := parse_integer(port)) is None or number > 65535 or (":" in host and not bracketed):
             raise UsageError(f"{text!r} is not an address such as 127.0.0.1:9836, [::1]:9836 or :9836")
         self.port = number
         name = host[1:-1] if bracketed else host

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import BAD_STATES, UNLISTED, Device, Process, Snapshot
 from gpuwatch.core.model.visible_devices import has_mig
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.machine.sources.gpu_reservations import reserved
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.snapshot import Process
 
 MAX_OWNERS_LISTED = 3
@@ -43,7 +43,7 @@ def owner_of(process: Process) -> Owner:
 
 def memory_shares(processes: Iterable[Process]) -> list[Share]:
     """The owners of processes on one GPU, the one with the most memory first."""
-    listed = [Share(owner, len(rows), _memory(rows)) for owner, rows in grouped(processes, owner_of).items()]
+    listed = [Share(owner, len(rows), _memory(rows)) for owner, rows in group_by(processes, owner_of).items()]
     return sorted(listed, key=lambda share: (-(share.memory_bytes or 0.0), -share.processes, str(share.owner)))
 
 

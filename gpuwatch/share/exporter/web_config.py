@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import file_name, printable, shorten
+from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.safe_text import printable, shorten
 
 _VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Device, Snapshot

@@ -13,9 +13,9 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import utc
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine, Statistics
+from gpuwatch.core.utc import utc
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.command_lines import program_of
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.share.exports.exported_period import ExportedPeriod

@@ -12,9 +12,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import PROCESS_READINGS
+from gpuwatch.core.safe_text import printable
 from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod
 
 Row = list[object]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import memory, per_second_text, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.share.reports.chart_types import Bars, Part, Row
@@ -196,7 +196,7 @@ def _amounts_chart(
 
 def _max_granted(run: Run) -> int | None:
     """The most granted on one GPU, its logical devices together."""
-    by_gpu = grouped(run.device_map, lambda entry: entry.uuid or entry.pci_bus_id or entry.framework_device)
+    by_gpu = group_by(run.device_map, lambda entry: entry.uuid or entry.pci_bus_id or entry.framework_device)
     known = ([one.granted_bytes for one in parts if one.granted_bytes is not None] for parts in by_gpu.values())
     return max((sum(amounts) for amounts in known if amounts), default=None)
 

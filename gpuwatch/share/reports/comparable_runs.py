@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.explain.logs.line_text import device_name
@@ -100,7 +100,7 @@ TELLING_APART: tuple[Callable[[Run], str], ...] = (
 def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
     """The largest set of runs that did the same work on the same kind of device, by index."""
     timed = (at for at, run in enumerate(runs) if run.throughput is not None and run.verdict in ("ok", "fallback"))
-    groups = grouped(timed, lambda index: (workload(runs[index]), _device(runs[index])))
+    groups = group_by(timed, lambda index: (workload(runs[index]), _device(runs[index])))
     if not groups:
         return ()
     # Of equally large sets, prefer the one on GPUs.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.settings_comparison import decapitalized, listed
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
@@ -93,7 +93,7 @@ class _Sentences:
 
     def reasons(self, bad: Sequence[int]) -> str:
         """``a and b (out of memory); c (stopped at the deadline)``."""
-        reasons = grouped(bad, lambda index: _why_failed(self.runs[index]))
+        reasons = group_by(bad, lambda index: _why_failed(self.runs[index]))
         shown = [f"{self.who(who)} ({why})" for why, who in list(reasons.items())[:_MAX_REASONS]]
         rest = sum(len(who) for who in list(reasons.values())[_MAX_REASONS:])
         return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
@@ -112,7 +112,7 @@ class _Sentences:
         if ended:
             return self.not_comparable(ended)
         others = [index for index, run in enumerate(self.runs) if not run_failed(run)]
-        rest = grouped(others, lambda index: "oom" if as_demonstrated(self.runs[index]) else self.runs[index].verdict)
+        rest = group_by(others, lambda index: "oom" if as_demonstrated(self.runs[index]) else self.runs[index].verdict)
         ends = ((self.who(indices), _ENDS[end]) for end, indices in rest.items())
         return "; ".join(f"{who} {end.format(be='were' if ' and ' in who else 'was')}" for who, end in ends)
 
@@ -123,8 +123,8 @@ class _Sentences:
             peaks = ((self.names[index], _comparable_peak(self.runs[index])) for index in ended)
             held = [f"{name} held {size(peak)}" for name, peak in peaks if peak is not None]
             return "; ".join(filter(None, (", ".join(held[:_MAX_NAMES]), "not compared, as no speed was measured")))
-        kinds = grouped(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
-        work = grouped(timed, lambda index: comparable_runs.workload(self.runs[index]))
+        kinds = group_by(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
+        work = group_by(timed, lambda index: comparable_runs.workload(self.runs[index]))
         if len(kinds) > 1:
             why = listed([f"{kind} ({self.who(who)})" for kind, who in kinds.items()])
             return f"Speeds not comparable: measured on {why}"

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.cluster_nodes import Node, OddFact
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_wide
 from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
@@ -252,7 +252,7 @@ def _machines(document: Comparison) -> Table:
 def _findings(document: Comparison) -> Table:
     runs, called = document.runs, labels(document.runs)
     told = ((index, found) for index, run in enumerate(runs) for found in run.findings if found.id != "healthy")
-    who = grouped(told, lambda one: (SEVERITY_ORDER[one[1].severity], one[1].id, one[1].title, one[1].action))
+    who = group_by(told, lambda one: (SEVERITY_ORDER[one[1].severity], one[1].id, one[1].title, one[1].action))
     names = list(SEVERITY_ORDER)
     rows = []
     for (level, cause, title, action), theirs in sorted(who.items(), key=lambda item: item[0][0]):
@@ -271,7 +271,7 @@ def _lost_nodes(document: Comparison) -> tuple[Node, ...]:
 
 def _cluster_sentence(document: Comparison) -> str:
     """``n7 is odd: 7 GPUs instead of 8; n9: no answer to ssh``; how many nodes answered if all is well."""
-    by_node = grouped(document.odd, lambda fact: fact.node)
+    by_node = group_by(document.odd, lambda fact: fact.node)
     parts = [f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
     if len(by_node) > _MAX_NAMES:
         parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")

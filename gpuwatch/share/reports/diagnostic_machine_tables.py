@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.units import UNKNOWN, memory, percent, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
@@ -124,7 +124,7 @@ def _memory_now(device: Device | None) -> str:
 
 def check_table(document: Diagnostic, doctor: Doctor) -> Table:
     """Checks of driver, cards and build, failures first."""
-    groups = grouped(doctor.checks, lambda check: GROUPS.get(check.group, check.group))
+    groups = group_by(doctor.checks, lambda check: GROUPS.get(check.group, check.group))
     marks = ((name, tuple((c.state, clean(c.title or c.id)) for c in checks)) for name, checks in groups.items())
     bad = sorted((c for c in doctor.checks if _is_bad(c)), key=lambda check: STATE_ORDER[check.state])
     none = "" if bad else "No check failed or warned. "

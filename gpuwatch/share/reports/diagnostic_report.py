@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.masking.mask_secrets import MASK
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
@@ -21,6 +20,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports import chart_data, run_report
 from gpuwatch.share.reports import diagnostic_machine_tables as machine
 from gpuwatch.share.reports.chart_types import Timeline

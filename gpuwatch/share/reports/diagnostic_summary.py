@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
@@ -16,6 +15,7 @@ from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.doctor_report import counted
 from gpuwatch.share.reports.report_elements import clean, counted_names, framework_text

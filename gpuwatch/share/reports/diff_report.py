@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpuwatch.core.formatting.units import UNKNOWN, reading_text, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
 from gpuwatch.core.model.machine_diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
 from gpuwatch.core.model.metrics import Unit
@@ -153,7 +154,7 @@ def diff_content(document: Diff) -> Content:
     """Findings, a table of facts for each part, and numbers."""
     names = document.sides[0].name, document.sides[1].name
     tables = [_finding_table(document, names)]
-    for part, facts in grouped(document.facts, lambda change: change.part).items():
+    for part, facts in group_by(document.facts, lambda change: change.part).items():
         rows = ((clean(change.name), *map(clean, change.values)) for change in facts)
         tables.append(Table(clean(part), ("What", *names), tuple(rows)))
     tables += [diff_memory.holder_table(document.holders, names), _number_table(document, names)]

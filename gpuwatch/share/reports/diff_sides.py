@@ -9,9 +9,10 @@ from statistics import quantiles
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import utc
-from gpuwatch.core.formatting.units import gpu_list_text, reading_text, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.units import size
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
@@ -20,7 +21,8 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.utc import utc
+from gpuwatch.core.word_set import word_set
 from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report
@@ -115,7 +117,7 @@ def _by_cause(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """The findings that are more than information, by cause; the most severe of each first."""
     telling = [finding for finding in findings if finding.severity != "info"]
     telling.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
-    return grouped(telling, lambda finding: finding.id)
+    return group_by(telling, lambda finding: finding.id)
 
 
 def side_of_document(document: Comparable, name: str, *, cards: bool) -> DiffSide:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.safe_text import shorten
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
     STATES,
@@ -39,7 +39,7 @@ def doctor_content(document: Doctor) -> Content:
     """Everything that the doctor found."""
     main = next((found for found in document.findings if found.id == document.primary), None)
     ordered = sorted(document.findings, key=lambda found: found is not main)
-    groups = grouped(document.checks, lambda check: GROUPS.get(check.group, check.group))
+    groups = group_by(document.checks, lambda check: GROUPS.get(check.group, check.group))
     heads = ("State", "Check", "Found → what to do")
     tables = [
         Table(name, heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.units import UNKNOWN, energy, gpu_list_text, percent, size
+from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.share.reports.chart_types import Bars, Part, Row

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas
 from gpuwatch.share.reports.recorded_period_graphs import course
 from gpuwatch.share.reports.report_elements import clean

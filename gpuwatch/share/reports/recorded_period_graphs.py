@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from gpuwatch.core.formatting.palettes import QUANTITIES
-from gpuwatch.core.formatting.units import UNKNOWN, reading_text
+from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 

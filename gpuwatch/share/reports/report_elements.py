@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework
+from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports.chart_types import Chart
 
 SIMULATED = "SIMULATED"

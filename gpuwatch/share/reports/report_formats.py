@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import harmless
 from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.safe_text import harmless
 from gpuwatch.share.reports.write_file import is_special, terminal_columns, write_text
 
 if TYPE_CHECKING:

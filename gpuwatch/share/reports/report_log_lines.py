@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.logs.output_tail import decisive, not_kept
 from gpuwatch.share.reports.report_elements import count_text
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second_text, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
 from gpuwatch.explain.logs.line_text import device_name

@@ -7,15 +7,18 @@ from functools import partial
 
 import msgspec
 
-from gpuwatch.core.formatting.command_lines import short_framework, without_launcher
+from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.safe_text import printable, shorten
-from gpuwatch.core.formatting.units import UNKNOWN, energy, gpu_list_text, memory, percent, reading_text, size
+from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
+from gpuwatch.machine.history.process_labels import short_framework
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
     Content,

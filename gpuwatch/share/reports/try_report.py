@@ -6,13 +6,13 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Experiment, StepTime, Trial
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
@@ -308,7 +308,7 @@ def _failures(trials: Sequence[Trial]) -> Table:
     """Why runs failed, with the lines that show it: the first of each setting."""
     rows = list[tuple[str, str]]()
     failed = [trial for trial in trials if trial.run and trial.run.verdict not in (*PASSED, "interrupted")]
-    for trial, *_ in grouped(failed, lambda trial: trial.name).values():
+    for trial, *_ in group_by(failed, lambda trial: trial.name).values():
         assert trial.run is not None
         name = f"{trial.name}, copy {trial.copy}" if trial.copy else trial.name
         rows.append((clean(name), clean(trial.run.verdict_reason)))
@@ -353,7 +353,7 @@ def _signals(document: Experiment) -> list[str]:
     forced = (trial for trial in document.trials if trial.ended_by in ("SIGTERM", "SIGKILL"))
     return [
         f"SIGINT did not end {', '.join(dict.fromkeys(clean(one.name) for one in ended))} within 5 s: {word} did."
-        for word, ended in grouped(forced, lambda trial: trial.ended_by).items()
+        for word, ended in group_by(forced, lambda trial: trial.ended_by).items()
     ]
 
 

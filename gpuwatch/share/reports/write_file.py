@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import file_name
+from gpuwatch.core.formatting.file_names import file_name
 
 
 def is_special(path: Path) -> bool:

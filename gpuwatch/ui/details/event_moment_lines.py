@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text, rounded
 from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.ui.drawing.clock_text import clock_text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.hyperlinks import file_url
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.ink_colors import link_ink

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text

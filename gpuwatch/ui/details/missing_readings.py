@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import memory, reading_text
+from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECONDS, Device
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import measured_seconds
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gpu_list_text, memory
+from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import Details, Relative

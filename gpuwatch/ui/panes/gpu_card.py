@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, rounded
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
 from gpuwatch.ui.drawing.line_builder import Pen

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import fraction, gib_text, rounded
+from gpuwatch.core.formatting.units import gib_text, rounded
+from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
 from gpuwatch.ui.drawing.line_builder import Pen, meter

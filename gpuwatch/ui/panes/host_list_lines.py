@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
+from gpuwatch.core.safe_text import printable
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import Pen, meter

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, fraction, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text
+from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.ui.drawing.line_builder import Pen, bar
 from gpuwatch.ui.drawing.styled_lines import Span

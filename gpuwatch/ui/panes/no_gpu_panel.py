@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.clock_text import clock_text

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.durations import steady_duration
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.session.view import BEGAN_BEFORE, View
 from gpuwatch.ui.drawing.clock_text import clock_text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN, fraction, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, gib_text
+from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text

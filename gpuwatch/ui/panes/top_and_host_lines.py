@@ -7,11 +7,12 @@ import itertools
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import fraction, gib_text, rounded
+from gpuwatch.core.formatting.units import gib_text, rounded
 from gpuwatch.core.model.clock_event_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import PlayheadPosition, View

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH

@@ -7,9 +7,9 @@ from typing import ClassVar
 from textual import events
 from textual.containers import Horizontal, Vertical
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.snapshot import Problem
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import (
     Entry,

@@ -11,10 +11,10 @@ from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts

@@ -11,12 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.formatting.units import UNKNOWN, gib, gpu_list_text, memory, size
+from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 from gpuwatch.session.background_probes import Parameters
 from gpuwatch.session.probe_batch import WORKLOADS
@@ -62,7 +63,7 @@ def parse_parameters(typed: dict[str, str], devices: Sequence[Device]) -> Parame
         raise InvalidValue(f"workload must be one of {', '.join(WORKLOADS)}")
     seconds = _number(text["seconds"] or str(MEASURED_SECONDS), "seconds", 0.01, 3600)
     limit, fraction, virtual = text["memory_limit"], text["fraction"], text["virtual"]
-    if virtual and whole_number(virtual) is None:
+    if virtual and parse_integer(virtual) is None:
         raise InvalidValue(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
     return Parameters(
         workload=text["workload"],

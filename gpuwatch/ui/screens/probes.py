@@ -11,9 +11,9 @@ from textual import events
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.hyperlinks import file_url
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.background_probes import Parameters, ProbeRuns
 from gpuwatch.session.view import View

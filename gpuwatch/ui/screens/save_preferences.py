@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.hyperlinks import home_short
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.file_names import tilde_path
+from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings import settings_file
@@ -20,7 +20,7 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
     If the same was saved last, this undoes it: the file gets its earlier contents, or is removed.
     """
     path, preferences = path or app.settings_path, app.gathered()
-    shown = printable(home_short(path))
+    shown = printable(tilde_path(path))
     try:
         last, app.saved = app.saved, None
         if last is not None and (last.path, last.preferences) == (path, preferences) and settings_file.take_back(last):

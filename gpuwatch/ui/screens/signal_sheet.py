@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Sequence
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.sources.process_signals import Outcome, refusal
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 from gpuwatch.ui.screens.sheet import Modal
 from gpuwatch.ui.widgets.painted_pane import Line, Painted

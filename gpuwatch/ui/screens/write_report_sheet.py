@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.hyperlinks import file_url, home_short
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.file_names import tilde_path
+from gpuwatch.core.formatting.hyperlinks import file_url
+from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
@@ -32,7 +33,7 @@ class ReportSheet(ChoiceModal[bool]):
     """Result: whether names are left out; None writes nothing. Enter or ``y`` writes it, ``w`` without names."""
 
     def __init__(self, what: str) -> None:
-        folder = home_short(Path.cwd())
+        folder = tilde_path(Path.cwd())
         lines: Lines = [
             [(" on       ", "dim"), (what, "text")],
             [(" into     ", "dim"), (f"gpuwatch-report-….html, in {folder}", "text")],
@@ -80,7 +81,7 @@ async def _write(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) ->
             process.kill()
     if process.returncode == 0:
         holds = "without names" if redact else "holds names"
-        text, ink = f"● report: {path.name} {holds}, in {home_short(path.parent)}", link_ink(file_url(path), "ok")
+        text, ink = f"● report: {path.name} {holds}, in {tilde_path(path.parent)}", link_ink(file_url(path), "ok")
     else:
         lines = errors.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"

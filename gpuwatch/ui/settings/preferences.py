@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.textual_themes import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS

@@ -18,9 +18,9 @@ from typing import Any
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.suggest import closest
 from gpuwatch.core.private_folders import distrust
+from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import SETTINGS, InvalidValue, Preferences, Setting
 

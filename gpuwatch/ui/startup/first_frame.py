@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, why_only_ascii
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
@@ -107,7 +107,7 @@ def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[st
 def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
     """Columns and rows, determined as Textual does."""
     given = [environment.get(name, "") for name in ("COLUMNS", "LINES")]
-    sizes = [whole_number(text) or 0 for text in given]
+    sizes = [parse_integer(text) or 0 for text in given]
     if not all(sizes):
         size = os.get_terminal_size(sys.stdout.fileno())
         sizes = [own or found for own, found in zip(sizes, size, strict=True)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import gigabytes_per_second, rounded
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, ParamSpec
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.suggest import closest
+from gpuwatch.core.safe_text import printable, shorten
 
 P = ParamSpec("P")
 """What a test gets: a process and a moment, or a host and one of its GPUs."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, gigabytes_per_second, rounded, short_gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.tables.device_notes import PERMANENT, link, missing_text
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank

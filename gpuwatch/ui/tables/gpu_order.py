@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpuwatch.core.formatting.units import fraction
+from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.fleet.host_summary import HostSummary
 from gpuwatch.ui.tables.device_notes import short_name
 

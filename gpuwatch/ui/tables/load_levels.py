@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gpuwatch.core.formatting.units import fraction
+from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
 

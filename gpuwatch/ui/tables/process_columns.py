@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gpuwatch.core.formatting.command_lines import short_framework, without_folder, without_launcher
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.command_lines import without_folder, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
-from gpuwatch.machine.history.process_labels import program_name
+from gpuwatch.core.safe_text import printable
+from gpuwatch.machine.history.process_labels import program_name, short_framework
 from gpuwatch.ui.tables.device_notes import PERMANENT, missing_text
 
 _OWNER_CELLS = 12

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from gpuwatch.core.formatting.command_lines import short_framework
 from gpuwatch.core.formatting.units import shown_memory
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.machine.history.process_labels import short_framework
 from gpuwatch.ui.tables import filter_language as language
 from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole
 from gpuwatch.ui.tables.process_columns import COLUMNS, Column, on_cpu

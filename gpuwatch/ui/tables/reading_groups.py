@@ -13,11 +13,12 @@ from textwrap import wrap
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import width_of
@@ -141,7 +142,7 @@ def table_of(
                     rows += extra
                     continue
             else:
-                row = Row(spec.title, printable(units.reading_text(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
+                row = Row(spec.title, printable(reading_text(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
             for item in (row, *extra):
                 if wanted is None or found or wanted(group, item.title, item.short, item.text):
                     rows.append(item)

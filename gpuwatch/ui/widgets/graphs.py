@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from gpuwatch.core.formatting import durations, units
+from gpuwatch.core.formatting import durations
+from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory, percent, size
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
@@ -128,11 +129,11 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
     for field in GRAPHS.values():
         if field.load:
             spec, value, level = BY_ID[field.metric], device.get(field.metric), rank(field.load, device, thresholds)
-            text = f"{mark(field.load, level)} {units.reading_text(spec, value)}".strip()
+            text = f"{mark(field.load, level)} {reading_text(spec, value)}".strip()
             current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
             values, axis = view.history.series(device.uuid, field.metric), axis_of(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
-            ink, form = bar_ink(field.graph.ink, level), partial(units.reading_text, spec)
+            ink, form = bar_ink(field.graph.ink, level), partial(reading_text, spec)
             found.append(Graph(field.graph.caption, current, ink, values, axis, note, form=form))
     return found
 

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from gpuwatch.core.formatting.safe_text import is_printable, printable
+from gpuwatch.core.safe_text import is_printable, printable
 from gpuwatch.ui.drawing.ink_colors import HIGHLIGHT, HIGHLIGHT_SHARE, INKS, NOT_HIGHLIGHTED, link_of
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of

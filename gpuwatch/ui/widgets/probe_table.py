@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports.comparison_report import BEST, speed_marks
 from gpuwatch.share.reports.report_elements import GLYPHS
 from gpuwatch.share.reports.run_report import fell_back, state_of

@@ -10,7 +10,7 @@ from textual import events
 from textual.message import Message
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.clock_text import clock_text

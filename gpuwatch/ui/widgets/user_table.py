@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import UNKNOWN, gib, short_gib
+from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import Pen
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.durations import rounded_duration, utc
-from gpuwatch.core.formatting.safe_text import printable
+from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.safe_text import printable
+from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
 from gpuwatch.machine.history.machine_event import MachineEvent
 

@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.durations import rounded_duration
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, Device
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.durations import steady_duration
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext

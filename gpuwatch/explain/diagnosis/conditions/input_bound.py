@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import steady_duration
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import (

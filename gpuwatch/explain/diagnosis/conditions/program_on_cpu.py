@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext

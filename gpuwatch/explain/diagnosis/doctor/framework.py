@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
 from gpuwatch.core.model.run import RunError
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, took_text
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
@@ -137,7 +137,7 @@ def cuda(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(number for part in version.split(".")[:2] if (number := whole_number(part)) is not None)
+    return tuple(number for part in version.split(".")[:2] if (number := parse_integer(part)) is not None)
 
 
 @check_of_framework("framework.capability", "Build and compute capability")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import DeviceMemory
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.safe_text import printable, shorten
 
 ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
 """Advice if the machine is unknown."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, line_of, raised_at

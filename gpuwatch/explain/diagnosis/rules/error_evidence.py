@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.model.findings import CAUSES, Finding
 from gpuwatch.core.model.run import RunError
-from gpuwatch.core.parse_text import word_set
+from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line

@@ -6,8 +6,8 @@ import re
 from itertools import chain
 from pathlib import PurePath
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.run import RunError
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.logs.tracebacks import Frame
 from gpuwatch.machine.history.process_labels import process_label
 

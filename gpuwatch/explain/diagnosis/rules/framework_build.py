@@ -13,7 +13,8 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.core.parse_text import whole_number, word_set
+from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
@@ -99,7 +100,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     if framework is not None and framework.name == "tensorflow" and stated and wanted is None:
         wanted = cuda_of_tensorflow(framework.version)
     needs = _cuda(_VERSION.match(str(wanted)))
-    needs = needs or ((major, 0) if (major := whole_number(str(wanted))) is not None else None)
+    needs = needs or ((major, 0) if (major := parse_integer(str(wanted))) is not None else None)
     older = has is not None and needs is not None and has[0] < needs[0]
     if not stated and not older:
         return

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_trifling
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from gpuwatch.core.formatting.safe_text import printable, shorten
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Setting
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error

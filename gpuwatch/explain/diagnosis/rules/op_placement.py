@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.safe_text import printable
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
@@ -97,7 +97,7 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
     fell = _fallbacks_of(evidence, cause)
-    for of_process, entries in grouped(fell, lambda entry: entry.detail.startswith(ITS_PROCESS)).items():
+    for of_process, entries in group_by(fell, lambda entry: entry.detail.startswith(ITS_PROCESS)).items():
         action = _PROCESS_ACTION if of_process else _DEVICE_ACTION
         yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
@@ -176,7 +176,7 @@ def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
         together = blamed.op in led and blamed.some_type is False
         return _LACKING_ACTION.format(blamed.op) if together else _advice(blamed)
 
-    return dict(sorted(grouped(entries, helps).items(), key=lambda kind: -len(kind[1])))
+    return dict(sorted(group_by(entries, helps).items(), key=lambda kind: -len(kind[1])))
 
 
 def _other_type_helps(run: Run, cause: str) -> bool:
@@ -399,7 +399,7 @@ def _fallback_findings(
 
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:
     """One line for each line of the program and device: a scope around a whole model has many ops."""
-    groups = grouped(
+    groups = group_by(
         entries, lambda one: (one.scope, one.requested, one.actual, None if one.scope else f"{one.op} {one.dtype}")
     )
     for (scope, requested, actual, _), group in groups.items():

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import as_many_as_steps, equal_blocks
 from gpuwatch.explain.diagnosis.memory.memory_holders import (

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run, signal_name
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules import error_meanings

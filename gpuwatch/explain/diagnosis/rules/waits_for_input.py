@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.safe_text import printable
 from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
+from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
 from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of

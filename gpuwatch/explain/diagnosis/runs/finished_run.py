@@ -10,7 +10,7 @@ import re
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.units import memory
-from gpuwatch.core.grouping import grouped
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.ended_by_own_exception import ended_apart
 from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
 from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
@@ -178,7 +178,7 @@ def _verdict(run: Run, evidence: Evidence, main: str | None) -> Verdict:
 
 def _rounds(run: Run) -> str:
     """How the processes of each round ended, if there were several rounds; else empty."""
-    rounds = grouped(run.workers, lambda worker: worker.setting)
+    rounds = group_by(run.workers, lambda worker: worker.setting)
     failed = {name: [w for w in workers if w.verdict != "ok"] for name, workers in rounds.items()}
     if len(rounds) < 2 or not any(failed.values()):
         return ""
@@ -200,7 +200,7 @@ def _rounds(run: Run) -> str:
 def _moved_text(run: Run) -> str:
     """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
     fell = (entry for entry in run.fallbacks if entry.reason != LIMIT)
-    groups = grouped(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
+    groups = group_by(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
         kinds = list(dict.fromkeys(fallback.kind if run.is_program else fallback.op for fallback in group))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
-from gpuwatch.core.parse_text import whole_number
+from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability
 
@@ -65,7 +65,7 @@ def requested_devices_of(run: Run) -> RequestedDevices:
         chosen=_chosen(evidence, run),
         limits=_limits(evidence, run),
         fraction=float(fraction) if isinstance(fraction, (int, float)) and fraction else None,
-        reserve_mb=whole_number(reserve),
+        reserve_mb=parse_integer(reserve),
         allocator=evidence.variables.get("TF_GPU_ALLOCATOR"),
     )
 
@@ -74,7 +74,7 @@ def _chosen(evidence: Evidence, run: Run) -> tuple[int, ...] | None:
     listed = evidence.requested("visible_device_list")
     if isinstance(listed, str) and listed:
         parts = [part.strip() for part in listed.split(",")]
-        return tuple(number for part in parts if (number := whole_number(part)) is not None)
+        return tuple(number for part in parts if (number := parse_integer(part)) is not None)
     names = evidence.requested("visible devices")
     if isinstance(names, (list, tuple)):
         return _numbers(names)

@@ -15,8 +15,8 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.safe_text import shorten
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_types import Graphs
 from gpuwatch.share.reports.formats.svg_parts import (

@@ -9,7 +9,7 @@ _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
 
-def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+def group_by(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
     """The items of each key; keys, and the items of each, in the order in which they come."""
     found: dict[_Key, list[_Item]] = {}
     for item in items:

@@ -1,7 +1,8 @@
-"""Characters that control a terminal, hide text or reorder it: made visible in text, escaped in JSON.
+"""Text from outside (command lines, device names, logs), made harmless for screens, files and JSON.
 
-Sources: Unicode Standard Annex 9 (bidirectional controls), Unicode Technical Report 36 (invisible characters that
-deceive), RFC 5892 appendix A (where joiners have a meaning), UTS 51 (emoji sequences).
+Characters that control a terminal, hide text or reorder it are made visible, or escaped in JSON. Sources: Unicode
+Standard Annex 9 (bidirectional controls), Unicode Technical Report 36 (invisible characters that deceive), RFC 5892
+appendix A (where joiners have a meaning), UTS 51 (emoji sequences).
 """
 
 from __future__ import annotations
@@ -79,3 +80,18 @@ def _is_shaped(char: str) -> bool:
 
 def _is_symbol(char: str) -> bool:
     return bool(char) and unicodedata.category(char) == "So"
+
+
+def bounded(line: str, most: int) -> str:
+    """At most ``most`` characters of a line: its start, or a progress bar's last states, as it overwrites itself."""
+    if len(line) <= most:
+        return line
+    state = line.find("\r", len(line) - most)
+    return line[:most] if state < 0 else line[state + 1 :]
+
+
+def shorten(text: str, width: int) -> str:
+    """At most ``width`` characters, with an ellipsis if something was cut."""
+    if len(text) <= width:
+        return text
+    return text[: max(width - 1, 0)] + "…" if width > 0 else ""

@@ -1,13 +1,8 @@
-"""Parses small texts: a list of words, a whole number."""
+"""Reads whole numbers from text that may be anything."""
 
 from __future__ import annotations
 
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is written as text."""
-    return frozenset(text.split())
-
-
-def whole_number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """A number of at most 18 ASCII digits; None for any other text, such as ``²`` or thousands of digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
