@@ -12,7 +12,7 @@ from click_man.core import generate_man_page
 
 from gpuwatch import __version__
 from gpuwatch.cli.main import cli
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.reference import cause_pages
 
 FOLDER = Path(__file__).resolve().parents[1] / "gpuwatch/docs/man"

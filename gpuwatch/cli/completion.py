@@ -44,7 +44,7 @@ def _filter_words() -> Mapping[str, str]:
 
 
 def _cause_ids() -> Mapping[str, str]:
-    from gpuwatch.core.model.findings import CAUSES
+    from gpuwatch.core.model.causes import CAUSES
 
     return CAUSES
 

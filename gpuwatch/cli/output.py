@@ -34,7 +34,7 @@ def with_links(text: str, stream: TextIO) -> str:
     """``text`` with each cause id as a link to its page, if ``stream`` is a terminal."""
     if not _links_allowed(stream):
         return text
-    from gpuwatch.core.model.findings import CAUSES
+    from gpuwatch.core.model.causes import CAUSES
     from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
     ids = "|".join(re.escape(cause) for cause in sorted(CAUSES, key=len, reverse=True) if "." in cause)

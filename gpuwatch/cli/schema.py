@@ -7,9 +7,9 @@ import click
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import print_document
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, schema_of
+from gpuwatch.core.model.json_codec import DOCUMENTS, WRITE_ONLY_DOCUMENTS, schema_of
 
-_SCHEMAS = sorted(DOCUMENTS | PRINTED)
+_SCHEMAS = sorted(DOCUMENTS | WRITE_ONLY_DOCUMENTS)
 
 
 @click.command(help=f"Print the JSON Schema of a document.\n\nNAME is one of {', '.join(_SCHEMAS)}.")

@@ -13,7 +13,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.record import own_recording
 from gpuwatch.cli.saved_files import recording_of
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.gpu_time_usage import By
+from gpuwatch.core.model.gpu_time_usage import GroupBy
 
 _EXAMPLES = """\b
 Examples:
@@ -35,7 +35,7 @@ _DEFAULT_SECONDS = 7 * 86_400.0
 )
 @click.option("--until", metavar="TIME", help="End, in the same format (default: the end of the recording).")
 @click.option(
-    "--by", type=Choice(list(get_args(By))), default="user", show_default=True, help="Group the hours by this."
+    "--by", type=Choice(list(get_args(GroupBy))), default="user", show_default=True, help="Group the hours by this."
 )
 @output_option
 @format_option
@@ -46,7 +46,7 @@ def usage(
     file: Path | None,
     since: str | None,
     until: str | None,
-    by: By,
+    by: GroupBy,
     output: Path | None,
     format_name: str | None,
     as_csv: bool,

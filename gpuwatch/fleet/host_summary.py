@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.fleet import Fleet, Holder, HostView
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Process
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value

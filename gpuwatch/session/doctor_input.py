@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.doctor import Doctor, FrameworkLook
+from gpuwatch.core.model.doctor import Doctor, FrameworkFacts
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
@@ -39,7 +39,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     child = interpreter_checks.child_environment(os.environ, interpreter)
     driver = interpreter_checks.ask_driver(interpreter_checks.child_environment(os.environ, None))
     run, log = None, NO_LOG
-    look = FrameworkLook(name=framework or "tensorflow", missing=missing)
+    look = FrameworkFacts(name=framework or "tensorflow", missing=missing)
     if interpreter is not None:
         progress("searching for the framework's libraries")
         look = interpreter_checks.inspect_interpreter(interpreter, child)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Device, Host, Process, Snapshot
 
 if TYPE_CHECKING:

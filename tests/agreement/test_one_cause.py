@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.explain.diagnosis.explain_log import explain

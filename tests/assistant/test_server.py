@@ -27,7 +27,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.share.assistant.tool_results import MAX_BYTES
 from gpuwatch.sim import faults

@@ -15,7 +15,7 @@ import pytest
 
 from gpuwatch.cli.main import cli
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.json_codec import PRINTED, schema_of
+from gpuwatch.core.model.json_codec import WRITE_ONLY_DOCUMENTS, schema_of
 from tests.conftest import gpuwatch
 from tests.every import every
 
@@ -148,11 +148,11 @@ def test_a_reader_that_closes_the_pipe(command: str) -> None:
 )
 def test_printed_documents_match_their_schema(name: str, arguments: list[str]) -> None:
     printed = gpuwatch(*arguments, "--json").out
-    document = msgspec.json.decode(printed, type=PRINTED[name])
+    document = msgspec.json.decode(printed, type=WRITE_ONLY_DOCUMENTS[name])
     assert json.loads(msgspec.json.encode(document)) == json.loads(printed)
     definitions = schema_of(name)["$defs"]
     assert isinstance(definitions, dict)
-    assert definitions[PRINTED[name].__name__]["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
+    assert definitions[WRITE_ONLY_DOCUMENTS[name].__name__]["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
 
 
 @every(

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from tests.forked import run_gpuwatch
 from tests.terminal import Terminal

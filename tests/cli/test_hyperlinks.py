@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.cli.output import linked_file_name, with_links
 from gpuwatch.core.formatting.hyperlinks import file_url, links_allowed
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
 

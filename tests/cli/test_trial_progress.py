@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from gpuwatch.cli import trial_progress
-from gpuwatch.core.model.run import Memory
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.trials.trial_setup import TrialStart
 from tests.diagnosis.cases import GIB, draft

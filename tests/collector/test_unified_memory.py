@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gpuwatch.core.model.reading import Missing, Reason
-from gpuwatch.core.model.run import DeviceMemory
+from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Problem, Process, Snapshot

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.program_waits_and_retraces import Retraced
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.function_retraces import Retraced
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, RunProcess
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -46,7 +47,8 @@ def oom(asked: int, limit: int, used: int, block: int | None, **fields: object) 
 
 
 def limited() -> Sequence[Finding]:
-    from gpuwatch.core.model.run import Memory, Setting
+    from gpuwatch.core.model.run import Setting
+    from gpuwatch.core.model.run_memory import Memory
 
     return oom(
         400,

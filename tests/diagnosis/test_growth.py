@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, MemoryPoint, Oom, Run
+from gpuwatch.core.model.run import DeviceMapping, Oom, Run
+from gpuwatch.core.model.run_memory import MemoryPoint
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import steady_growth
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge

@@ -12,12 +12,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import (
     DeviceMapping,
-    DeviceMemory,
     Devices,
     Framework,
-    Holding,
-    Memory,
-    MemoryPoint,
     Placement,
     PlacementCoverage,
     Run,
@@ -26,6 +22,7 @@ from gpuwatch.core.model.run import (
     Throughput,
     TimedStep,
 )
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory, MemoryPoint
 from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger, Timeline
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose

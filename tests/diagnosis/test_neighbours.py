@@ -10,15 +10,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
-from gpuwatch.core.model.program_waits_and_retraces import KilledChild
 from gpuwatch.core.model.run import (
     DeviceMapping,
-    DeviceMemory,
     Devices,
     Framework,
-    Holding,
-    Memory,
-    MemoryPoint,
+    KilledChild,
     Oom,
     Outcome,
     Placement,
@@ -28,6 +24,7 @@ from gpuwatch.core.model.run import (
     Setting,
     TimedStep,
 )
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory, MemoryPoint
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.run_report import settings_text

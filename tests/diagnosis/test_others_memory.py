@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import (
     DeviceMapping,
-    DeviceMemory,
     Devices,
     Framework,
-    Holding,
-    Memory,
     MemoryHolder,
     Oom,
     Run,
@@ -23,6 +20,7 @@ from gpuwatch.core.model.run import (
     Verdict,
     Worker,
 )
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.main import cli
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.explain.diagnosis.reference import cause_pages as pages
 from tests.every import every

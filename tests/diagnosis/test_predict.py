@@ -10,17 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.core.model.run import (
-    PEAK,
-    DeviceMapping,
-    DeviceMemory,
-    Devices,
-    Framework,
-    Memory,
-    PredictedMapping,
-    Run,
-    Setting,
-)
+from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, PredictedMapping, Run, Setting
+from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory, Memory
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
@@ -293,7 +284,9 @@ def test_tensorflow_grants_what_was_predicted(
     # The ledger: the allocator within the process within the device, the driver's part beside it. A probe as short as
     # these may end before the sample that would show it, and says so.
     sampled = [
-        name for name in ("default", "limit") if not any(text.startswith(PEAK) for text in runs[name]["problems"])
+        name
+        for name in ("default", "limit")
+        if not any(text.startswith(NO_PEAK_PREFIX) for text in runs[name]["problems"])
     ]
     for config in sampled:
         memory = runs[config]["memory"]

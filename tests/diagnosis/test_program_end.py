@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.core.model.ended_by_own_exception import ended_apart
+from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
 from gpuwatch.core.model.run import Outcome, RunError
 from tests.diagnosis.test_watched_program import program
 
@@ -23,6 +23,6 @@ from tests.diagnosis.test_watched_program import program
 )
 def test_an_exception_of_the_programs_own_is_its_end(kind: str, message: str, alone: bool, apart: bool) -> None:
     run = msgspec.structs.replace(program(), errors=(RunError(type=kind, message=message, alone=alone),))
-    assert ended_apart(run, Outcome(exit_code=1)) == apart
-    assert not ended_apart(run, Outcome(exit_code=0))
-    assert not ended_apart(run, Outcome(signal=9))
+    assert ended_by_own_exception(run, Outcome(exit_code=1)) == apart
+    assert not ended_by_own_exception(run, Outcome(exit_code=0))
+    assert not ended_by_own_exception(run, Outcome(signal=9))

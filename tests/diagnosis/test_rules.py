@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, Finding
-from gpuwatch.core.model.run import Framework, Memory, Oom
+from gpuwatch.core.model.causes import CAUSES, ENDED_WORK, NO_GPU
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Framework, Oom
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible, visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Holding, Memory, Oom, Run, RunProcess
+from gpuwatch.core.model.run import DeviceMapping, Oom, Run, RunProcess
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.run_tables import device_map_table

@@ -9,18 +9,9 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_waits_and_retraces import Pipeline, Standstill, ThreadStack, Waiting
-from gpuwatch.core.model.run import (
-    Memory,
-    MemoryPoint,
-    Outcome,
-    Phases,
-    Run,
-    RunError,
-    RunProcess,
-    Throughput,
-    TimedStep,
-)
+from gpuwatch.core.model.program_waits import Pipeline, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.run import Outcome, Phases, Run, RunError, RunProcess, Throughput, TimedStep
+from gpuwatch.core.model.run_memory import Memory, MemoryPoint
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finished_run import complete

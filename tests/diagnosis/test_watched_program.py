@@ -10,11 +10,8 @@ from msgspec.structs import replace
 from gpuwatch.core.model.run import (
     INHERITED,
     DeviceMapping,
-    DeviceMemory,
     Devices,
     Framework,
-    HostMemory,
-    Memory,
     Outcome,
     Placement,
     Run,
@@ -22,6 +19,7 @@ from gpuwatch.core.model.run import (
     RunProcess,
     Setting,
 )
+from gpuwatch.core.model.run_memory import DeviceMemory, HostMemory, Memory
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding

@@ -14,9 +14,9 @@ from gpuwatch.core.model.doctor import (
     Distribution,
     Doctor,
     DriverAnswer,
-    FrameworkLook,
+    FrameworkFacts,
     Library,
-    Loaded,
+    LoadedLibrary,
     PciCard,
     System,
 )
@@ -43,8 +43,8 @@ SYSTEM = System(
     cards=(PciCard(bus_id="0000:01:00.0", driver="nvidia"), PciCard(bus_id="0000:02:00.0", driver="nvidia")),
 )
 ANSWER = DriverAnswer(
-    libcuda=Loaded(name="libcuda.so.1", path="/lib/libcuda.so.570.86.10", version="570.86.10"),
-    nvml=Loaded(name="libnvidia-ml.so.1", path="/lib/libnvidia-ml.so.570.86.10", version="570.86.10"),
+    libcuda=LoadedLibrary(name="libcuda.so.1", path="/lib/libcuda.so.570.86.10", version="570.86.10"),
+    nvml=LoadedLibrary(name="libnvidia-ml.so.1", path="/lib/libnvidia-ml.so.570.86.10", version="570.86.10"),
     nvml_code=0,
     nvml_driver="570.86.10",
     cuinit_code=0,
@@ -58,7 +58,7 @@ BUILD = {
     "cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"],
 }
 TENSORFLOW = Framework(name="tensorflow", version="2.21.0", gpu_build=True, python_version="3.11.7", build=BUILD)
-LOOK = FrameworkLook(
+LOOK = FrameworkFacts(
     name="tensorflow",
     interpreter="/venv/bin/python",
     gpu_build=True,
@@ -153,8 +153,8 @@ def bare(**changes: Any) -> Facts:
     fields: dict[str, Any] = {
         "system": System(kernel="6.8.0", modules=frozenset(), cards=()),
         "driver": DriverAnswer(
-            libcuda=Loaded(name="libcuda.so.1", error=error("libcuda.so.1")),
-            nvml=Loaded(name="libnvidia-ml.so.1", error=error("libnvidia-ml.so.1")),
+            libcuda=LoadedLibrary(name="libcuda.so.1", error=error("libcuda.so.1")),
+            nvml=LoadedLibrary(name="libnvidia-ml.so.1", error=error("libnvidia-ml.so.1")),
         ),
         "snapshot": snapshot(
             driver=None,

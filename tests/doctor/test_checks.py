@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.core.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
-from gpuwatch.core.model.doctor import Entry as Folder
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.doctor import (
+    DeviceFile,
+    DeviceTest,
+    Distribution,
+    FrameworkFacts,
+    Library,
+    LoadedLibrary,
+    PciCard,
+)
+from gpuwatch.core.model.doctor import LibraryFolder as Folder
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
 from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
@@ -86,7 +95,8 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.kernel-module", "pass", machine(system=system(kernel_module=None)), "NVML answers"),
     ("driver.libcuda", "pass", machine(), "570.86.10"),
     ("driver.libcuda", "fail", bare(), "cannot open"),
-    ("driver.libcuda", "warn", machine(driver=driver(libcuda=Loaded(name="l", path="/cuda/compat/l"))), "compat"),
+    ("driver.libcuda", "warn", machine(driver=driver(libcuda=LoadedLibrary(name="l", path="/cuda/compat/l"))),
+        "compat"),
     ("driver.libcuda", "skip", machine(driver=driver(libcuda=None, nvml=None, late="dlopen")), "within 3 s"),
     ("driver.pynvml", "warn", machine(snapshot=snapshot(driver=None, problems=(
         Problem(source="nvml", reason="gpuwatch.failed", detail="the module pynvml belongs to x", hint="pip"),))), "x"),
@@ -194,7 +204,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("environment.others", "pass", environment(XLA_FLAGS="--x"), "XLA"),
     ("environment.others", "warn", environment(CUDA_LAUNCH_BLOCKING="1"), "debugging"),
     ("framework.interpreter", "pass", machine(), "/venv/bin/python"),
-    ("framework.interpreter", "fail", machine(installation=FrameworkLook(name="torch", missing="PyTorch is not there")),
+    ("framework.interpreter", "fail", machine(installation=FrameworkFacts(name="torch", missing="not there")),
      "not there"),
     ("framework.interpreter", "skip", bare(), "not checked"),
     ("framework.distributions", "pass", machine(), "tensorflow 2.21.0"),
@@ -266,9 +276,11 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.missing", "error", bare(
         system=system(kernel_module=None, container="docker", device_files=())), "--gpus all"),
     ("driver.missing", "error", machine(
-        driver=driver(nvml=Loaded(name="n", error="no")), snapshot=snapshot(driver=None), run=run(gpus=0)), "utility"),
+        driver=driver(nvml=LoadedLibrary(name="n", error="no")), snapshot=snapshot(driver=None), run=run(gpus=0)),
+        "utility"),
     ("driver.missing", "error", machine(
-        driver=driver(libcuda=Loaded(name="l", error="no"), cuinit_code=None), run=None, installation=None), "compute"),
+        driver=driver(libcuda=LoadedLibrary(name="l", error="no"), cuinit_code=None), run=None, installation=None),
+        "compute"),
     ("driver.mismatch", "error", machine(driver=driver(cuinit_code=803), run=None, installation=None), "reboot"),
     ("driver.mismatch", "error", machine(driver=driver(cuinit_code=804), run=None, installation=None), "cuda-compat"),
     ("driver.mismatch", "error", machine(
@@ -296,7 +308,7 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("hardware.fault", "error", machine(
         installation=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))), "card"),
     ("build.cpu-only", "error", machine(
-        run=None, installation=FrameworkLook(name="torch", interpreter="p", gpu_build=False)), "pytorch.org"),
+        run=None, installation=FrameworkFacts(name="torch", interpreter="p", gpu_build=False)), "pytorch.org"),
     ("build.cpu-only", "warning", machine(installation=look(distributions=(
         Distribution(name="tensorflow", version="1"), Distribution(name="tensorflow-cpu", version="1")))), "uninstall"),
     ("memory.other-process", "warning", machine(
@@ -304,7 +316,7 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("unknown", "error", machine(run=run(gpus=0)), "Send this report"),
     ("unknown", "error", machine(run=run(gpus=0, framework=None), installation=look(late="import tensorflow")),
      "dmesg"),
-    ("unknown", "warning", machine(run=None, installation=FrameworkLook(name="torch", missing="PyTorch is not there")),
+    ("unknown", "warning", machine(run=None, installation=FrameworkFacts(name="torch", missing="PyTorch is not there")),
      "--python"),
 ]  # fmt: skip
 
@@ -423,7 +435,7 @@ def test_without_a_card_one_advice_is_enough() -> None:
 def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:
     """Without being asked for it is a warning: gpuwatch's own interpreter need not have one."""
     absent = machine(
-        run=None, installation=FrameworkLook(name="torch", missing="PyTorch is not installed in /x/python")
+        run=None, installation=FrameworkFacts(name="torch", missing="PyTorch is not installed in /x/python")
     )
     for asked, severity in ((False, "warning"), (True, "error")):
         found = examined(dataclasses.replace(absent, named_by_user=asked)).findings
@@ -431,7 +443,7 @@ def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:
 
 
 def test_pytorch_is_not_told_of_tensorflows_variables() -> None:
-    looked = machine(run=None, installation=FrameworkLook(name="torch", interpreter="p", gpu_build=True))
+    looked = machine(run=None, installation=FrameworkFacts(name="torch", interpreter="p", gpu_build=True))
     environment = {**looked.environment, "TF_GPU_ALLOCATOR": "cuda_malloc_async", "TF_CPP_MIN_LOG_LEVEL": "3"}
     asked = {entry.id for entry in examined(dataclasses.replace(looked, environment=environment)).checks}
     own = {"environment.growth", "environment.allocator", "environment.log-level"}

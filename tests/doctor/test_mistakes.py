@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.core.model.doctor import Doctor, Loaded
+from gpuwatch.core.model.doctor import Doctor, LoadedLibrary
 from gpuwatch.core.model.run import Outcome, RunError
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import gpu_variables
 from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
@@ -70,7 +70,7 @@ def test_values_that_other_settings_know(value: str, advice: str) -> None:
 
 def test_a_missing_libcuda_comes_before_a_bad_ordinal() -> None:
     error = "libcuda.so.1: cannot open shared object file: No such file or directory"
-    driver = replace(ANSWER, libcuda=Loaded(name="libcuda.so.1", error=error), cuinit_code=None)
+    driver = replace(ANSWER, libcuda=LoadedLibrary(name="libcuda.so.1", error=error), cuinit_code=None)
     facts = machine(driver=driver, environment={"CUDA_VISIBLE_DEVICES": "7"}, run=None, installation=None)
     document = examined(facts)
     assert document.primary == "driver.missing"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.core.model.doctor import FrameworkLook, Library
+from gpuwatch.core.model.doctor import FrameworkFacts, Library
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
@@ -216,8 +216,8 @@ def test_a_library_that_the_log_says_was_opened_was_opened() -> None:
     wanted = tuple(
         Library(name=name, state="loaded", path="/sim/empty.so") for name in ("libcufft.so.11", "libcudart.so.12")
     )
-    tried = FrameworkLook(name="tensorflow", libraries=(Library(name="libcufft.so.11", state="loaded"),))
-    both = with_opened_libraries(FrameworkLook(name="tensorflow", libraries=wanted), tried).libraries
+    tried = FrameworkFacts(name="tensorflow", libraries=(Library(name="libcufft.so.11", state="loaded"),))
+    both = with_opened_libraries(FrameworkFacts(name="tensorflow", libraries=wanted), tried).libraries
     assert both is not None
     assert [library.opened for library in both] == [True, False]
 

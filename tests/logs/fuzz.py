@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.explain_log import explanation
 from gpuwatch.explain.logs.log_facts import LINES_PER_TOPIC

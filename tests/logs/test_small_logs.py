@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.wrapped_lines import unfolded
 from tests.every import every

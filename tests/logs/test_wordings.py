@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.explain_log import explain
 from tests.logs.wordings import ALL, HEALTHY
 from tests.logs.wordings_programs import OTHERS

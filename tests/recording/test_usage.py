@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGroup
+from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGroup
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime, GpuTimeMeter, merged_times, with_bounded_processes
@@ -37,7 +37,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def of(path: Path, by: By = "user", begin: float | None = None, end: float | None = None) -> Usage:
+def of(path: Path, by: GroupBy = "user", begin: float | None = None, end: float | None = None) -> Usage:
     """Hours since the begin of the week, by the clock on the wall."""
     times = (None if hour is None else BEGIN + hour * HOUR for hour in (begin, end))
     with Recording(path) as recording:
@@ -142,7 +142,7 @@ def test_energy_without_a_counter(lack: Missing, watts: tuple[float | None, ...]
         ("framework", "framework", {"torch 2.11.0": 39, "tensorflow 2.21.0": 10, None: 50 - JUMP}),
     ],
 )  # fmt: skip
-def test_groups(file: Path, by: By, field: str, wanted: dict[str | None, float]) -> None:
+def test_groups(file: Path, by: GroupBy, field: str, wanted: dict[str | None, float]) -> None:
     found = {getattr(one, field): one.gpu_hours_held for one in of(file, by).groups}
     if by == "container":  # what has none has several jobs
         assert found.pop(None, None) == pytest.approx(wanted.pop(None))

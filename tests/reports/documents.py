@@ -11,12 +11,9 @@ from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import (
     DeviceMapping,
-    DeviceMemory,
     Devices,
     Fallback,
     Framework,
-    Memory,
-    MemoryPoint,
     Oom,
     Outcome,
     Phases,
@@ -28,6 +25,7 @@ from gpuwatch.core.model.run import (
     Throughput,
     Worker,
 )
+from gpuwatch.core.model.run_memory import DeviceMemory, Memory, MemoryPoint
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
 from gpuwatch.core.model.try_results import Answer, Experiment, Fit, Recovery, StepTime, Trial
 

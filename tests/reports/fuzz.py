@@ -20,9 +20,9 @@ from typing import Any
 
 from msgspec import inspect
 
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
-from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.json_codec import DOCUMENTS, Document, NotADocument, from_json
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run

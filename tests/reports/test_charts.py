@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.core.model.run import DeviceMemory, Holding, Memory, Phases, Run, Worker
+from gpuwatch.core.model.run import Phases, Run, Worker
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory
 from gpuwatch.core.model.try_results import Largest, Trial
 from gpuwatch.share.reports.chart_types import Bars
 from gpuwatch.share.reports.comparison_report import comparison_table

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic, Excerpt
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.explain.diagnosis.diagnostic_report import (

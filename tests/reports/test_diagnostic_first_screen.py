@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic
-from gpuwatch.core.model.findings import CAUSES, Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, Holding, Placement, Run, Setting
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Placement, Run, Setting
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.evidence import Evidence

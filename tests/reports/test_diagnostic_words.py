@@ -12,11 +12,13 @@ import pytest
 from rich.cells import cell_len
 
 from gpuwatch.core.masking.mask_secrets import MASK
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Check
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import EMBED_BEGIN
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, Outcome, Run
+from gpuwatch.core.model.run_memory import DeviceMemory, MemoryPoint
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.share.reports.chart_data import timeline_in_words
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content

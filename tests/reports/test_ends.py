@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Phases, Worker
+from gpuwatch.core.model.run import Oom, Phases, Worker
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, MemoryPoint
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.share.gather_diagnostic import _why_none

@@ -16,7 +16,8 @@ import pytest
 from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, rgb
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.metrics import METRICS
-from gpuwatch.core.model.run import DeviceMemory, Memory, Run
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_memory import DeviceMemory, Memory
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rule_engine import diagnose

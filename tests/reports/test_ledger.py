@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.run import Memory
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.share.reports.report_formats import FORMATS
 from gpuwatch.share.reports.run_memory_tables import (
     expectation_note,

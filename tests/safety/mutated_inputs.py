@@ -28,7 +28,7 @@ import msgspec
 
 from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.json_codec import NotADocument, embedded, from_json, to_json
+from gpuwatch.core.model.json_codec import NotADocument, embedded_in_html, from_json, to_json
 from gpuwatch.core.model.probe_events import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
@@ -118,7 +118,7 @@ def _settings(text: str) -> None:
 
 
 def _page() -> bytes:
-    return f"<!doctype html><p>report</p>{embedded(full_run())}".encode()
+    return f"<!doctype html><p>report</p>{embedded_in_html(full_run())}".encode()
 
 
 def _drained(chunks: Iterator[bytes]) -> None:

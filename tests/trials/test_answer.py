@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.core.model.run import Memory
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.try_results import Trial
 from gpuwatch.experiment.trials.settings_comparison import answer
 from tests.reports.documents import GIB, MIB, full_run, recorded, step_seconds, tried

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.core.model.run import Memory
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.experiment.trials import oom_recovery
 from gpuwatch.experiment.trials.trial_settings import setting_named
 from tests.reports.documents import GIB, full_run

@@ -11,17 +11,8 @@ from typing import Any, Self
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.probe_events import Event
-from gpuwatch.core.model.run import (
-    DeviceMapping,
-    Devices,
-    Fallback,
-    Framework,
-    Memory,
-    Placement,
-    Run,
-    Setting,
-    Throughput,
-)
+from gpuwatch.core.model.run import DeviceMapping, Devices, Fallback, Framework, Placement, Run, Setting, Throughput
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource

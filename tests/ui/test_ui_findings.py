@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, page_lines

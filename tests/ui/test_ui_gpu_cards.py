@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.throttling import thermal_title_and_action

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, from_json, schema_of, to_json
+from gpuwatch.core.model.json_codec import DOCUMENTS, WRITE_ONLY_DOCUMENTS, from_json, schema_of, to_json
 from gpuwatch.core.model.json_schemas import FIELDS
 from tests.every import every
 
@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
 @pytest.mark.thorough
-@every(DOCUMENTS | PRINTED)
+@every(DOCUMENTS | WRITE_ONLY_DOCUMENTS)
 def test_every_field_of_a_schema_has_a_title_and_a_description(name: str) -> None:
     schema = schema_of(name)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -35,7 +35,7 @@ def test_every_field_of_a_schema_has_a_title_and_a_description(name: str) -> Non
 def test_no_description_is_kept_of_a_field_that_is_gone() -> None:
     fields = {
         name
-        for document in DOCUMENTS | PRINTED
+        for document in DOCUMENTS | WRITE_ONLY_DOCUMENTS
         for struct, definition in schema_of(document)["$defs"].items()
         for field in definition["properties"]
         for name in (field, f"{struct}.{field}")

@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking import private_names as names
 from gpuwatch.core.masking.mask_secrets import COLOR, masked
 from gpuwatch.core.masking.private_names import is_numbered_name, looks_like_node, names_in
-from gpuwatch.core.model.json_codec import closed_values
+from gpuwatch.core.model.json_codec import enumerated_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 
@@ -268,7 +268,7 @@ class Redactor:
     def _field(self, key: str, text: str) -> str:
         if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
             return text
-        if not text or text in closed_values().get(key, ()):
+        if not text or text in enumerated_values().get(key, ()):
             return text
         if key in names.USERS:
             return self.name("user", text)

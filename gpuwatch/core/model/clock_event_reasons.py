@@ -32,6 +32,6 @@ def clock_reasons(device: Device) -> frozenset[str] | None:
     return frozenset(reasons.split("+")) - _NO_REASON if isinstance(reasons, str) else None
 
 
-def in_words(reasons: Iterable[str]) -> str:
+def clock_reasons_text(reasons: Iterable[str]) -> str:
     """``thermal, power cap``."""
     return ", ".join(NAMES.get(reason, reason) for reason in reasons)

@@ -14,7 +14,7 @@ import msgspec
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, Framework
 
-State = Literal["pass", "warn", "fail", "skip"]
+CheckState = Literal["pass", "warn", "fail", "skip"]
 STATE_ORDER: dict[str, int] = {"fail": 0, "warn": 1, "skip": 2, "pass": 3}
 
 
@@ -24,7 +24,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Dotted and unique; the part before the first dot is its group."""
     title: str = ""
-    state: State
+    state: CheckState
     detail: str
     """What was found, in one sentence."""
     action: str = ""
@@ -54,7 +54,7 @@ class PciCard(msgspec.Struct, frozen=True, kw_only=True):
     """Its kernel driver: ``nvidia``, ``nouveau``, ``vfio-pci``."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class LibraryFolder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder in LD_LIBRARY_PATH, and NVIDIA's libraries in it."""
 
     folder: str
@@ -83,12 +83,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """``docker``, ``podman``, ``kubernetes``, ``slurm`` …; None outside a container."""
     wsl: bool = False
     wsl_libraries: bool = False
-    library_path: tuple[Entry, ...] = ()
+    library_path: tuple[LibraryFolder, ...] = ()
     in_the_way: tuple[tuple[str, bool], ...] = ()
     """Files and folders with a framework's name that Python finds before the package, and whether in every program."""
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """A driver library, as loaded in a child process."""
 
     name: str
@@ -101,8 +101,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of the driver's two libraries in a child process."""
 
-    libcuda: Loaded | None = None
-    nvml: Loaded | None = None
+    libcuda: LoadedLibrary | None = None
+    nvml: LoadedLibrary | None = None
     nvml_code: int | None = None
     """Return code of nvmlInit; None: not reached."""
     nvml_driver: str | None = None
@@ -152,7 +152,7 @@ class DeviceTest(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class FrameworkLook(msgspec.Struct, frozen=True, kw_only=True):
+class FrameworkFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a child process in the chosen interpreter found."""
 
     name: str

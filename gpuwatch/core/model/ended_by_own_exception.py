@@ -11,7 +11,7 @@ _OF_A_GPU = re.compile(
 )
 
 
-def ended_apart(run: Run, outcome: Outcome) -> bool:
+def ended_by_own_exception(run: Run, outcome: Outcome) -> bool:
     """Whether an exception of the program's own ended it after it had caught that memory ran out.
 
     Only where that is sure: one process, an exception that no other one led to, with nothing of a GPU in its words.

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-By = Literal["user", "job", "container", "command", "framework", "process"]
+GroupBy = Literal["user", "job", "container", "command", "framework", "process"]
 
 
 class UsageGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,14 +105,14 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="
     simulated: bool
     gpuwatch_version: str
     redacted: bool = False
-    by: By
+    by: GroupBy
     """What the processes are grouped by."""
     begin: datetime.datetime
-    """Begin of the time that it is about."""
+    """Start of the time that it is about."""
     end: datetime.datetime
     """End of the time that it is about."""
     hours: float
-    """Hours from begin to end."""
+    """Hours from start to end."""
     hours_recorded: float
     """Hours between samples that are no gap."""
     gaps: tuple[UsageGap, ...] = ()

@@ -43,7 +43,7 @@ def _by_name(*kinds: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
 
 
 DOCUMENTS = _by_name(*get_args(Document))
-PRINTED = _by_name(
+WRITE_ONLY_DOCUMENTS = _by_name(
     *(CausePage, CauseList, ProbeList, RecipeList, EventLine, FindingLine, MeansLine, RecordingInfo, RecordingCheck),
     *(Alert, Pick, HostPick),
 )
@@ -112,7 +112,7 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
     return escaped(raw.decode()) + "\n"
 
 
-def embedded(document: Document) -> str:
+def embedded_in_html(document: Document) -> str:
     """The document as an element of HTML that no browser runs, on one line."""
     text = to_json(document, indent=0).strip().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return EMBED_BEGIN + text + EMBED_END
@@ -231,7 +231,7 @@ def from_json(raw: bytes) -> Document:
         raise NotADocument(f"it has more than {MAX_VALUES:,} values")
     try:
         document = _decoder.decode(raw)
-        check_document(document, numbers=_LONG_NUMBER.search(raw) is not None)
+        check_limits_and_references(document, numbers=_LONG_NUMBER.search(raw) is not None)
     except RecursionError:
         raise NotADocument(input_size_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
@@ -239,7 +239,7 @@ def from_json(raw: bytes) -> Document:
     return _with_snapshot(document, _times_read)
 
 
-def check_document(document: msgspec.Struct, *, numbers: bool = True) -> None:
+def check_limits_and_references(document: msgspec.Struct, *, numbers: bool = True) -> None:
     """Raises :class:`Inconsistent` unless depth, texts, times, numbers and references are valid.
 
     ``numbers=False`` skips the check of every number, if all are known to have 64 bits.
@@ -324,7 +324,7 @@ def _newer(raw: bytes) -> str:
 
 
 @cache
-def closed_values() -> dict[str, frozenset[str]]:
+def enumerated_values() -> dict[str, frozenset[str]]:
     """The allowed words of each enumerated field, by field name over all documents."""
     found: dict[str, set[str]] = {}
 
@@ -343,7 +343,7 @@ def closed_values() -> dict[str, frozenset[str]]:
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """JSON Schema of one of :data:`DOCUMENTS` or :data:`PRINTED`; KeyError for another name."""
+    """JSON Schema of one of :data:`DOCUMENTS` or :data:`WRITE_ONLY_DOCUMENTS`; KeyError for another name."""
     from gpuwatch.core.model.json_schemas import json_schema  # reads the sources of the documents' classes
 
-    return json_schema((DOCUMENTS | PRINTED)[name])
+    return json_schema((DOCUMENTS | WRITE_ONLY_DOCUMENTS)[name])

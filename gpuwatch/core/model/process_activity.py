@@ -27,7 +27,7 @@ class Activity(NamedTuple):
     """When a kernel of it was first missed; 0 in a sample that has one."""
 
 
-def followed(was: Activity | None, idle: bool, now: int) -> Activity:
+def activity_after_sample(was: Activity | None, idle: bool, now: int) -> Activity:
     """The activity after a sample, from that before it; None for a process that nobody has seen compute.
 
     ``idle``: what :func:`is_idle` says of the sample at ``now``. The idle time begins with the first sample without a

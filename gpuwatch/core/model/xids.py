@@ -217,7 +217,7 @@ def xid_in_line(line: str) -> Xid | None:
     return Xid(at=float(stamp[1]) if stamp is not None else 0.0, code=int((before or match)[1]))
 
 
-def most_important(xids: Iterable[Xid]) -> Xid | None:
+def most_important_xid(xids: Iterable[Xid]) -> Xid | None:
     """The Xid to act on: a GPU that is gone, then the hardware's before the link's before the driver's before a
     program's; of those the first."""
     return min(xids, key=_rank, default=None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.doctor import DeviceTest, Distribution, DriverAnswer, FrameworkLook, Library, Loaded
+from gpuwatch.core.model.doctor import DeviceTest, Distribution, DriverAnswer, FrameworkFacts, Library, LoadedLibrary
 from gpuwatch.core.model.probe_events import Event, decode_event
 from gpuwatch.core.model.run import DeviceMapping, Outcome
 from gpuwatch.core.model.snapshot import Snapshot
@@ -61,13 +61,13 @@ def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
     outcome, output = _run(launch, DRIVER_SECONDS + INTERPRETER_START_SECONDS, take)
     for name in ("libcuda", "nvml"):
         if name in heard:
-            heard[name] = msgspec.convert(heard[name], Loaded)
+            heard[name] = msgspec.convert(heard[name], LoadedLibrary)
     return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, output, calling))
 
 
 def inspect_interpreter(
     interpreter: Interpreter, environment: Mapping[str, str], deadline: float = LIBRARY_SEARCH_SECONDS
-) -> FrameworkLook:
+) -> FrameworkFacts:
     """Finds distributions and libraries without importing the framework."""
     distributions: tuple[Distribution, ...] | None = None
     libraries: tuple[Library, ...] | None = None
@@ -85,7 +85,7 @@ def inspect_interpreter(
     outcome, output = _run(launch, deadline, take)
     problem = _ending(outcome, output, "looking for libraries")
     late = "the list of distributions" if distributions is None else "the search for libraries"
-    return FrameworkLook(
+    return FrameworkFacts(
         name=interpreter.framework,
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
@@ -101,7 +101,7 @@ def try_framework(
     environment: Mapping[str, str],
     kept: dict[str, str],
     before: Snapshot | None,
-) -> tuple[RunDraft, FrameworkLook]:
+) -> tuple[RunDraft, FrameworkFacts]:
     """Imports the framework in a child process, lists its devices and runs one op on each.
 
     ``kept``: the environment to store in the run: the user's, without the variables set here for logging.
@@ -167,7 +167,7 @@ def try_framework(
     if opened is not None:
         files = (Library(name=path, state="loaded", path=path) for path in opened)
         libraries = (*files, *(Library(name=name, state="loaded") for name in logged))
-    look = FrameworkLook(
+    look = FrameworkFacts(
         name=interpreter.framework,
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
@@ -180,7 +180,7 @@ def try_framework(
     return draft, look
 
 
-def with_opened_libraries(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
+def with_opened_libraries(look: FrameworkFacts, tried: FrameworkFacts) -> FrameworkFacts:
     """The libraries that were found, with what the framework itself opened, and the rest of ``tried``."""
     replace = msgspec.structs.replace
     libraries = look.libraries

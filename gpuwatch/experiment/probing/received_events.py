@@ -7,16 +7,19 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.core.model.function_retraces import Retraced
 from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
-from gpuwatch.core.model.program_waits_and_retraces import (
+from gpuwatch.core.model.program_waits import Pipeline, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.run import (
+    DeviceMapping,
+    Devices,
+    Framework,
     KilledChild,
-    Pipeline,
-    Retraced,
-    Standstill,
-    ThreadStack,
-    Waiting,
+    RunError,
+    Setting,
+    Throughput,
+    Worker,
 )
-from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, RunError, Setting, Throughput, Worker
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.explain.logs.line_text import in_words

@@ -13,12 +13,10 @@ import msgspec
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.probe_events import Event
-from gpuwatch.core.model.program_waits_and_retraces import Standstill
+from gpuwatch.core.model.program_waits import Standstill
 from gpuwatch.core.model.run import (
     HOST_ALLOCATORS,
-    PEAK,
     DeviceMapping,
-    Memory,
     Oom,
     Outcome,
     Phases,
@@ -28,6 +26,7 @@ from gpuwatch.core.model.run import (
     Verdict,
     Worker,
 )
+from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, Memory
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
@@ -312,12 +311,12 @@ class RunBuilder:
             return ""
         refused = self._samples < _MAX_FEW_SAMPLES and any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)
         if allocated is None and not seen and (facts.device_map or refused):
-            return f"{PEAK}no sample was taken while the program used its GPUs"
+            return f"{NO_PEAK_PREFIX}no sample was taken while the program used its GPUs"
         if not seen and (self._first_sample is None or self._first_sample > seconds):
-            return f"{PEAK}no sample was taken while it ran"
+            return f"{NO_PEAK_PREFIX}no sample was taken while it ran"
         if (allocated or 0) <= (seen or 0):
             return ""
-        text = f"{PEAK}no sample was taken while the program held the most"
+        text = f"{NO_PEAK_PREFIX}no sample was taken while the program held the most"
         return f"{text} (allocator peak {size(allocated)}, seen by NVML {size(seen)})"
 
     def _why_no_sample(self) -> str:

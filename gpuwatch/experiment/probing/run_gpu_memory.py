@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpuwatch.core.model.run import DeviceMemory, Holding, MemoryPoint
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding, MemoryPoint
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.sim.simulated_machine import context_bytes
 

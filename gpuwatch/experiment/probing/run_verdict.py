@@ -13,8 +13,9 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.model.ended_by_own_exception import ended_apart
-from gpuwatch.core.model.run import HostMemory, Outcome, Run, Verdict, signal_name
+from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
+from gpuwatch.core.model.run import Outcome, Run, Verdict, signal_name
+from gpuwatch.core.model.run_memory import HostMemory
 from gpuwatch.explain.logs.python_exceptions import telling
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
@@ -101,7 +102,7 @@ def _verdict(run: Run, end: Termination, starved: bool) -> tuple[Verdict, str]:
         return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {lasted}."
     if passed_on:
         return "interrupted", f"It was ended by {signal_name(passed_on[-1])} after {lasted}, which gpuwatch passed on."
-    if failed and run.ooms and not ended_apart(run, outcome):
+    if failed and run.ooms and not ended_by_own_exception(run, outcome):
         return "oom", "It ran out of memory."
     if starved:
         limit = end.kills.limit_bytes

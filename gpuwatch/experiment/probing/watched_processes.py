@@ -17,8 +17,7 @@ from collections.abc import Collection
 import msgspec
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.program_waits_and_retraces import KilledChild
-from gpuwatch.core.model.run import DeviceMapping, Framework, RunProcess
+from gpuwatch.core.model.run import DeviceMapping, Framework, KilledChild, RunProcess
 from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import PlacedOps
 from gpuwatch.experiment.probing.pipe_reader import Lines, Streams

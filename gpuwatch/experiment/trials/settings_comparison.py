@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.trials.speed_comparison import differs, speed_against

@@ -14,11 +14,12 @@ from functools import partial
 import msgspec
 
 from gpuwatch.core.group_by import group_by
+from gpuwatch.core.model.causes import CAUSES, ENDED_WORK, NO_GPU
 from gpuwatch.core.model.diagnostic_report import MACHINE as MACHINE
 from gpuwatch.core.model.diagnostic_report import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.rule_registry import error_of
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import KNOWN_VARIABLES, known_variable_meant

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from gpuwatch.core.model.causes import CAUSES, NO_GPU
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.log_without_finding import is_of_last_start, shows_nothing

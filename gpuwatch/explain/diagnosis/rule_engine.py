@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import CAUSES, ENDED_WORK, NO_GPU, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.causes import CAUSES, ENDED_WORK, NO_GPU
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare conditions; to add one: one name here
     error_counters,
     gpu_faults,

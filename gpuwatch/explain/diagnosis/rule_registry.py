@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from gpuwatch.core.model.findings import CAUSES, Certainty, Finding, Severity
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
 """What a rule looks at: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.facts.Facts`, samples over time."""

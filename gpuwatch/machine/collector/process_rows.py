@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
 
-from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, followed, is_idle
+from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, activity_after_sample, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.model.visible_devices import visible_to
@@ -142,7 +142,7 @@ class ProcessRows:
                 )
             since = None
             if idle is not None:
-                activity = followed(was[0] if was is not None else None, idle, int(time.time()))
+                activity = activity_after_sample(was[0] if was is not None else None, idle, int(time.time()))
                 since = activity.idle_since
                 idle_now[key] = activity, create_time
             elif was is not None and (failed or not was[0].idle_since):  # it computed, and is not idle at once

@@ -33,7 +33,7 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     """All its devices, if it concerns several."""
     pid: int | None = None
     cause: str = ""
-    """Cause id (:data:`gpuwatch.core.model.findings.CAUSES`) of its condition; empty without one."""
+    """Cause id (:data:`gpuwatch.core.model.causes.CAUSES`) of its condition; empty without one."""
     occurrence: int = 0
     """Shared by onset, course and end of one occurrence of a condition; 0 for an event without a duration."""
     seen: float | None = None

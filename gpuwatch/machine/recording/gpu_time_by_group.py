@@ -12,7 +12,7 @@ from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.command_lines import program_of
 from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc import utc
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
@@ -38,7 +38,7 @@ def _program(process: ProcessTime) -> str | None:
     return program_of(printable(process.command or process.name or "")) or None
 
 
-_KEYS: dict[By, Callable[[ProcessTime], object]] = {
+_KEYS: dict[GroupBy, Callable[[ProcessTime], object]] = {
     "user": lambda process: process.user,
     "job": lambda process: process.container,
     "container": lambda process: process.container if (process.container or "").startswith(_CONTAINERS) else None,
@@ -52,7 +52,7 @@ def gpu_usage(
     recording: Recording,
     begin: float | None,
     end: float | None,
-    by: By,
+    by: GroupBy,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Usage:
     """GPU time from ``begin`` to ``end`` (None: of the recording). Raises UsageError if nothing was recorded."""
@@ -96,7 +96,7 @@ def gpu_usage(
     )
 
 
-def _usage_group(members: list[ProcessTime], time: GpuTime, by: By | None) -> UsageGroup:
+def _usage_group(members: list[ProcessTime], time: GpuTime, by: GroupBy | None) -> UsageGroup:
     indices = {device.uuid: device.index for device in time.devices}
     process_seconds = sum(member.process_seconds for member in members)
     known = sum(member.own_seconds + member.shared_seconds for member in members)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gpuwatch.core.model.doctor import DeviceFile, Entry, PciCard, System
+from gpuwatch.core.model.doctor import DeviceFile, LibraryFolder, PciCard, System
 from gpuwatch.core.model.snapshot import WSL
 from gpuwatch.machine.sources.procfs import file_text, user_name
 
@@ -223,9 +223,9 @@ def _container(base: Path, environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def _entry(folder: str) -> Entry:
+def _entry(folder: str) -> LibraryFolder:
     try:
         names = sorted(path.name for path in Path(folder).iterdir() if _LIBRARIES.match(path.name))
     except OSError:
-        return Entry(folder=folder, exists=False)
-    return Entry(folder=folder, exists=True, libraries=tuple(names))
+        return LibraryFolder(folder=folder, exists=False)
+    return LibraryFolder(folder=folder, exists=True, libraries=tuple(names))

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 
 from gpuwatch.core.model.alert import Alert
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 
 _OSC_777 = ("foot", "rxvt", "konsole")
 """Terminals, by the start of TERM, that support OSC 777 but not OSC 9."""

@@ -17,9 +17,9 @@ from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.masking.redaction import Redactor
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.gpu_time_usage import Usage
 from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.run import Run

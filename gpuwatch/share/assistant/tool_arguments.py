@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.gpu_time_usage import By
+from gpuwatch.core.model.gpu_time_usage import GroupBy
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
 
@@ -86,7 +86,7 @@ class UsageArguments(Arguments, frozen=True):
     until: Annotated[Word | None, Meta(description="End, in the same format (default: the end of the recording).")] = (
         None
     )
-    by: Annotated[By, Meta(description="Group the hours by this.")] = "user"
+    by: Annotated[GroupBy, Meta(description="Group the hours by this.")] = "user"
 
 
 class CompareArguments(Arguments, frozen=True):

@@ -14,7 +14,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.masking.redaction import Redactor, masked_for_sending
-from gpuwatch.core.model.json_codec import DOCUMENTS, PRINTED, closed_values, to_json
+from gpuwatch.core.model.json_codec import DOCUMENTS, WRITE_ONLY_DOCUMENTS, enumerated_values, to_json
 from gpuwatch.core.model.json_schemas import json_schema
 
 MAX_BYTES = 48 << 10
@@ -79,7 +79,7 @@ def _written_by_others(value: Any, path: str) -> Iterable[str]:
     """The paths of the texts that gpuwatch did not write; the names of a mapping's entries are a star."""
     name = path.rpartition(".")[2]
     if isinstance(value, str):
-        closed = value in closed_values().get(name, ()) or name in _OWN or name.endswith("_at") or not value
+        closed = value in enumerated_values().get(name, ()) or name in _OWN or name.endswith("_at") or not value
         if not closed and not _TIME.match(value):
             yield path
     elif isinstance(value, dict):
@@ -94,7 +94,7 @@ def _written_by_others(value: Any, path: str) -> Iterable[str]:
 @cache
 def _field_names() -> frozenset[str]:
     """The names of all fields of all documents, without the names that their mappings have."""
-    kinds = (*DOCUMENTS.values(), *PRINTED.values())
+    kinds = (*DOCUMENTS.values(), *WRITE_ONLY_DOCUMENTS.values())
     parts = (part for kind in kinds for part in msgspec.json.schema(kind)["$defs"].values())
     return frozenset(name for part in parts for name in part.get("properties", ()))
 

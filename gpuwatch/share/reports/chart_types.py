@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwatch.core.model.doctor import State
+from gpuwatch.core.model.doctor import CheckState
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice
 from gpuwatch.core.model.run import Run
@@ -101,7 +101,7 @@ class Marks:
     """Checks by group, one sign each."""
 
     title: str
-    groups: tuple[tuple[str, tuple[tuple[State, str], ...]], ...]
+    groups: tuple[tuple[str, tuple[tuple[CheckState, str], ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import shorten

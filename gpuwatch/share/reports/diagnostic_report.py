@@ -15,9 +15,9 @@ import msgspec
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.masking.mask_secrets import MASK
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
-from gpuwatch.core.model.findings import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable

@@ -8,7 +8,8 @@ from dataclasses import replace
 from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.machine_diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run

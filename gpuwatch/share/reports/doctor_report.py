@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.group_by import group_by
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,

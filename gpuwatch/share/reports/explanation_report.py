@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.traces.largest_holder import held_most
 from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables

@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.lists import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
-from gpuwatch.core.model.gpu_time_usage import By, Usage, UsageGap, UsageGroup
+from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.share.reports.chart_types import Bars, Part, Row
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, columns
@@ -23,7 +23,7 @@ _MAX_BARS = 25
 _USED = Part("used", "used", 0.0, "")
 _UNUSED = Part("held", "held, not used", 0.0, "")
 _UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")
-_BY: dict[By, tuple[str, str]] = {
+_BY: dict[GroupBy, tuple[str, str]] = {
     "user": ("User", "(unknown)"),
     "job": ("Job", "(no job)"),
     "container": ("Container", "(no container)"),
@@ -55,7 +55,7 @@ def usage_content(usage: Usage) -> Content:
     )
 
 
-def label(group: UsageGroup, by: By) -> str:
+def label(group: UsageGroup, by: GroupBy) -> str:
     """The name of a group; in parentheses where there is none."""
     if by == "process":
         return clean(group.pid)

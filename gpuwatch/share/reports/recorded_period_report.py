@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import UNKNOWN
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_types import Graphs
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_in, subtitle

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.run import DeviceMemory, Run
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.share.reports.chart_types import Bars, Kind, Part
 from gpuwatch.share.reports.chart_types import Row as Bar

@@ -9,7 +9,8 @@ from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second_text, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
-from gpuwatch.core.model.run import PEAK, DeviceMemory, Placement, Run, RunProcess, Setting, Throughput
+from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
+from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
@@ -260,7 +261,9 @@ def _nvml_text(run: Run) -> str:
     if len(memory.devices) > 1:
         return "; ".join(f"GPU {entry.index}: {_nvml_text_of(entry)}" for entry in memory.devices)
     if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
-        why = next((problem.removeprefix(PEAK) for problem in run.problems if problem.startswith(PEAK)), "")
+        why = next(
+            (problem.removeprefix(NO_PEAK_PREFIX) for problem in run.problems if problem.startswith(NO_PEAK_PREFIX)), ""
+        )
         return f"{UNKNOWN} ({clean(why)})" if why else UNKNOWN
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
     if used_no_gpu(run):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.run import (
     DeviceCopy,
     DeviceMapping,

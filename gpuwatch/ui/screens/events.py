@@ -9,7 +9,7 @@ from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View

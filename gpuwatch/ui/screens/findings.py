@@ -7,7 +7,8 @@ from typing import ClassVar
 from textual import events
 from textual.containers import Horizontal, Vertical
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View

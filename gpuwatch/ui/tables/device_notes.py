@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.units import gigabytes_per_second, rounded
-from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, in_words
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, clock_reasons_text
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
@@ -77,7 +78,7 @@ def clock_note(device: Device, finding: Finding | None, findings: Sequence[Findi
     """Why its clocks are lower; empty if they are not, or if its finding or :func:`throttled_now` says so."""
     if (finding is not None and finding.id.startswith("throttle.")) or throttled_now(device, findings):
         return ""
-    return in_words(sorted(clock_reasons(device) or ()))
+    return clock_reasons_text(sorted(clock_reasons(device) or ()))
 
 
 def finding_mark(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> tuple[str, str]:

@@ -7,20 +7,20 @@ from functools import partial
 
 import msgspec
 
-from gpuwatch.core.model.doctor import Check, FrameworkLook, State
+from gpuwatch.core.model.doctor import Check, CheckState, FrameworkFacts
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 
 
 class Answer(msgspec.Struct, frozen=True):
     """The result of a check; the registry adds id and title."""
 
-    state: State
+    state: CheckState
     detail: str
     action: str = ""
 
 
 Ask = Callable[[Facts], Answer | None]
-_AskOfFramework = Callable[[Facts, FrameworkLook], Answer | None]
+_AskOfFramework = Callable[[Facts, FrameworkFacts], Answer | None]
 
 
 class Entry(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuwatch.core.model.doctor import DriverAnswer, FrameworkLook, System
+from gpuwatch.core.model.doctor import DriverAnswer, FrameworkFacts, System
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
@@ -41,7 +41,7 @@ class Facts(Evidence):
 
     system: System | None = None
     driver: DriverAnswer | None = None
-    installation: FrameworkLook | None = None
+    installation: FrameworkFacts | None = None
     simulated: bool = False
     named_by_user: bool = False
     """Whether the user named the framework or the interpreter, so that its absence is an error."""
@@ -68,7 +68,7 @@ class Facts(Evidence):
         return (f"{number // 1000}.{number % 1000 // 10}", "libcuda") if number else ("", "")
 
     @property
-    def installed(self) -> FrameworkLook | None:
+    def installed(self) -> FrameworkFacts | None:
         """Facts about the chosen interpreter; None if the framework is not installed there, or was not checked."""
         return self.installation if self.installation is not None and not self.installation.missing else None
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpuwatch.core.formatting.units import size
+from gpuwatch.core.model.causes import CAUSES, NO_GPU
 from gpuwatch.core.model.doctor import Library
-from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding, Severity
+from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE

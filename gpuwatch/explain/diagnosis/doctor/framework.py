@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuwatch.core.model.doctor import Distribution, FrameworkLook, Library
+from gpuwatch.core.model.doctor import Distribution, FrameworkFacts, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
@@ -51,7 +51,7 @@ def interpreter(facts: Facts) -> Answer | None:
 
 
 @check_of_framework("framework.distributions", "Distributions")
-def distributions(facts: Facts, look: FrameworkLook) -> Answer | None:
+def distributions(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """Two distributions in the same folder overwrite each other's files."""
     if look.distributions is None:
         return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
@@ -84,7 +84,7 @@ def in_the_way(facts: Facts) -> Answer | None:
 
 
 @check_of_framework("framework.import", "Import")
-def imported(facts: Facts, look: FrameworkLook) -> Answer | None:
+def imported(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """In a child process, never in gpuwatch's own."""
     run = facts.run
     if run is None:
@@ -103,7 +103,7 @@ def imported(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 
 @check_of_framework("framework.build", "Build")
-def build(facts: Facts, look: FrameworkLook) -> Answer | None:
+def build(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """Whether it is built with CUDA, and which."""
     framework = facts.framework
     gpu_build = framework.gpu_build if framework is not None else look.gpu_build
@@ -120,7 +120,7 @@ def build(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 
 @check_of_framework("framework.cuda-version", "Driver and the build's CUDA")
-def cuda(facts: Facts, look: FrameworkLook) -> Answer | None:
+def cuda(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """The driver must support the build's major CUDA version."""
     wants = facts.framework.build.get("cuda_version") if facts.framework is not None else None
     offers, whose = facts.cuda_version
@@ -141,7 +141,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 @check_of_framework("framework.capability", "Build and compute capability")
-def capabilities(facts: Facts, look: FrameworkLook) -> Answer | None:
+def capabilities(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """Whether the build has native code for the cards, compiles it at the first start, or has none."""
     built = built_for(facts.framework.build) if facts.framework is not None else ()
     if not built or not facts.gpus:
@@ -162,7 +162,7 @@ def capabilities(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 
 @check_of_framework("framework.libraries", "CUDA libraries")
-def libraries(facts: Facts, look: FrameworkLook) -> Answer | None:
+def libraries(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """Each is opened in the loader's order; if one is missing, TensorFlow uses no GPU."""
     if look.gpu_build is False:
         return None
@@ -202,7 +202,7 @@ the same major version does not start."""
 
 
 @check_of_framework("framework.cudnn", "cuDNN version")
-def cudnn(facts: Facts, look: FrameworkLook) -> Answer | None:
+def cudnn(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """The library's name has the major version; the minor one is from its file or its wheel."""
     framework = facts.framework
     if look.name != "tensorflow" or framework is None or not look.libraries:
@@ -233,7 +233,7 @@ def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> st
 
 
 @check_of_framework("framework.devices", "Framework devices")
-def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
+def devices(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """The devices that the framework lists."""
     run = facts.run
     if run is None or run.framework is None:
@@ -256,7 +256,7 @@ def devices(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 
 @check_of_framework("framework.op", "One op on each device")
-def op(facts: Facts, look: FrameworkLook) -> Answer | None:
+def op(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """A matrix product, whose result is checked."""
     if not look.tests:
         return skip(_deadline_answer(look.late) or "no device was reached")
@@ -275,7 +275,7 @@ def op(facts: Facts, look: FrameworkLook) -> Answer | None:
 
 
 @check_of_framework("framework.log", "Framework log")
-def log(facts: Facts, look: FrameworkLook) -> Answer | None:
+def log(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """The log of the framework's GPU code, parsed as in ``explain``."""
     found = facts.log
     if found is NO_LOG:

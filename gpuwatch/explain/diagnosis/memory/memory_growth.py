@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuwatch.core.model.run import MemoryPoint, Oom, Throughput
+from gpuwatch.core.model.run import Oom, Throughput
+from gpuwatch.core.model.run_memory import MemoryPoint
 
 _MIN_RISES = 4
 _MIN_RISE_SHARE = 0.01

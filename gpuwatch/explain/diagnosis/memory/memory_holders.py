@@ -6,7 +6,7 @@ import msgspec
 
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.masking.mask_secrets import mask_text
-from gpuwatch.core.model.run import DeviceMemory
+from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable, shorten
 

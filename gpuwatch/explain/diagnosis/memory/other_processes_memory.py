@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuwatch.core.model.run import DeviceMemory, Holding, Oom, Run, RunProcess, Worker
+from gpuwatch.core.model.run import Oom, Run, RunProcess, Worker
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.logs.line_text import device_name

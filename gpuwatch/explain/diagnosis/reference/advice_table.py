@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
-from gpuwatch.core.model.findings import CAUSES
+from gpuwatch.core.model.causes import CAUSES
 
 FOLDER = "docs/causes"
 _MAX_SUGGESTIONS = 3

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from gpuwatch.core.model.findings import TABLE, Certainty, Finding, Severity
+from gpuwatch.core.model.causes import CAUSE_TABLE
+from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_action
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
@@ -19,7 +20,7 @@ from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.message_topics import outright
 from gpuwatch.explain.logs.removed_api import removed
 
-STATED = {cause: row for cause, row in TABLE.items() if row.stated is not None}
+STATED = {cause: row for cause, row in CAUSE_TABLE.items() if row.stated is not None}
 
 
 @rule(*STATED)

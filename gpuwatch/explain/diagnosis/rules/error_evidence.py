@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.core.model.findings import CAUSES, Finding
+from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from gpuwatch.core.formatting.units import memory, percent, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, DeviceMemory, Run, RunProcess
+from gpuwatch.core.model.run import DeviceMapping, Run, RunProcess
+from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_trifling

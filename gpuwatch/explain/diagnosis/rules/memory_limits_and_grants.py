@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.run import DeviceMemory, Holding, Run
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.memory_holders import (

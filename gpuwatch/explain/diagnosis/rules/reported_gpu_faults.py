@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, most_important, xid_in_line
+from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, most_important_xid, xid_in_line
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
@@ -36,7 +36,7 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
     severity: Severity = "info" if expected else "error"
     seen = list(evidence.log.xids.values())
     xids = [xid.xid for xid in seen]
-    xid, title, action = most_important(xids), "", _RESET
+    xid, title, action = most_important_xid(xids), "", _RESET
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
     if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.ended_by_own_exception import ended_apart
-from gpuwatch.core.model.findings import CAUSES, NO_GPU, Finding
+from gpuwatch.core.model.causes import CAUSES, NO_GPU
+from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
@@ -166,7 +167,7 @@ def _verdict(run: Run, evidence: Evidence, main: str | None) -> Verdict:
     """
     if run.verdict in ("skipped", "timeout", "oom", "interrupted"):
         return run.verdict
-    if any(not oom.expected for oom in run.ooms) and not ended_apart(run, run.outcome):
+    if any(not oom.expected for oom in run.ooms) and not ended_by_own_exception(run, run.outcome):
         return "ok" if run.is_program and _exited_well(run) else "oom"
     if run.verdict == "error":
         return "error"
@@ -254,7 +255,7 @@ def _relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -
     raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
     stalled = any(found.id == "program.stalled" for found in findings)
     raised = raised or bool(run.killed_children) or (any(one.exit_code for one in run.processes) and not stalled)
-    caught = _exited_well(run) or ended_apart(run, run.outcome)
+    caught = _exited_well(run) or ended_by_own_exception(run, run.outcome)
     ends = [found for found in findings if found.id == "unknown" and found.severity == "error"]
     # An end that has nothing to do with a GPU, by its title and its error.
     apart = any(not _OF_GPU.search(" ".join((found.title, *found.evidence[:1]))) for found in ends)

@@ -7,7 +7,8 @@ from collections import Counter
 
 import msgspec
 
-from gpuwatch.core.model.findings import NO_GPU, Finding
+from gpuwatch.core.model.causes import NO_GPU
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus

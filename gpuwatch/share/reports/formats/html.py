@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from gpuwatch.core.formatting.palettes import DARK, LIGHT, QUANTITIES, Palette, quantity_color
 from gpuwatch.core.model.diagnostic_report import Diagnostic
-from gpuwatch.core.model.json_codec import Document, embedded, runs_in
+from gpuwatch.core.model.json_codec import Document, embedded_in_html, runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.formats.gpu_graphs import period_graphs
 from gpuwatch.share.reports.formats.profile_memory_chart import memory_areas
@@ -42,7 +42,7 @@ def render(document: Document) -> str:
         part_charts=charts + [None] * (len(content.parts) - len(charts)),  # machines come after runs
         glyphs=GLYPHS,
         css=Markup(_colors() + _part("report.css")),  # noqa: S704  # a file of ours, or escaped
-        document=Markup(embedded(document)),  # noqa: S704  # a file of ours, or escaped
+        document=Markup(embedded_in_html(document)),  # noqa: S704  # a file of ours, or escaped
         script=Markup(script),  # noqa: S704  # a file of ours, or escaped
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.run import MemoryPoint, Run
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.run_memory import MemoryPoint
 from gpuwatch.share.reports.chart_data import memory_changed
 from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, label, level, within
 from gpuwatch.share.reports.run_memory_tables import in_children_only
