@@ -15,7 +15,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Problem, Snapshot
 from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources.process_table import HostReader
+from gpuwatch.machine.sources.host_reader import HostReader
 from gpuwatch.sim.sysfs import ENV_STATE
 
 _MAX_STARVED_SECONDS = 60.0

@@ -11,7 +11,8 @@ import pytest
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.process_rows import host_snapshot
-from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
+from gpuwatch.machine.sources.host_reader import HostReader
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 

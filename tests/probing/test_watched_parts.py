@@ -30,7 +30,7 @@ from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
-from gpuwatch.machine.sources.process_tree import descends, leader_of
+from gpuwatch.machine.sources.procfs import descends, leader_of
 from gpuwatch.share.reports import run_report
 from tests.diagnosis.cases import draft
 from tests.probing.test_watcher import load

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from gpuwatch.machine.sources import system_and_driver_facts
-from gpuwatch.machine.sources.process_table import HostReader
+from gpuwatch.machine.sources.host_reader import HostReader
 
 
 class Name:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.sources import procfs
+from gpuwatch.machine.sources.host_reader import HostReader, ReopenedFile
 from gpuwatch.machine.sources.process_details import details
-from gpuwatch.machine.sources.process_table import Facts, HostReader, ProcessTable
+from gpuwatch.machine.sources.process_table import Facts, ProcessTable
 from gpuwatch.machine.sources.procfs import process_stat
 
 CONTAINER = "4f1d" * 16
@@ -238,19 +238,19 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
 def test_files_that_stay_open_are_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("one")
-    again = procfs.ReopenedFile(str(path), 100)
+    again = ReopenedFile(str(path), 100)
     assert again.read() == b"one"
     with path.open("r+") as file:
         file.write("two, and longer")
     assert again.read() == b"two, and longer"
-    host = procfs.Host()
-    before = host.cpu_ticks()
+    reader = HostReader()
+    assert reader.read()[0].cpu_percent is None, "one look gives no rate"
     until = time.monotonic() + 5
-    while host.cpu_ticks()[1] <= before[1]:
+    while (host := reader.read()[0]).cpu_percent is None:
         assert time.monotonic() < until, "the kernel's ticks are seen to go on"
     total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
-    assert host.sizes()[1] == int(total.split()[1]) * 1024
-    assert host.cpu_count() == host.cpu_count() == os.cpu_count()
+    assert host.memory_total_bytes == int(total.split()[1]) * 1024
+    assert host.cpu_count == os.cpu_count()
 
 
 @pytest.mark.parametrize(

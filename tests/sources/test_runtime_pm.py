@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources.nvidia.device_list import RuntimePm
+from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
 from gpuwatch.sim.simulated_machine import SimMachine
 
 Open = Callable[[str], SimMachine]

@@ -28,7 +28,7 @@ FIELDS: dict[str, str] = {
     "Excerpt.lines": "What it printed.",
     "Explanation.lines": "Number of lines read.",
     "Library.state": "`loaded`, `missing` or `broken`.",
-    "Problem.source": "Who could not do it: `nvml`, `psutil`.",
+    "Problem.source": "Who could not do it: `nvml`, `host`, `collector`.",
     "Run.devices": "What the framework listed.",
     "RunProcess.devices": "What the framework listed.",
     "Snapshot.devices": "The GPUs in the order of their indices.",

@@ -28,7 +28,7 @@ from gpuwatch.experiment.probing.run_draft import own_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.other_oom_messages import exhausted
-from gpuwatch.machine.sources.process_tree import descends, leader_of, runs_python, start_time
+from gpuwatch.machine.sources.procfs import descends, leader_of, runs_python, start_time
 
 _MAX_PROCESSES = 256
 _MAX_PROFILES = 16

@@ -30,8 +30,9 @@ from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRo
 from gpuwatch.machine.history.reused_objects import same_or_new
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
+from gpuwatch.machine.sources.host_reader import HostReader
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
-from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
+from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.process_tree import ProcessTree
 
 _SLOW_SAMPLE_SECONDS = 4.8

@@ -50,7 +50,8 @@ from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
-    from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
+    from gpuwatch.machine.sources.host_reader import HostReader
+    from gpuwatch.machine.sources.process_table import ProcessTable
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -390,7 +391,8 @@ class LiveFeed:
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
         from gpuwatch.machine.collector.process_rows import host_snapshot  # most dashboards never need it
-        from gpuwatch.machine.sources.process_table import HostReader, ProcessTable
+        from gpuwatch.machine.sources.host_reader import HostReader
+        from gpuwatch.machine.sources.process_table import ProcessTable
 
         if self._host is None:
             self._host = HostReader(), ProcessTable()

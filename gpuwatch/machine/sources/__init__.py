@@ -1,1 +1,1 @@
-"""Where data comes from: GPUs (``nvidia/``, behind ``device_source.py``); the host, through /proc, /sys and psutil."""
+"""Where data comes from: GPUs (``nvidia/``, behind ``device_source.py``); processes and the host, from /proc and /sys."""

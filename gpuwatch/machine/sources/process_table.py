@@ -1,4 +1,4 @@
-"""Processes and the host, from /proc; from psutil on systems without Linux's /proc.
+"""Facts about processes by pid, from /proc.
 
 A sample reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
 one read), and only of those whose CPU clock says that they have run; what does not change (user,
@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.snapshot import CPU_BUILD, Host, Problem
+from gpuwatch.core.model.snapshot import CPU_BUILD
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.hidden_processes import ELSEWHERE, HIDDEN, exists, hiding_option
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_LINUX = sys.platform.startswith("linux")
 
 GPU_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -120,7 +117,7 @@ class ProcessTable:
         self._has_clocks = proc == "/proc"
         self._known: dict[int, Facts] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
-        self._boot = _boot_time()
+        self._boot = procfs.boot_time()
         self._hiding = ""
         self._hiding_read_at = float("-inf")
         self.counted = 0
@@ -318,80 +315,3 @@ def _container(cgroup: str, variables: Mapping[str, str]) -> str | None:
         return None
     kind = "pod" if "kubepods" in cgroup else "container"
     return f"{kind} {match.group(1)[:12]}"
-
-
-class HostReader:
-    """Reads the host: CPU, memory, swap, load."""
-
-    def __init__(self) -> None:
-        self._hostname = os.uname().nodename
-        self._kernel = procfs.Host()
-        self._container: str | None = None
-        self._boot = _boot_time()
-        self._ticks: tuple[int, int] | None = None
-        self._first = True
-
-    def read(self) -> tuple[Host, list[Problem]]:
-        """CPU percent since the previous read (None on the first), memory and swap (bytes), load, uptime (seconds)."""
-        problems: list[Problem] = []
-        cpu = self._cpu()
-        if self._first:
-            self._first = False
-        elif self._container is None:
-            # Not before the first sample: the dashboard waits for that one.
-            from gpuwatch.machine.sources.system_and_driver_facts import container
-
-            self._container = container(os.environ) or ""
-        sizes: tuple[int | None, ...] = (None, None, None, None)
-        try:
-            sizes = self._kernel.sizes() if _LINUX else _sizes()
-        except (OSError, ValueError, KeyError) as error:
-            problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
-        try:
-            load: tuple[float, float, float] | None = os.getloadavg()
-        except OSError:
-            load = None
-        host = Host(
-            hostname=self._hostname,
-            cpu_percent=cpu,
-            cpu_count=self._kernel.cpu_count(),
-            memory_used_bytes=sizes[0],
-            memory_total_bytes=sizes[1],
-            swap_used_bytes=sizes[2],
-            swap_total_bytes=sizes[3],
-            load=load,
-            uptime_seconds=time.time() - self._boot,
-            container=self._container or None,
-        )
-        return host, problems
-
-    def _cpu(self) -> float | None:
-        """Percent of all cores together since the previous call."""
-        if not _LINUX:
-            percent = float(_psutil().cpu_percent(None))
-            return None if self._first else percent
-        before = self._ticks
-        try:
-            self._ticks = self._kernel.cpu_ticks()
-        except (OSError, ValueError):
-            return None
-        if before is None or self._ticks[1] <= before[1]:
-            return None
-        share = (self._ticks[0] - before[0]) / (self._ticks[1] - before[1])
-        return round(min(max(share, 0.0), 1.0) * 100, 1)
-
-
-def _psutil() -> Any:
-    """Imported only on systems without Linux's /proc."""
-    import psutil
-
-    return psutil
-
-
-def _boot_time() -> float:
-    return procfs.boot_time() if _LINUX else float(_psutil().boot_time())
-
-
-def _sizes() -> tuple[int, int, int, int]:
-    memory, swap = _psutil().virtual_memory(), _psutil().swap_memory()
-    return (memory.total - memory.available, memory.total, swap.used, swap.total)

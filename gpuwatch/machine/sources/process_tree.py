@@ -1,4 +1,4 @@
-"""The ancestors of the processes that are shown, and whether one process descends from another.
+"""The parents and ancestors of the processes that are shown.
 
 Each new process costs one small file of /proc. Every five seconds the parents are checked: a process gets a new
 parent only when its own exits.
@@ -6,18 +6,15 @@ parent only when its own exits.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from gpuwatch.core.model.snapshot import Ancestor
 from gpuwatch.machine.sources.process_table import ProcessTable
-from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, process_stat
+from gpuwatch.machine.sources.procfs import process_stat
 
 POLL_SECONDS = 5.0
 _FIRST_PID = 1
 """The pid of the first process. It adopts orphans and is everybody's ancestor, so it is left out."""
-_HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 
 
 class ProcessTree:
@@ -94,37 +91,3 @@ class ProcessTree:
         if facts is None:
             return None
         return Ancestor(pid=pid, create_time=facts.create_time, user=facts.user, command=facts.command, name=facts.name)
-
-
-def leader_of(thread: int) -> int | None:
-    """The process that a thread belongs to (proc(5), ``status``: Tgid); None when it has exited."""
-    try:
-        with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
-            return next((int(line.partition(":")[2]) for line in file if line.startswith("Tgid:")), None)
-    except (OSError, ValueError):
-        return None
-
-
-def descends(pid: int, ancestor: int) -> bool:
-    """Whether ``pid`` is ``ancestor`` or one of its descendants; False when it has exited."""
-    return ancestor in lineage(pid)
-
-
-def start_time(pid: int) -> float | None:
-    """Monotonic time at which a process was started (proc(5), ``stat``: starttime); None when it has exited."""
-    stat = process_stat(pid)
-    if stat is None:
-        return None
-    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS)
-
-
-def runs_python(pid: int) -> bool:
-    """Whether a process was started as a Python of its own, not forked from one, nor as a helper of multiprocessing."""
-    try:
-        own = Path(f"/proc/{pid}/cmdline").read_bytes()
-        above = parent(pid)
-        theirs = Path(f"/proc/{above}/cmdline").read_bytes() if above else b""
-        program = Path(f"/proc/{pid}/exe").readlink().name
-    except OSError:
-        return False
-    return "python" in program and own != theirs and not any(helper in own for helper in _HELPERS)

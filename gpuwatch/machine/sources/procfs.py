@@ -1,4 +1,4 @@
-"""The host's totals from /proc (proc(5)): a tenth of psutil's time for them, not counting its import."""
+"""Files of /proc (proc(5)): processes, their states, times and parents; users; and when the machine booted."""
 
 from __future__ import annotations
 
@@ -7,66 +7,14 @@ import pwd
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class ReopenedFile:
-    """A file of /proc or /sys that is read often and kept open. Not shared between processes or threads."""
-
-    def __init__(self, path: str, size: int) -> None:
-        """``size``: bytes to read at most."""
-        self._path = path
-        self._size = size
-        self._file: FileIO | None = None
-
-    def read(self) -> bytes:
-        """The current content. OSError."""
-        if self._file is None:
-            self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # it stays open
-        return os.pread(self._file.fileno(), self._size, 0)
-
-
-class Host:
-    """The host's totals that are read with every sample."""
-
-    def __init__(self) -> None:
-        self._stat = ReopenedFile("/proc/stat", 512)
-        self._memory = ReopenedFile("/proc/meminfo", 8192)
-        self._online = ReopenedFile("/sys/devices/system/cpu/online", 1024)
-        self._cpus: tuple[bytes, int | None] = (b"", None)
-
-    def cpu_ticks(self) -> tuple[int, int]:
-        """Busy ticks and all ticks of all cores together since boot. OSError, ValueError."""
-        fields = self._stat.read().split(b"\n", 1)[0].split()
-        user, nice, system, idle, iowait, irq, softirq, steal = (int(field) for field in fields[1:9])
-        busy = user + nice + system + irq + softirq + steal
-        return busy, busy + idle + iowait
-
-    def cpu_count(self) -> int | None:
-        """Number of cores that are online; counted again when the kernel's list of them changes."""
-        try:
-            online = self._online.read()
-        except OSError:
-            return os.cpu_count()
-        if online != self._cpus[0]:
-            self._cpus = online, os.cpu_count()
-        return self._cpus[1]
-
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Used and total memory, used and total swap, in bytes; used memory is the total less ``MemAvailable``.
-
-        OSError, ValueError; KeyError for a missing field.
-        """
-        text = b"\n" + self._memory.read()
-        # Four of about fifty lines.
-        total, free, swap, swap_free = (
-            _kibibytes(text, name) * 1024 for name in (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree")
-        )
-        return total - free, total, swap - swap_free, swap
+"""Clock ticks in a second, the unit of CPU and start times in /proc."""
+_MULTIPROCESSING_HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+_MAX_LOOKS = 3
+_LOOK_SECONDS = 0.03
 
 
 def file_text(path: Path) -> str | None:
@@ -98,14 +46,6 @@ def boot_time(proc: str = "/proc") -> float:
             if line.startswith(b"btime "):
                 return float(line.split()[1])
     raise ValueError(f"{proc}/stat has no boot time")
-
-
-def _kibibytes(text: bytes, name: bytes) -> int:
-    begin = text.find(b"\n" + name + b":")
-    if begin < 0:
-        raise KeyError(name.decode())
-    begin += len(name) + 2
-    return int(text[begin : text.find(b"\n", begin)].split()[0])
 
 
 class ProcessStat(NamedTuple):
@@ -181,6 +121,40 @@ def lineage(pid: int, parent_of: Callable[[int], int] = parent) -> Iterator[int]
         pid = parent_of(pid)
 
 
+def leader_of(thread: int) -> int | None:
+    """The process that a thread belongs to (proc(5), ``status``: Tgid); None when it has exited."""
+    try:
+        with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
+            return next((int(line.partition(":")[2]) for line in file if line.startswith("Tgid:")), None)
+    except (OSError, ValueError):
+        return None
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether ``pid`` is ``ancestor`` or one of its descendants; False when it has exited."""
+    return ancestor in lineage(pid)
+
+
+def start_time(pid: int) -> float | None:
+    """Monotonic time at which a process was started (proc(5), ``stat``: starttime); None when it has exited."""
+    stat = process_stat(pid)
+    if stat is None:
+        return None
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS)
+
+
+def runs_python(pid: int) -> bool:
+    """Whether a process was started as a Python of its own, not forked from one, nor as a helper of multiprocessing."""
+    try:
+        own = Path(f"/proc/{pid}/cmdline").read_bytes()
+        above = parent(pid)
+        theirs = Path(f"/proc/{above}/cmdline").read_bytes() if above else b""
+        program = Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return False
+    return "python" in program and own != theirs and not any(helper in own for helper in _MULTIPROCESSING_HELPERS)
+
+
 def disk_faults(pid: int) -> int:
     """How many pages a process has waited for the disk to deliver, such as of its program; 0 when it has exited."""
     stat = process_stat(pid)
@@ -202,10 +176,6 @@ def in_page_fault(pid: int) -> bool:
         except OSError:
             return False
     return True
-
-
-_MAX_LOOKS = 3
-_LOOK_SECONDS = 0.03
 
 
 def cpu_times(pid: int) -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
@@ -13,14 +12,11 @@ from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_AT, UNIDENTIFIED
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, text_of
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
-from gpuwatch.machine.sources.procfs import file_text
-from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
-from gpuwatch.sim import sysfs
+from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
+from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
 
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
-_ASLEEP = ("suspended", "suspending")
 _MAX_DEVICES = 1024
 """More GPUs no host has."""
 
@@ -35,36 +31,6 @@ class _Answer(NamedTuple):
     """The state of a device that NVML calls lost."""
     detail: str = ""
     """Why it did not say."""
-
-
-class RuntimePm:
-    """The power state of NVIDIA's PCI devices: the kernel's runtime power management, read from /sys alone.
-
-    An unused GPU of a laptop is suspended. A call to the driver would wake it; reading /sys does not. On servers and
-    desktops runtime power management is off for GPUs, and nothing more is read.
-    """
-
-    def __init__(self, root: Path | None = None) -> None:
-        self._root = sysfs.root() if root is None else root
-
-    def managed(self, pci_bus_id: str) -> bool:
-        """Whether the kernel may suspend the device (``power/control`` is ``auto``)."""
-        return bool(pci_bus_id) and self._read(self._power(pci_bus_id) / "control") == "auto"
-
-    def asleep(self, pci_bus_id: str) -> bool:
-        """Whether the device is suspended now (``power/runtime_status``)."""
-        return self._read(self._power(pci_bus_id) / "runtime_status") in _ASLEEP
-
-    def gpus(self) -> list[str]:
-        """PCI bus ids of NVIDIA's GPUs in the order of NVML's indices; empty if /sys cannot be read."""
-        return [slot.name for slot in nvidia_slots(self._root) or ()]
-
-    def _power(self, pci_bus_id: str) -> Path:
-        return sysfs.power_folder(self._root, pci_bus_id)
-
-    @staticmethod
-    def _read(path: Path) -> str:
-        return (file_text(path) or "").strip()
 
 
 class DeviceList:
@@ -173,9 +139,9 @@ class DeviceList:
             device.last = None
             device.state, device.state_detail = "ok", ""
             return device
-        name = maybe(lib, lib.nvmlDeviceGetName, handle)
-        pci = maybe(lib, lib.nvmlDeviceGetPciInfo, handle)
-        capability = maybe(lib, lib.nvmlDeviceGetCudaComputeCapability, handle)
+        name = answer_or_none(lib, lib.nvmlDeviceGetName, handle)
+        pci = answer_or_none(lib, lib.nvmlDeviceGetPciInfo, handle)
+        capability = answer_or_none(lib, lib.nvmlDeviceGetCudaComputeCapability, handle)
         return NvmlDevice(
             index,
             uuid,

@@ -14,8 +14,9 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, picked_value
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, first_found, link_sum, maybe
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, first_found, link_sum
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 _ECC = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""
@@ -122,7 +123,11 @@ class MetricReader:
         if lane is Lane.ONCE and lane in device.kept:
             readings.update(device.kept[lane][0])
         lib = self._lib
-        if lane is Lane.SLOW and _ECC in device.permanent and maybe(lib, lib.nvmlDeviceGetEccMode, device.handle):
+        if (
+            lane is Lane.SLOW
+            and _ECC in device.permanent
+            and answer_or_none(lib, lib.nvmlDeviceGetEccMode, device.handle)
+        ):
             forget_permanent(device)  # ECC was switched on, and with it perhaps more
         for query in self._queries[lane]:
             if not all(spec.id in readings for spec in query.specs):

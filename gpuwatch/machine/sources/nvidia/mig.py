@@ -12,7 +12,8 @@ from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE, decode, number_or_name
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe, memory_info, mig_handles
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import memory_info, mig_handles
+from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 _NAMED = re.compile(r"\bMIG (\S+)$")
 _MIB = 1 << 20
@@ -31,7 +32,7 @@ class Instance(msgspec.Struct):
 def instances(lib: Any, handle: Any) -> list[Instance]:
     """The instances of a device by index. ``NVMLError`` if they cannot be listed."""
     found = mig_handles(lib, handle)
-    memory = maybe(lib, lib.nvmlDeviceGetMemoryInfo, handle) if found else None
+    memory = answer_or_none(lib, lib.nvmlDeviceGetMemoryInfo, handle) if found else None
     total = None if memory is None or memory.total in NOT_AVAILABLE else memory.total
     return [Instance(instance, _facts(lib, index, instance, total)) for index, instance in found]
 
@@ -103,6 +104,6 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
 
 def _name(lib: Any, handle: Any) -> str | None:
     """The profile from the instance's name, as newer drivers report it: ``NVIDIA H200 MIG 1g.18gb``."""
-    name = maybe(lib, lib.nvmlDeviceGetName, handle)
+    name = answer_or_none(lib, lib.nvmlDeviceGetName, handle)
     found = None if name is None else _NAMED.search(decode(name))
     return found and found[1]

@@ -22,14 +22,6 @@ _NODE_WORDS = 16
 """Room for 1024 NUMA nodes, the most that Linux has."""
 
 
-def maybe(lib: Any, call: Callable[..., Any], *args: Any) -> Any:
-    """The answer; None if NVML fails and why does not matter."""
-    try:
-        return call(*args)
-    except lib.NVMLError:
-        return None
-
-
 def memory_info(lib: Any, handle: Any) -> Any:
     """``nvmlDeviceGetMemoryInfo``, v2 if possible: v1 counts the driver's reserve as used."""
     try:

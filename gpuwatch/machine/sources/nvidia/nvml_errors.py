@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,14 @@ _HINTS = {
         "the container lost its devices (after systemctl daemon-reload): recreate it",
     ),
 }
+
+
+def answer_or_none(lib: Any, call: Callable[..., Any], *args: Any) -> Any:
+    """The answer; None if NVML fails and why does not matter."""
+    try:
+        return call(*args)
+    except lib.NVMLError:
+        return None
 
 
 def error_text(lib: Any, code: int) -> str:

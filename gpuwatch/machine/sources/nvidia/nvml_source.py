@@ -30,8 +30,8 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import decode
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList
 from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
 from gpuwatch.machine.sources.nvidia.topology import Member, topology
 from gpuwatch.machine.sources.nvidia.xids import Xids
@@ -203,7 +203,7 @@ class NvmlSource:
             device.handle = None  # NVML's handles end with their session
         self._activity.forget()
         self._xids.forget()
-        maybe(_LIB, _LIB.nvmlShutdown)
+        answer_or_none(_LIB, _LIB.nvmlShutdown)
 
     def _renew(self) -> None:
         """Lists the devices. A session that cannot is ended, so that the next :meth:`open` begins anew."""
@@ -351,9 +351,9 @@ def _lost_readings(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> MissingR
 
 
 def _driver() -> Driver:
-    version = maybe(_LIB, _LIB.nvmlSystemGetDriverVersion)
-    cuda = maybe(_LIB, _LIB.nvmlSystemGetCudaDriverVersion_v2)
-    nvml = maybe(_LIB, _LIB.nvmlSystemGetNVMLVersion)
+    version = answer_or_none(_LIB, _LIB.nvmlSystemGetDriverVersion)
+    cuda = answer_or_none(_LIB, _LIB.nvmlSystemGetCudaDriverVersion_v2)
+    nvml = answer_or_none(_LIB, _LIB.nvmlSystemGetNVMLVersion)
     return Driver(
         version=None if version is None else decode(version),
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",

@@ -9,8 +9,8 @@ from gpuwatch.core.model.metrics import BY_ID as METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice, ProcessList
+from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 NO_INSTANCE = 0xFFFFFFFF
 """"No GPU instance" in a list of processes."""
@@ -53,7 +53,7 @@ class RunningProcesses:
         lib = self._lib
         if base not in self._symbols:
             names = (base + suffix for suffix in ("_v3", "_v2", ""))
-            there = (name for name in names if maybe(lib, lib._nvmlGetFunctionPointer, name) is not None)
+            there = (name for name in names if answer_or_none(lib, lib._nvmlGetFunctionPointer, name) is not None)
             self._symbols[base] = next(there, None)
         symbol = self._symbols[base]
         if symbol is None:

@@ -13,8 +13,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
 from gpuwatch.machine.sources.device_source import MAX_XIDS
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import maybe
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 _MAX_EVENTS_AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""
@@ -99,4 +99,4 @@ class Xids:
         self._registered.clear()
         self._refused.clear()
         if events is not None:
-            maybe(self._lib, self._lib.nvmlEventSetFree, events)  # freed already if the session has ended
+            answer_or_none(self._lib, self._lib.nvmlEventSetFree, events)  # freed already if the session has ended
