@@ -1,1 +1,1 @@
-"""Where data comes from: GPUs (``nvidia/``, behind ``device_source.py``); processes and the host, from /proc and /sys."""
+"""Where data comes from: GPUs (``nvidia/``, behind ``device_source.py``), processes and the host (/proc, /sys)."""
