@@ -87,7 +87,7 @@ def explanation_of(path: Path) -> Explanation:
     """The explanation of a file; a one-line :class:`UsageError` if it cannot be read."""
     from gpuwatch.explain.diagnosis import explain_log
     from gpuwatch.explain.logs.program_starts import LogReader
-    from gpuwatch.explain.logs.wrapped_lines import unfolded
+    from gpuwatch.explain.logs.wrapped_lines import join_wrapped_lines
 
     try:
         if path.is_dir():
@@ -101,7 +101,7 @@ def explanation_of(path: Path) -> Explanation:
         if stat.S_ISREG(status.st_mode) and status.st_size == 0:
             raise UsageError(f"{file_name(path)} is empty")
         reader = LogReader()
-        lines = unfolded(lines_of(descriptor, path), lambda: reader.parser.skip())
+        lines = join_wrapped_lines(lines_of(descriptor, path), lambda: reader.parser.skip())
         return trace_explanation(descriptor, path) or explain_log.explain(lines, source=str(path), reader=reader)
     finally:
         os.close(descriptor)

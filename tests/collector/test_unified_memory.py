@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
 from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
@@ -96,5 +96,5 @@ def test_what_the_hosts_programs_use_is_no_fault_of_the_gpu() -> None:
     entry = DeviceMemory(uuid="GPU-0", index=0, others_before_bytes=GIB, others_peak_bytes=GIB)
     assert others_memory(unified, entry).most == GIB
     assert others_memory(own[-1].devices[0], entry).most == unified.number("memory.used_bytes")
-    assert "ps aux" in make_room(shared[-1], unified)
+    assert "ps aux" in free_memory_advice(shared[-1], unified)
     assert not memory_without_processes(gpu(unified_memory=True, readings={"memory.unexplained_bytes": None}))

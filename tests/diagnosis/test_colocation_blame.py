@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rules.op_placement import _to_blame
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
-from gpuwatch.explain.diagnosis.runs.op_fallbacks import TOGETHER, _with_their_makers
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import PLACED_TOGETHER, _with_their_makers
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import machine, on_gpus
@@ -54,11 +54,11 @@ def test_what_uses_a_variable_has_its_cause_if_one_scope_asked_for_both() -> Non
     found = _with_their_makers(
         [
             entry("VarHandleOp", "placement.no-kernel", "a.py:1"),
-            entry("AssignVariableOp", TOGETHER, "a.py:1"),
-            entry("AssignAddVariableOp", TOGETHER, "a.py:2"),
+            entry("AssignVariableOp", PLACED_TOGETHER, "a.py:1"),
+            entry("AssignAddVariableOp", PLACED_TOGETHER, "a.py:2"),
         ]
     )
-    assert [one.reason for one in found] == ["placement.no-kernel", "placement.no-kernel", TOGETHER]
+    assert [one.reason for one in found] == ["placement.no-kernel", "placement.no-kernel", PLACED_TOGETHER]
 
 
 def _kernel(device: str, **allowed: list[int]) -> SimpleNamespace:

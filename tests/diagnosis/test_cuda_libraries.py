@@ -7,7 +7,7 @@ import pytest
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of, install_advice
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_version_of, install_advice
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import draft
@@ -39,7 +39,7 @@ _SKIPS = (
     ]
 )
 def test_a_librarys_name_tells_its_cuda(name: str, cuda: str | None) -> None:
-    assert cuda_of(["libnvinfer.so.7", name]) == cuda
+    assert cuda_version_of(["libnvinfer.so.7", name]) == cuda
 
 
 @pytest.mark.parametrize("library", ["libcudart.so.9.0", "libcudart.so.10.0", "libcudart.so.10.1", "libcudart.so.11.0"])
@@ -47,7 +47,7 @@ def test_a_tensorflow_older_than_its_cuda_wheels_is_told_the_cuda_that_it_wants(
     found = explain([_LOADS.format(library), _SKIPS])
     assert found.primary == "cuda.libraries-missing"
     action = found.findings[0].action or ""
-    cuda = cuda_of([library])
+    cuda = cuda_version_of([library])
     assert action.startswith(f"Install CUDA {cuda} ")
     assert "newer TensorFlow" in action
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.explain_log import explain, findings_of
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.python_exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import essential_line
 from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
 
@@ -255,8 +255,8 @@ NameError('undefined_name is not defined')
 def test_what_triton_could_not_compile_stands_below_the_kernels_source() -> None:
     found = explain(_TRITON.splitlines())
     assert "NameError('undefined_name is not defined')" in found.findings[0].title
-    assert telling(_TRITON.partition("Error: ")[2]) == "NameError('undefined_name is not defined')"
-    assert telling("at 3:49:\ndef k(x):\n    ^") == "def k(x):"
+    assert essential_line(_TRITON.partition("Error: ")[2]) == "NameError('undefined_name is not defined')"
+    assert essential_line("at 3:49:\ndef k(x):\n    ^") == "def k(x):"
 
 
 def test_an_assertion_that_failed_in_many_threads_is_shown_once() -> None:

@@ -25,9 +25,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, judge
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts, oom_facts
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import mates_of, others_memory
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, others_memory
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -233,7 +233,7 @@ def test_an_allocators_own_report_does_not_tell_who_else_was_on_the_gpu(used: in
     """PyTorch's snapshot and CuPy's message have no size of the device."""
     told = judge(Oom(allocator="pytorch", requested_bytes=784 * MIB, in_use_bytes=used * GIB), OomFacts())
     assert told.cause == cause
-    assert told.title == WHO_HELD_IT if cause == "unknown" else OTHERS_UNKNOWN in told.lines
+    assert told.title == UNKNOWN_HOLDER_TITLE if cause == "unknown" else OTHERS_UNKNOWN in told.lines
 
 
 def granted(mib: int, device: str = DEVICE) -> DeviceMapping:
@@ -348,7 +348,7 @@ def test_the_first_of_two_processes_is_what_the_second_ran_into(others: int, end
     done = complete(run, LogFacts(), before)
     (judged,) = done.ooms
     assert judged.verdict == "memory.other-process"
-    assert [(mate.pid, mate.held_bytes) for mate in mates_of(Evidence(run=done), oom)] == [(101, first)]
+    assert [(mate.pid, mate.held_bytes) for mate in concurrent_holders(Evidence(run=done), oom)] == [(101, first)]
     found = next(entry for entry in done.findings if entry.id == "memory.other-process")
     assert found.title.startswith("The first process of this run held")
     assert (found.severity, done.memory.devices[0].process_bytes) == ("info", None)
@@ -466,7 +466,7 @@ def test_rounds_beside_a_tenant_never_add_up_to_more_than_the_device(
     )
     done = complete(run, LogFacts(), before)
     for oom in done.ooms:
-        mates = mates_of(Evidence(run=done, snapshot=before), oom)
+        mates = concurrent_holders(Evidence(run=done, snapshot=before), oom)
         assert len({worker.setting for worker in workers for mate in mates if worker.pid == mate.pid}) == 1
         around = oom_facts(Evidence(run=done, snapshot=before), oom)
         assert around.most is not None

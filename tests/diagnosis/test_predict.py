@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, PredictedMapping, Run, Setting
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory, Memory
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, support
+from gpuwatch.explain.diagnosis.reference.compute_capability import capabilities_of_build, support_of_build
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import RequestedDevices, predict, requested_devices_of
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -169,8 +169,8 @@ def test_a_build_without_cuda_and_a_card_too_old_map_nothing() -> None:
     ],
 )
 def test_what_a_build_can_do_on_a_card(card: tuple[int, int], expected: str) -> None:
-    built = built_for({"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]})
-    assert support(card, built) == expected
+    built = capabilities_of_build({"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]})
+    assert support_of_build(card, built) == expected
 
 
 def test_the_settings_of_probes_are_understood() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rules.error_meanings import MACHINE, PROGRAM, SYSTEM, message_meaning
-from gpuwatch.explain.logs.python_exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import essential_line
 from tests.every import every
 
 ERRORS = (
@@ -443,7 +443,7 @@ _IN_A_FUNCTION = 'in user code:\n\n    File "train.py", line 7, in step  *\n    
 )
 def test_the_message_within_a_function_is_told(message: str) -> None:
     """AutoGraph and Keras write headings, colours and the traceback before it."""
-    assert telling(message) == "no such layer"
+    assert essential_line(message) == "no such layer"
 
 
 def test_an_exception_of_a_package_that_knows_no_gpu_is_the_programs_own() -> None:

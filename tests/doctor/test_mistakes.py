@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model.doctor import Doctor, LoadedLibrary
 from gpuwatch.core.model.run import Outcome, RunError
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import gpu_variables
-from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system
@@ -34,7 +34,7 @@ replace = msgspec.structs.replace
 def test_another_card_is_only_recommended_where_it_has_more_room(others: list[Any], advice: str) -> None:
     busy = gpu(0, memory__free_bytes=10 * GIB)
     row = replace(process(77, 60 * GIB), device_uuid=busy.uuid)
-    said = make_room(snapshot(busy, *others, processes=(row,)), busy)
+    said = free_memory_advice(snapshot(busy, *others, processes=(row,)), busy)
     assert advice in said
     assert ("Use GPU" in said) == ("Use GPU" in advice)
 

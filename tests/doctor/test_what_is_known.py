@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.experiment.probing.interpreter_checks import with_opened_libraries
 from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic_report
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_holders import ANYWHERE, holders_headline, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import GENERAL_ADVICE, free_memory_advice, holders_headline
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
@@ -130,13 +130,13 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
     ],
 )
 def test_what_to_do_is_of_this_machine(seen: Snapshot, says: str, never: str) -> None:
-    told = make_room(seen, seen.devices[0], need=10 * GIB)
+    told = free_memory_advice(seen, seen.devices[0], need=10 * GIB)
     assert says in told
     assert never not in told
 
 
 def test_where_nothing_is_known_the_advice_is_general() -> None:
-    assert make_room(None, None) == ANYWHERE
+    assert free_memory_advice(None, None) == GENERAL_ADVICE
 
 
 def test_the_headline_names_who_held_how_much() -> None:

@@ -21,7 +21,7 @@ from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.explain_log import explanation
 from gpuwatch.explain.logs.log_facts import LINES_PER_TOPIC
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.wrapped_lines import unfolded
+from gpuwatch.explain.logs.wrapped_lines import join_wrapped_lines
 from tests.logs.logs import NAMES, text
 
 _PIECES = tuple(line for name in NAMES for line in text(name).splitlines())
@@ -121,7 +121,7 @@ def check(lines: list[str]) -> None:
     assert not any("own rule" in found.title for found in document.findings), document.findings
     assert all((oom.requested_bytes or 0) >= 0 for oom in document.ooms)
     to_json(document)
-    joined = list(unfolded(lines))
+    joined = list(join_wrapped_lines(lines))
     assert len(joined) <= len(lines)
 
 

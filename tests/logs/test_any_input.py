@@ -64,24 +64,24 @@ def essence(found: LogFacts) -> dict[str, object]:
     plain = msgspec.to_builtins(found)
     for name in (
         "evidence",
-        "unrecognised",
+        "unknown_gpu_lines",
         "lines",
         "last_error_line",
-        "noted_at",
-        "worked_after",
+        "topic_line_numbers",
+        "last_survived_error_line",
         "last_frame_line",
         "open_traceback_line",
         "driver_messages",
-        "telling_last_line",
+        "ending_line",
         "last_warning",
         "last_line",
         "last_lines",
-        "doubt",
-        "last_lines_tell",  # a collector's level is part of it
+        "unexplained_failure_line",
+        "ending_kind",  # a collector's level is part of it
         "logged_error",
-        "last_line_tells",
-        "lines_after_telling",
-        "plain_last_line",
+        "ending_line_is_last",
+        "lines_after_ending_line",
+        "last_output_line",
     ):
         del plain[name]
     # A decoration may tell who handed the log on.

@@ -354,7 +354,7 @@ def test_what_the_parser_remembers_changes_nothing_that_it_finds() -> None:
             slow.feed(line)
         for parser in (quick, slow):
             parser.close()
-            parser.facts.unrecognised.clear()  # of one shape one line is enough
+            parser.facts.unknown_gpu_lines.clear()  # of one shape one line is enough
         found, expected = quick.facts, slow.facts
         assert set(found.topics) == set(expected.topics), name
         for field in ("topics", "noted_at", "warned", "evidence", "placements"):

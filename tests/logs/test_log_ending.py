@@ -387,7 +387,7 @@ def test_noise_of_a_desktop_and_of_a_disk() -> None:
 def test_programs_that_did_their_work() -> None:
     for line in ("All tests completed!", "total images/sec: 211.80", "`Trainer.fit` stopped: `max_epochs=4` reached."):
         assert _tells(line) == log_ending.WORKED
-        assert log_ending.says_finished(line) or "images" in line
+        assert log_ending.reports_completion(line) or "images" in line
 
 
 @every(

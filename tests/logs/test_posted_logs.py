@@ -28,7 +28,7 @@ import pytest
 from gpuwatch.cli.read_log import lines_of
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.logs.wrapped_lines import unfolded
+from gpuwatch.explain.logs.wrapped_lines import join_wrapped_lines
 
 FOLDER = Path(__file__).parent / "posted"
 RIGHT_AT_LEAST = 283
@@ -68,7 +68,7 @@ def rows() -> list[dict[str, str]]:
 def explanation_of(path: Path) -> Explanation:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return explain(unfolded(lines_of(descriptor, path)), source=path.name)
+        return explain(join_wrapped_lines(lines_of(descriptor, path)), source=path.name)
     finally:
         os.close(descriptor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.logs.wrapped_lines import unfolded
+from gpuwatch.explain.logs.wrapped_lines import join_wrapped_lines
 from tests.every import every
 from tests.logs.small_logs import ALL, Small
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @every(ALL)
 def test_it_is_labelled_right(small: Small) -> None:
-    found = explain(unfolded(small.text.split("\n")))
+    found = explain(join_wrapped_lines(small.text.split("\n")))
     assert set(small.causes) <= set(CAUSES)
     assert found.primary in small.causes
     if small.gpus is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.explain.logs.output_tail import Tail, decisive, not_kept
+from gpuwatch.explain.logs.output_tail import OutputTail, is_decisive, omitted_line_count
 from gpuwatch.share.reports.report_log_lines import readable
 
 CREATED = "I0000 00:00:1795182270.000001 1 gpu_device.cc:2043] Created device GPU:0 with 6080 MB memory"
@@ -13,7 +13,7 @@ OOM = "W0000 00:00:1795182270.000002 1 bfc_allocator.cc:501] Allocator (GPU_0_bf
 
 
 def tail(lines: list[str]) -> tuple[str, ...]:
-    made = Tail()
+    made = OutputTail()
     for line in lines:
         made.add(line)
     return made.lines()
@@ -40,7 +40,7 @@ def test_a_report_that_cuts_more_adds_the_two_counts() -> None:
 @given(st.lists(st.sampled_from([CREATED, OOM, "step", "a\rb"]), max_size=400))
 def test_every_line_is_shown_or_counted_and_the_number_is_bounded(lines: list[str]) -> None:
     shown = tail(lines)
-    marked = sum(map(not_kept, shown))
+    marked = sum(map(omitted_line_count, shown))
     assert len(shown) - (1 if marked else 0) + marked == len(lines)
     assert len(shown) <= 80 + 12 + 1
-    assert not any(decisive(line) for line in shown if not_kept(line))
+    assert not any(is_decisive(line) for line in shown if omitted_line_count(line))

@@ -86,13 +86,13 @@ def test_any_lines(lines: list[str]) -> None:
 def test_memory_was_requested_by_the_latest_frame_that_no_other_exception_explains() -> None:
     head, frame = "Traceback (most recent call last):", ('  File "a.py", line 1, in f', "    one()")
     found = parse("\n".join((head, *frame, "KeyError: 'x'")))
-    assert (found.requested_at, found.error_frames) == (None, {"KeyError: 'x'": found.frame})
+    assert (found.memory_request_frame, found.error_frames) == (None, {"KeyError: 'x'": found.frame})
     # As TensorFlow names the place of an op, after the exception.
     later = parse("\n".join((head, *frame, "KeyError: 'x'", '  File "b.py", line 2, in g', "    two()")))
-    assert later.requested_at is not None
-    assert later.requested_at.file == "b.py"
+    assert later.memory_request_frame is not None
+    assert later.memory_request_frame.file == "b.py"
     cut = parse("\n".join((head, *frame, "InternalError: Graph execution error:")))
-    assert cut.requested_at is not None
+    assert cut.memory_request_frame is not None
 
 
 _FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -120,9 +120,11 @@ def test_the_line_that_started_a_process_is_not_where_it_requested_memory(code: 
         _LIBRARY,
         _FULL,
     ]
-    assert parse("\n".join((*parent, *child))).requested_at is None
-    assert parse("\n".join(_traceback("main.py", 103, code, _FULL))).requested_at is None
-    own = parse("\n".join((*parent, *child[:2], *_traceback("work.py", 61, "loss.backward()", _FULL)))).requested_at
+    assert parse("\n".join((*parent, *child))).memory_request_frame is None
+    assert parse("\n".join(_traceback("main.py", 103, code, _FULL))).memory_request_frame is None
+    own = parse(
+        "\n".join((*parent, *child[:2], *_traceback("work.py", 61, "loss.backward()", _FULL)))
+    ).memory_request_frame
     assert own is not None
     assert (own.file, own.line) == ("work.py", 61)
 
@@ -132,8 +134,8 @@ def test_tracebacks_of_ranks_that_mix_are_told_apart() -> None:
     two = _traceback("b.py", 2, "next(data)", "KeyError: 'x'", rank="[rank2]: ")
     mixed = [line for pair in zip(one[:4], two[:4], strict=True) for line in pair]
     found = parse("\n".join((*mixed, one[4], two[4])))
-    assert found.requested_at is not None
-    assert found.requested_at.file == "a.py"
+    assert found.memory_request_frame is not None
+    assert found.memory_request_frame.file == "a.py"
     assert found.error_frames["KeyError: 'x'"].file == "b.py"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.logs.wrapped_lines import SAMPLE_LINES, folded_at, unfolded
+from gpuwatch.explain.logs.wrapped_lines import SAMPLE_LINES, join_wrapped_lines, wrap_width
 from tests.logs.logs import NAMES, text
 
 Fold = Callable[[str], list[str]]
@@ -49,14 +49,16 @@ def whole(name: str) -> Explanation:
 def test_a_terminals_folds_change_nothing(width: int, quote: str, first: int) -> None:
     """Every log at two of the widths."""
     for name in NAMES[first::2]:
-        assert told(explain(unfolded(folded(name, terminal(width), quote)))) == told(whole(name)), name
+        assert told(explain(join_wrapped_lines(folded(name, terminal(width), quote)))) == told(whole(name)), name
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("width", [100, 120])
 def test_a_persons_folds_seldom_change_the_cause(width: int) -> None:
     """A word that did not fit is a guess; a wrong one in one log of ten is what can be had."""
-    same = sum(whole(name).primary == explain(unfolded(folded(name, person(width)))).primary for name in NAMES)
+    same = sum(
+        whole(name).primary == explain(join_wrapped_lines(folded(name, person(width)))).primary for name in NAMES
+    )
     assert same >= 0.9 * len(NAMES)
 
 
@@ -64,23 +66,23 @@ def test_a_persons_folds_seldom_change_the_cause(width: int) -> None:
 def test_what_was_not_folded_comes_as_it_is() -> None:
     for name in NAMES:
         lines = text(name).splitlines(keepends=True)
-        if folded_at(lines) is None:
-            assert list(unfolded(lines)) == lines, name
-        assert told(explain(unfolded(lines))) == told(whole(name)), name
+        if wrap_width(lines) is None:
+            assert list(join_wrapped_lines(lines)) == lines, name
+        assert told(explain(join_wrapped_lines(lines))) == told(whole(name)), name
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=90), max_size=40))
 def test_no_character_is_lost(lines: list[str]) -> None:
     plain = [line.replace("\n", " ").replace("\r", " ") for line in lines]
-    joined = "".join("".join(unfolded(plain)).split())
+    joined = "".join("".join(join_wrapped_lines(plain)).split())
     assert sorted(joined) == sorted("".join("".join(plain).split()))
 
 
 def test_beyond_the_sample_it_goes_on_in_the_same_way() -> None:
     line = "I0504 10:11:12.131415   40712 x.cc:1] " + "word " * 40
     parts = terminal(80)(line)
-    found = list(unfolded(parts * SAMPLE_LINES))
+    found = list(join_wrapped_lines(parts * SAMPLE_LINES))
     assert len(found) == SAMPLE_LINES
     assert {entry.strip() for entry in found} == {line.strip()}
 
@@ -90,12 +92,12 @@ def test_a_long_line_before_an_indented_one_is_no_fold(indent: str) -> None:
     quote = "> " if indent.startswith(">") else ""
     long = f"{quote}W tensorflow/core/common_runtime/executor.cc:1076] Resource exhausted: OOM when allocating tensor"
     lines = [long, f"{indent}[[Node: Sub = Sub[T=DT_FLOAT]]]", f"{quote}0 successful operations."]
-    assert list(unfolded(lines)) == lines
+    assert list(join_wrapped_lines(lines)) == lines
 
 
 def test_each_joined_line_is_told() -> None:
     """So that lines can be counted as the log has them."""
     lines, joined = folded(NAMES[0], terminal(80)), []
-    yielded = list(unfolded(lines, lambda: joined.append(1)))
+    yielded = list(join_wrapped_lines(lines, lambda: joined.append(1)))
     assert joined
     assert len(yielded) + len(joined) == len(lines)

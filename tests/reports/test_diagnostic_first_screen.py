@@ -15,7 +15,7 @@ from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_holders import make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
@@ -224,6 +224,6 @@ def test_no_advice_to_end_an_unknown_process() -> None:
     stranger = Process(
         pid=4711, create_time=None, user=None, command=None, type="C", device_uuid=device.uuid, readings=readings
     )
-    advice = make_room(replace(machines.snapshot(device), processes=(stranger,)), device)
+    advice = free_memory_advice(replace(machines.snapshot(device), processes=(stranger,)), device)
     assert "whether it is still needed" in advice
     assert "and end it" not in advice

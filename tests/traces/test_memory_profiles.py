@@ -8,16 +8,16 @@ import pytest
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces import tensorflow_xplane
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-from gpuwatch.explain.traces.tensorflow_op_names import Input, Names, Variable, inside, layer
+from gpuwatch.explain.traces.tensorflow_op_names import FunctionInput, OpNames, Variable, layer_of, strip_calls
 from tests.traces.profiles import Profile, encoded, field
 
 KIB = 1024
 CALL = "StatefulPartitionedCall/"
 
 
-def one(*changes: tuple[object, ...], names: Names | None = None) -> MemoryProfile:
+def one(*changes: tuple[object, ...], names: OpNames | None = None) -> MemoryProfile:
     (found,) = tensorflow_profiles([(encoded(changes), 0.0, None)], names)
     return found
 
@@ -94,7 +94,7 @@ def test_variables_are_the_allocations_of_their_size_that_live_longest() -> None
         (40000, KIB, f"{CALL}dense/Relu", "[16,16]"),
         (50000, KIB, "Other", "[256]"),
         (40000, KIB),
-        names=Names(VARIABLES),
+        names=OpNames(VARIABLES),
     )
     assert {holder.op: (holder.variable, holder.group) for holder in found.holders} == {
         "AddV2": ("dense/kernel", "weights"),
@@ -109,15 +109,20 @@ def test_variables_are_the_allocations_of_their_size_that_live_longest() -> None
 
 
 def test_the_shape_of_an_input_is_worked_out_only_if_one_fits() -> None:
-    given = [Input((-1, 64), "float32"), Input((-1, 10), "int64"), Input((-1, 1), "float32"), Input((-1, 3), "int64")]
-    found = one((1000, 32 * 64 * 4, "_EagerConst"), names=Names((), given))
+    given = [
+        FunctionInput((-1, 64), "float32"),
+        FunctionInput((-1, 10), "int64"),
+        FunctionInput((-1, 1), "float32"),
+        FunctionInput((-1, 3), "int64"),
+    ]
+    found = one((1000, 32 * 64 * 4, "_EagerConst"), names=OpNames((), given))
     # A free length and an unknown type: as many bytes may be of half the length, as float64.
     assert (found.holders[0].shape, found.holders[0].dtype or "", found.holders[0].group) == ("[?,64]", "", "inputs")
-    fixed = one((1000, 32 * 64 * 4, "_EagerConst"), names=Names((), [Input((32, 64), "float32")]))
+    fixed = one((1000, 32 * 64 * 4, "_EagerConst"), names=OpNames((), [FunctionInput((32, 64), "float32")]))
     assert (fixed.holders[0].shape, fixed.holders[0].group) == ("[32,64]", "inputs")
-    both = one((1000, 11 * 3 * 8, "_EagerConst"), names=Names((), [*given, Input((-1, 3, 1), "int64")]))
+    both = one((1000, 11 * 3 * 8, "_EagerConst"), names=OpNames((), [*given, FunctionInput((-1, 3, 1), "int64")]))
     assert (both.holders[0].shape, both.holders[0].group) == (None, "unattributed")
-    other = one((1000, 32 * 64 * 4, "SameWorkerRecvDone", "[64,32]"), names=Names((), given))
+    other = one((1000, 32 * 64 * 4, "SameWorkerRecvDone", "[64,32]"), names=OpNames((), given))
     assert (other.holders[0].shape, other.holders[0].group) == ("[64,32]", "unattributed")
 
 
@@ -168,12 +173,14 @@ def test_gpus_come_before_the_host_which_is_named() -> None:
 
 
 def test_the_sentence_names_who_held_the_most() -> None:
-    text = held_most(one((1000, 3 * KIB, f"{CALL}conv/Conv2D", "[768]"), (9000, KIB, f"{CALL}conv/Relu", "[256]")))
+    text = describe_largest_holder(
+        one((1000, 3 * KIB, f"{CALL}conv/Conv2D", "[768]"), (9000, KIB, f"{CALL}conv/Relu", "[256]"))
+    )
     assert text == (
         "At the recorded peak of 4.0 KiB on GPU:0, activations held the most: 4.0 KiB (100 %),"
         " 3.0 KiB of it by conv/Conv2D [768]"
     )
-    text = held_most(one((1000, 3 * KIB, "MatMul", "[768]")))
+    text = describe_largest_holder(one((1000, 3 * KIB, "MatMul", "[768]")))
     assert text == "At the recorded peak of 3.0 KiB on GPU:0, the largest holder was MatMul [768]: 3.0 KiB (100 %)"
 
 
@@ -182,7 +189,7 @@ def test_a_sum_of_gradients_is_no_state_of_the_optimizer_of_the_same_shape() -> 
     lines = {f"gradient_tape/dense/MatMul_{n}": "a.py:9 in step" for n in range(2)} | {"AddN_1": "a.py:9 in step"}
     begun = [(1000, KIB, "Fill", "[16,16]"), (2000, KIB, "adam/dense_kernel_momentum/Initializer/zeros")]
     for op, group in (("AddN_1", "gradients"), ("AddN_4/inputs_0", "unattributed"), ("dense/Mul", "activations")):
-        found = one(*begun, (3000, KIB, CALL + op, "[16,16]"), names=Names(variables=VARIABLES, lines=lines))
+        found = one(*begun, (3000, KIB, CALL + op, "[16,16]"), names=OpNames(variables=VARIABLES, lines=lines))
         held = {holder.op: (holder.group, holder.variable) for holder in found.holders}
         assert held[CALL + op] == (group, ""), op
         assert held["Fill"][0] == "weights"
@@ -191,8 +198,8 @@ def test_a_sum_of_gradients_is_no_state_of_the_optimizer_of_the_same_shape() -> 
 def test_a_peak_that_was_not_recorded_is_told() -> None:
     found = one((1000, 3 * KIB, "MatMul", "[768]"))
     known = msgspec.structs.replace(found, program_peak_bytes=30 * KIB)
-    assert "of 3.0 KiB on GPU:0 (the program's own of 30.0 KiB was not recorded), the" in held_most(known)
-    assert "recorded)" not in held_most(msgspec.structs.replace(found, program_peak_bytes=3 * KIB))
+    assert "of 3.0 KiB on GPU:0 (the program's own of 30.0 KiB was not recorded), the" in describe_largest_holder(known)
+    assert "recorded)" not in describe_largest_holder(msgspec.structs.replace(found, program_peak_bytes=3 * KIB))
 
 
 def test_a_profile_is_known_by_its_content() -> None:
@@ -212,10 +219,10 @@ def test_a_profile_that_is_cut_off_is_an_error(cut: int) -> None:
 
 
 def test_the_layer_is_the_scope() -> None:
-    assert layer(f"{CALL}StatefulPartitionedCall_1/model/conv1/Conv2D") == "model/conv1"
-    assert layer(f"{CALL}gradient_tape/model/conv1/Conv2D/Conv2DBackpropFilter") == "model/conv1/Conv2D"
-    assert inside("MatMul") == "MatMul"
-    assert layer("MatMul") == ""
+    assert layer_of(f"{CALL}StatefulPartitionedCall_1/model/conv1/Conv2D") == "model/conv1"
+    assert layer_of(f"{CALL}gradient_tape/model/conv1/Conv2D/Conv2DBackpropFilter") == "model/conv1/Conv2D"
+    assert strip_calls("MatMul") == "MatMul"
+    assert layer_of("MatMul") == ""
 
 
 def test_a_line_is_that_of_an_op_in_a_graph() -> None:
@@ -224,7 +231,7 @@ def test_a_line_is_that_of_an_op_in_a_graph() -> None:
         (1000, KIB, f"{CALL}net/MatMul", "[256]"),
         (9000, KIB, f"{CALL}MatMul", "[256]"),
         (19000, KIB, "MatMul", "[256]"),
-        names=Names((), (), lines),
+        names=OpNames((), (), lines),
     )
     assert {holder.op: holder.source for holder in found.holders} == {
         f"{CALL}net/MatMul": "train.py:3 in call",
@@ -238,7 +245,7 @@ def test_what_was_in_use_before_the_recording_is_told_as_that() -> None:
     began.allocate(1000, 2 * KIB, f"{CALL}sequential/dense/MatMul", "[16,32]")
     (found,) = tensorflow_profiles([(began.encoded(), 0.0, None)])
     assert (found.peak_bytes, found.live_bytes, found.before_bytes) == (10 * KIB, 2 * KIB, 8 * KIB)
-    assert held_most(found) == (
+    assert describe_largest_holder(found) == (
         "At the recorded peak of 10.0 KiB on GPU:0, 8.0 KiB (80 %) were in use before the recording began; of the rest,"
         " activations held the most: 2.0 KiB (20 %)"
     )

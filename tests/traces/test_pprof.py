@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.explain.traces import jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from tests.conftest import gpuwatch
 from tests.traces.profiles import field, varint
 
@@ -62,7 +62,7 @@ def test_holders_by_line_with_the_function_that_it_called() -> None:
         ("model.py:4 in step", "", 1, 1000),
         ("", "", 1, 24),
     ]
-    assert held_most(found) == (
+    assert describe_largest_holder(found) == (
         "In use on cuda:1 when the snapshot was taken: 9.0 KiB (it has no history), arrays held the most: 8.0 KiB"
         " (89 %), by model.py:4 in step (zeros) ×2"
     )
@@ -101,7 +101,7 @@ def test_a_timeline_has_groups_over_time() -> None:
     found = torch_memory_timeline.profile(json.dumps(entries).encode())
     assert (found.peak_bytes, found.groups) == (5120, {"weights": 4096, "activations": 1024})
     assert [moment.groups.get("gradients", 0) for moment in found.moments] == [0, 1024, 0]
-    assert held_most(found).endswith("the weights held the most: 4.0 KiB (80 %)")
+    assert describe_largest_holder(found).endswith("the weights held the most: 4.0 KiB (80 %)")
     for broken in (b"[[1,2,3]]", b"[[1,2,3,4]", b"[[1,2,3,99999999999999999999999]]"):
         with pytest.raises(InvalidTrace):
             torch_memory_timeline.profile(broken)
@@ -112,6 +112,6 @@ def test_real_files() -> None:
         pytest.skip("there are no captures")
     (found,) = jax_pprof.profiles(gzip.decompress((CAPTURES / "jax_microjax.memory.prof").read_bytes()))
     assert (found.device, found.peak_bytes, found.named_bytes) == ("cuda:0", 1_055_160, 1_055_160)
-    assert "lightcurve.py:57 in chunked_vmap" in held_most(found)
+    assert "lightcurve.py:57 in chunked_vmap" in describe_largest_holder(found)
     timeline = torch_memory_timeline.profile(gzip.decompress((CAPTURES / "hta_memory_timeline.raw.gz").read_bytes()))
     assert max(timeline.groups, key=lambda name: timeline.groups[name]) == "activations"

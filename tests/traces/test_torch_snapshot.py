@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from tests.every import every
 from tests.traces.hostile import SNAPSHOT
@@ -72,12 +72,12 @@ def test_a_snapshot_without_history_has_its_blocks() -> None:
     found = one([], block(0, 2048, "active_allocated", ("a.py", 1, "f")), block(2048, 1024, "inactive"))
     assert (found.peak_bytes, found.requested_bytes, found.fragmentation) == (2048, 2036, 0.0)
     assert not found.has_history
-    assert held_most(found) == (
+    assert describe_largest_holder(found) == (
         "In use on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), tensors created outside"
         " modules held the most: 2.0 KiB (100 %), by a.py:1 in f"
     )
     bare = one([{"action": "snapshot", "addr": 0, "size": 0}], block(0, 2048, "active_allocated"))
-    assert held_most(bare) == (
+    assert describe_largest_holder(bare) == (
         "In use on cuda:0 when the snapshot was taken: 2.0 KiB (it has no history), none of it has a known line;"
         " the largest: an allocation of 2.0 KiB"
     )
@@ -176,8 +176,8 @@ def test_cpp_frames_name_the_op_and_never_the_holder() -> None:
 def test_the_holder_is_the_innermost_frame_of_the_program(places: list[tuple[str, int, str]], line: str) -> None:
     found = one([entry("alloc", 9, 1, 512, *native("mul_Tensor"), *places)])
     assert found.holders[0].source == line
-    assert held_most(found).count("  ") == 0
-    assert held_most(found)[-1] not in ",. "
+    assert describe_largest_holder(found).count("  ") == 0
+    assert describe_largest_holder(found)[-1] not in ",. "
 
 
 def test_the_layer_of_a_library_and_files_of_one_name() -> None:
@@ -202,7 +202,9 @@ def test_a_headline_of_one_line_names_the_layer_below_it() -> None:
         entry("alloc", 9, 4096 * n, 1024, *native("linear"), linear, called, layer, called, MAIN) for n in range(1, 3)
     ]
     found = one(trace)
-    assert held_most(found).endswith("by train.py:3 in <module> (linear) ×2, 2.0 KiB through llama.py:220 in forward")
+    assert describe_largest_holder(found).endswith(
+        "by train.py:3 in <module> (linear) ×2, 2.0 KiB through llama.py:220 in forward"
+    )
 
 
 def test_tensors_that_the_program_creates_are_weights_only_with_gradients_of_their_size() -> None:
@@ -284,7 +286,7 @@ def test_without_gradients_what_stays_is_weights_or_a_cache() -> None:
     forward = [*native("exp"), ("net.py", 2, "forward"), (MODULE, 9, "_call_impl"), MAIN]
     found = one([entry("alloc", 1, 100_000, 1024, *forward)], block(0, 8192, "active_allocated"))
     assert found.groups == {"weights and caches": 8192, "activations": 1024}
-    assert held_most(found) == (
+    assert describe_largest_holder(found) == (
         "At the recorded peak of 9.0 KiB on cuda:0, weights and caches held the most: 8.0 KiB (89 %); of the rest, the"
         " largest holder was net.py:2 in forward (exp): 1.0 KiB (11 %)"
     )
@@ -373,5 +375,5 @@ def test_real_snapshots(name: str, requested: int, line: str) -> None:
         pytest.skip("there are no captures")
     (found,) = torch_profiles(path.read_bytes())
     assert found.requested_bytes == requested
-    assert line in held_most(found)
+    assert line in describe_largest_holder(found)
     assert found.groups.get("unattributed", 0) < 0.2 * found.peak_bytes

@@ -112,7 +112,7 @@ class MemoryRecords:
 
     def _of_tensorflow(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
         from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-        from gpuwatch.explain.traces.tensorflow_op_names import Input, Names, Variable
+        from gpuwatch.explain.traces.tensorflow_op_names import FunctionInput, OpNames, Variable
 
         windows = []
         for file in files:
@@ -120,7 +120,9 @@ class MemoryRecords:
             if content is not None:
                 windows.append((content, file.begin - files[0].begin, (file.steps_begin, file.steps_end)))
         variables = tuple(Variable(*entry) for entry in self._names["variables"])
-        names = Names(variables, tuple(Input(*entry) for entry in self._names["inputs"]), dict(self._names["lines"]))
+        names = OpNames(
+            variables, tuple(FunctionInput(*entry) for entry in self._names["inputs"]), dict(self._names["lines"])
+        )
         return tensorflow_profiles(windows, names, pid=pid, notes=notes) if windows else []
 
     def _of_torch(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:

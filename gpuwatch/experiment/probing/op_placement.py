@@ -14,7 +14,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCoverage
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.explain.logs.op_placement_lines import most_frequent, most_frequent_copies, op_name
+from gpuwatch.explain.logs.op_placement_lines import op_name, sorted_copies, sorted_placements
 
 _MAX_OP_KINDS = 4000
 """Kinds of op that are kept of one process."""
@@ -95,7 +95,7 @@ def merged(processes: Sequence[PlacedOps]) -> tuple[tuple[Placement, ...], tuple
     for process in processes:
         counts.update(process.counts)
         copies.update(process.copies)
-    return tuple(most_frequent(counts)), tuple(most_frequent_copies(copies))
+    return tuple(sorted_placements(counts)), tuple(sorted_copies(copies))
 
 
 def coverage(processes: Sequence[PlacedOps]) -> PlacementCoverage | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpuwatch.core.model.run import HOST_ALLOCATORS
-from gpuwatch.explain.logs.log_facts import LogFacts, Refusals
+from gpuwatch.explain.logs.log_facts import LogFacts, RefusedAllocations
 
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
 """absl before it is initialized, as TensorFlow uses it from 2.17 on."""
@@ -71,7 +71,7 @@ def without_printed(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
         return _without(LogFacts(**own), lambda topic: not topic.startswith("ended.") or topic in _OF_KERNELS)
     if counts.exhausted:
         return facts
-    facts = msgspec.structs.replace(facts, ooms=of_host, refusals=Refusals())
+    facts = msgspec.structs.replace(facts, ooms=of_host, refusals=RefusedAllocations())
     if counts.failures != 0 or not counts.gpus:
         return _without(facts, lambda topic: topic in _OF_MEMORY)
     facts = msgspec.structs.replace(facts, cuinit_error=None)

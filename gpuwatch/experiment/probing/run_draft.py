@@ -36,9 +36,9 @@ from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, is_older,
 from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger, Timeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.op_placement_lines import NOISE
-from gpuwatch.explain.logs.other_oom_messages import exhausted
-from gpuwatch.explain.logs.output_tail import Tail
+from gpuwatch.explain.logs.op_placement_lines import IDLE_OPS
+from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
+from gpuwatch.explain.logs.output_tail import OutputTail
 from gpuwatch.sim.sysfs import ENV_STATE
 from gpuwatch.sim.unsupported_messages import limit_of
 
@@ -82,7 +82,7 @@ class RunBuilder:
         self._known: set[int] = set()
         self._strangers = frozenset(process.pid for process in before.processes) if before is not None else frozenset()
         self._parser = LogParser()
-        self._tail = Tail()
+        self._tail = OutputTail()
         self.state = ReceivedEvents()
         self._ledger = MemoryLedger(before)
         self._timeline = Timeline(started)
@@ -238,7 +238,7 @@ class RunBuilder:
             device_map=self._device_map(facts),
             placements=placements or tuple(facts.placements),
             placement_coverage=coverage(placed),
-            copies=tuple(copy for copy in copies or facts.copies if copy.op not in NOISE),
+            copies=tuple(copy for copy in copies or facts.copies if copy.op not in IDLE_OPS),
             ooms=self._ooms(script, facts),
             memory=Memory(
                 allocator_peak_bytes=max(state.allocators.values(), default=None),
@@ -363,9 +363,9 @@ class RunBuilder:
 
     def _ooms(self, script: ProbeScript, facts: LogFacts) -> tuple[Oom, ...]:
         """OOMs in the log, marked as expected if the configuration is about them or the probe said so."""
-        if any(exhausted(error) and not error.expected for error in self.state.errors):
+        if any(is_out_of_memory_error(error) and not error.expected for error in self.state.errors):
             return tuple(facts.ooms)
-        if script.verdict == "oom" or any(exhausted(error) for error in self.state.errors):
+        if script.verdict == "oom" or any(is_out_of_memory_error(error) for error in self.state.errors):
             return tuple(msgspec.structs.replace(oom, expected=True) for oom in facts.ooms)
         return tuple(facts.ooms)
 
@@ -373,7 +373,7 @@ class RunBuilder:
         unexpected = [error for error in self.state.errors if not error.expected]
         if outcome.timed_out:
             return "timeout", "It was killed at its deadline."
-        if any(map(exhausted, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
+        if any(map(is_out_of_memory_error, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
             return "oom", "It ran out of memory."
         if outcome.signal is not None:
             return "error", f"It was {outcome.text}."
@@ -384,7 +384,7 @@ class RunBuilder:
             return "error", f"It exited early, with {outcome.text}."
         if self.state.skipped is not None:
             return "skipped", self.state.skipped
-        if script.verdict == "oom" and (facts.ooms or any(map(exhausted, self.state.errors))):
+        if script.verdict == "oom" and (facts.ooms or any(map(is_out_of_memory_error, self.state.errors))):
             return "oom", "It ran out of memory, as this configuration shows."
         return "ok", ""
 

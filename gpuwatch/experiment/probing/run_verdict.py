@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
 from gpuwatch.core.model.run import Outcome, Run, Verdict, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
-from gpuwatch.explain.logs.python_exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
 _WORKER = "DataLoader worker (pid"
@@ -146,5 +146,5 @@ def _exception(run: Run) -> str:
     if error is None:
         ends = [f"{child.pid} was ended by {signal_name(child.signal)}" for child in run.killed_children]
         return f", after its process {ends[0]}" if ends else ""
-    message = telling(error.message)
+    message = essential_line(error.message)
     return f", in {error.type}" + (f": {message[:200].rstrip('.')}" if message else "")

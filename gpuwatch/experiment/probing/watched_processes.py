@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
 from gpuwatch.experiment.probing.run_draft import own_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.explain.logs.other_oom_messages import exhausted
+from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
 from gpuwatch.machine.sources.procfs import descends, leader_of, runs_python, start_time
 
 _MAX_PROCESSES = 256
@@ -241,7 +241,7 @@ class WatchedProcesses:
             return None
         failures = [state.failures for state in states if state.failures is not None]
         gpus = any(member.map or member.state.mappings for member in members)
-        ended_by_memory = sum(exhausted(error) for state in states for error in state.errors)
+        ended_by_memory = sum(is_out_of_memory_error(error) for state in states for error in state.errors)
         refused = sum(state.exhausted or 0 for state in states) + ended_by_memory
         others = sum(failures) if len(failures) == len(states) else None
         return FailureCounts(exhausted=refused, failures=others, framework=bool(states), gpus=gpus)
@@ -300,7 +300,7 @@ class WatchedProcesses:
             ),
             allocators=dict(state.allocators),
             held_bytes=held,
-            ooms=max(member.ooms, state.ooms, sum(map(exhausted, state.errors))),
+            ooms=max(member.ooms, state.ooms, sum(map(is_out_of_memory_error, state.errors))),
             throughput=state.throughput,
             errors=tuple(state.errors),
             exit_code=code,

@@ -25,11 +25,11 @@ from gpuwatch.explain.diagnosis.rule_registry import note_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
-from gpuwatch.explain.diagnosis.runs.op_fallbacks import moved_by_placer
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.log_ending import KERAS, OF_NCCL, WORKED, only_began
+from gpuwatch.explain.logs.log_ending import KERAS, NCCL_WARNING, WORKED, announces_work
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.program_starts import LogReader, follows
+from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
 from gpuwatch.explain.logs.run_summary import without_summaries
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
@@ -78,9 +78,9 @@ def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogRead
     shows nothing, or is of another program, which worked."""
     facts, count, first = reader.parser.facts, reader.count, reader.first
     before = explanation(earlier, {}, source=last.source, machine=last.machine)
-    worked = last.primary == "healthy" and facts.last_lines_tell in (WORKED, KERAS)
+    worked = last.primary == "healthy" and facts.ending_kind in (WORKED, KERAS)
     shown, told = before, [f"the last start begins at line {first}"]
-    if follows(facts, earlier):
+    if is_consequence(facts, earlier):
         title = (
             f"The log covers {count} or more programs; the last failed because one before it had failed: this "
             "explains that one"
@@ -133,12 +133,12 @@ def explanation(
         device_map=tuple(facts.device_map),
         placements=tuple(facts.placements),
         ooms=with_verdicts(evidence, tuple(facts.ooms)),
-        fallbacks=moved_by_placer(facts, evidence, findings),
+        fallbacks=fallbacks_in_log(facts, evidence, findings),
         missing_libraries=tuple(facts.missing_libraries),
         errors=tuple(facts.errors),
         findings=findings,
         primary=primary_cause(found),
-        unrecognised=tuple(facts.unrecognised),
+        unrecognised=tuple(facts.unknown_gpu_lines),
         machine=machine,
     )
 
@@ -149,11 +149,11 @@ def _without_outlived(log: LogFacts) -> LogFacts:
     stopped, outlived = _was_stopped(log), _outlived(log)
     died = stopped or died_of_its_own(log)
     of_memory = bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()  # outlived: LogFacts.oom_survived
-    for topic, at in log.noted_at.items():
+    for topic, at in log.topic_line_numbers.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
-            warned = log.topics[topic] == log.warned.get(topic, 0)
+            warned = log.topics[topic] == log.warnings_by_topic.get(topic, 0)
             # That the program ended otherwise does not show that NCCL went on.
-            warned = warned and not any(map(OF_NCCL.search, log.evidence[topic]))
+            warned = warned and not any(map(NCCL_WARNING.search, log.evidence[topic]))
             own_rule = topic == _OUT_OF_MEMORY and outlived >= last and of_memory and not stopped
             if died if warned else at <= outlived and not own_rule:
                 gone.add(topic)
@@ -175,7 +175,11 @@ def _without_outlived(log: LogFacts) -> LogFacts:
 
 def _was_stopped(log: LogFacts) -> bool:
     """Whether a signal, a scheduler or a person ended the program, as the last lines tell."""
-    at = log.reported_end_at if log.reported_end in _FROM_OUTSIDE else log.noted_at.get("ended.killed", 0)
+    at = (
+        log.reported_end_line_number
+        if log.reported_end in _FROM_OUTSIDE
+        else log.topic_line_numbers.get("ended.killed", 0)
+    )
     interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
     return interrupted or (at > 0 and log.lines - at <= END_LINES)
 
@@ -183,9 +187,9 @@ def _was_stopped(log: LogFacts) -> bool:
 def _outlived(log: LogFacts) -> int:
     """The line up to which work followed the errors; 0 if none did."""
     stopped = _was_stopped(log)
-    if stopped and log.printed_after_error > _MAX_FEW_LINES:
+    if stopped and log.steps_printed_after_error > _MAX_FEW_LINES:
         return log.last_error_line or 0
-    return log.worked_after if stopped or not follows_from_another(log) else 0
+    return log.last_survived_error_line if stopped or not follows_from_another(log) else 0
 
 
 def _with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
@@ -200,13 +204,13 @@ def _with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding],
         found += [replace(finding, severity="warning") for finding in why]
     kept = [_of_a_program_that_worked(finding, log) for finding in found]
     known = {finding.id for finding in kept}
-    outlived = _outlived(log)
+    outlived, noted_at = _outlived(log), log.topic_line_numbers
     notes = [
         replace(
             finding,
             severity="info",
             title=f"{finding.title or CAUSES[finding.id]} ("
-            f"{'the program continued after it' if log.noted_at.get(finding.id, 1) <= outlived else 'only a warning'})",
+            f"{'the program continued after it' if noted_at.get(finding.id, 1) <= outlived else 'only a warning'})",
         )
         for finding in before
         if finding.id not in known
@@ -218,10 +222,12 @@ def _with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding],
 
 def _of_a_program_that_worked(found: Finding, log: LogFacts) -> Finding:
     """A reason why no GPU was usable is a warning if the program worked to its end without one."""
-    if found.id not in NO_GPU or found.severity != "error" or log.last_lines_tell not in (WORKED, KERAS):
+    if found.id not in NO_GPU or found.severity != "error" or log.ending_kind not in (WORKED, KERAS):
         return found
     told = [topic for topic in log.topics if names_cause([topic])]
-    went_on = log.worked_after >= (log.last_error_line or 0) or log.printed_after_error > _MAX_FEW_LINES
-    if not went_on or only_began(log.telling_last_line) or not all(topic in log.warned for topic in told):
+    went_on = (
+        log.last_survived_error_line >= (log.last_error_line or 0) or log.steps_printed_after_error > _MAX_FEW_LINES
+    )
+    if not went_on or announces_work(log.ending_line) or not all(topic in log.warnings_by_topic for topic in told):
         return found
     return replace(found, severity="warning", title=f"{found.title}; the program worked without a GPU")

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, safe_pickle, tensorflow_xplane, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 
 START_BYTES = 1 << 16
@@ -86,7 +86,7 @@ def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
 def _with_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
     for found in findings:
         asked = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
-        evidence = (*found.evidence, *asked, held_most(profile))
+        evidence = (*found.evidence, *asked, describe_largest_holder(profile))
         yield msgspec.structs.replace(found, evidence=evidence) if found.id.startswith("memory.") else found
 
 

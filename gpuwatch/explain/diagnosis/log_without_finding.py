@@ -70,41 +70,41 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """
     if (stopped := _interrupt_finding(log)) is not None:
         return stopped
-    if log.last_lines_tell == log_ending.FAILED:
-        meanings = ((message_meaning(line), line) for line in (log.telling_last_line, *log.last_lines))
+    if log.ending_kind == log_ending.FAILED:
+        meanings = ((message_meaning(line), line) for line in (log.ending_line, *log.last_lines))
         found = [(meaning, line) for meaning, line in meanings if meaning is not None]
         for meaning, _ in sorted(found, key=lambda one: one[0].key in _WRAPPER_KEYS)[:1]:
-            shown, whole = next(line for same, line in reversed(found) if same == meaning), log.telling_last_line
+            shown, whole = next(line for same, line in reversed(found) if same == meaning), log.ending_line
             return _finding_of(meaning, whole if shown in whole else shown)
-        title = f"{_FAILURE}: {quoted(log.telling_last_line, _MAX_FAILURE_CHARS)}"
-        after = [*takewhile(lambda line: line not in log.telling_last_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
-        says = advice_in_message("\n".join((log.telling_last_line, *reversed(after))))
-        kind = None if says else advice_by_kind(log.telling_last_line)
+        title = f"{_FAILURE}: {quoted(log.ending_line, _MAX_FAILURE_CHARS)}"
+        after = [*takewhile(lambda line: line not in log.ending_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
+        says = advice_in_message("\n".join((log.ending_line, *reversed(after))))
+        kind = None if says else advice_by_kind(log.ending_line)
         action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
-        return _finding_of(Meaning(title, action[0].upper() + action[1:]), log.telling_last_line)
+        return _finding_of(Meaning(title, action[0].upper() + action[1:]), log.ending_line)
     if log.failed_items:
         known = message_meaning(log.failed_items) or row_named("every-item")
         title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
         return _finding_of(known._replace(title=title), log.failed_items)
     for topic, known in _TOPIC_MEANINGS.items():
-        worked = log.last_lines_tell in (log_ending.WORKED, log_ending.KERAS) and topic not in topics_of(log.last_line)
+        worked = log.ending_kind in (log_ending.WORKED, log_ending.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
             return _finding_of(known, *lines[:2])
     if log.not_a_number:
         return _finding_of(row_named("loss-is-nan"), log.not_a_number, certainty="fact")
-    if log.left_behind:
-        return _finding_of(row_named("ended-in-work"), log.telling_last_line, log.left_behind)
-    if log.last_lines_tell and (refused := log.lines_of("checkpoint.refused")):
-        return _finding_of(row_named("weights-refused"), refused[0], log.telling_last_line)
-    if log.doubt:
-        title = f"{_DOUBT}: {quoted(log.doubt, _MAX_SHOWN_CHARS)}"
-        return _finding_of(Meaning(title, _WHAT_TELLS), log.doubt)
+    if log.leaked_resources_line:
+        return _finding_of(row_named("ended-in-work"), log.ending_line, log.leaked_resources_line)
+    if log.ending_kind and (refused := log.lines_of("checkpoint.refused")):
+        return _finding_of(row_named("weights-refused"), refused[0], log.ending_line)
+    if log.unexplained_failure_line:
+        title = f"{_DOUBT}: {quoted(log.unexplained_failure_line, _MAX_SHOWN_CHARS)}"
+        return _finding_of(Meaning(title, _WHAT_TELLS), log.unexplained_failure_line)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
-    if log.last_lines_tell and not on_cpu:
-        line = log.telling_last_line
-        near = log.lines_after_telling <= _NEAR_END_LINES and log.lines_after_telling * 3 <= log.lines
-        where = "last line" if log.last_line_tells else "near its end" if near else "before its last lines"
+    if log.ending_kind and not on_cpu:
+        line = log.ending_line
+        near = log.lines_after_ending_line <= _NEAR_END_LINES and log.lines_after_ending_line * 3 <= log.lines
+        where = "last line" if log.ending_line_is_last else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in the log"
         title = f"{beginning}; {where}: {quoted(line, _MAX_SHOWN_CHARS)}"
         return no_problem(title=title, evidence=(line, log.logged_error))
@@ -113,13 +113,13 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if not on_cpu:
         if log.last_warning:
             return no_problem(title=_ONLY_WARNED, evidence=(log.last_warning,))
-        if log.plain_last_line:
+        if log.last_output_line:
             beginning, action = (
                 ("No failure in the log; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
             )
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
-            title = f"{beginning}: {quoted(log.plain_last_line, _MAX_SHOWN_CHARS)}"
-            return no_problem(title=title, evidence=(log.plain_last_line, log.logged_error), action=action)
+            title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
+            return no_problem(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):
             return note_of(
                 "unknown", certainty="likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
@@ -154,19 +154,21 @@ def _finding_of(known: Meaning, *lines: str, certainty: Certainty = "likely") ->
 def _interrupt_finding(log: LogFacts) -> Finding | None:
     """The finding of a log that ends in an interrupt; None for others, and for a server, which only ends so."""
     last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
-    if log.last_error_went_on or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT:
+    if log.went_on_after_last_error or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT:
         last = None
-    told = log.told_interrupt or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
+    told = log.interrupt_line or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not told or "server.started" in log.topics:
-        by_a_person = bool(told) and interrupts.is_of_keyboard(log.told_interrupt) and not log.doubt
+        by_a_person = (
+            bool(told) and interrupts.mentions_keyboard(log.interrupt_line) and not log.unexplained_failure_line
+        )
         told_so = no_problem(title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(told,))
-        return told_so if by_a_person and log.last_lines_tell != log_ending.FAILED else None
+        return told_so if by_a_person and log.ending_kind != log_ending.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
         return no_problem(title="The program stopped at its own time limit; no failure in the log", evidence=(told,))
-    if last is not None and log_ending.says_all_done(log.telling_last_line):
-        return no_problem(title=_AFTER_WORK, evidence=(log.telling_last_line,))
+    if last is not None and log_ending.reports_all_done(log.ending_line):
+        return no_problem(title=_AFTER_WORK, evidence=(log.ending_line,))
     while_started = last is not None and last.message == "terminated"
-    by_sigint = last is not None or interrupts.OF_SIGINT.search(told) is not None
+    by_sigint = last is not None or interrupts.SIGINT_WORDS.search(told) is not None
     how = "interrupted (Ctrl+C, SIGINT)" if by_sigint else "stopped from outside"
     title, action = f"It was {how}; until then the log shows no failure", ""
     if while_started or "SIGTERM" in told or "signal 15" in told:
@@ -186,7 +188,7 @@ def _used_tensorflow(log: LogFacts) -> bool:
 
 
 def _names_a_gpu(log: LogFacts) -> bool:
-    known = log.device_map or log.seen_pci or log.cards or log.ignored_gpus or log.smi_processes or log.ooms
+    known = log.device_map or log.seen_pci_addresses or log.cards or log.ignored_gpus or log.smi_processes or log.ooms
     driver_seen = log.found_device_lines or log.kernel_driver or {"device.used", "driver.answered"} & set(log.topics)
     in_lines = any("GPU" in line for lines in log.evidence.values() for line in lines)
     return bool(known or driver_seen or in_lines) or any("GPU" in placement.actual for placement in log.placements)

@@ -40,7 +40,7 @@ class FailedItems:
     def tell(self, facts: LogFacts, last: Sequence[str]) -> None:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
         facts.failed_items = in_words(self._of_all(last)[:_MAX_LINE_CHARS])
-        logged = (line for line in self._first.values() if log_ending.logs_a_failure(line))
+        logged = (line for line in self._first.values() if log_ending.logs_failure(line))
         facts.logged_error = in_words(unwrapped(undecorated(next(logged, "")))[:_MAX_LINE_CHARS])
 
     def _of_all(self, last: Sequence[str]) -> str:

@@ -40,17 +40,17 @@ _ORDERLY = re.compile(
     re.IGNORECASE,
 )
 """Output of a server, for which SIGTERM is a normal end."""
-OF_SIGINT = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
+SIGINT_WORDS = re.compile(r"interrupt|SIGINT|ctrl|\^C|signal 2\b|exiting from training early", re.IGNORECASE)
 """Of a line about who stopped a program: SIGINT, rather than another signal."""
 _BY_KEYBOARD = re.compile(r"keyboard ?interrupt|\bSIGINT\b|\bctrl[+-]c\b|\^C", re.IGNORECASE)
 
 
-def asked_to_end(lines: Sequence[str]) -> bool:
+def received_sigterm(lines: Sequence[str]) -> bool:
     """Whether the last lines mention SIGTERM, after which a program ends in an orderly way."""
     return any(map(_ASKED_TO_END.search, lines))
 
 
-def told_interrupt(lines: Sequence[str]) -> str:
+def interrupt_line(lines: Sequence[str]) -> str:
     """The line near the end that reports an interrupt, with no steps after it; empty without one."""
     told, tells = "", any(map(_TOLD_OF_INTERRUPT.search, map(undecorated, lines)))
     drawn: set[str] = set()  # a bar that is drawn again, as its program ends, is no more work
@@ -75,9 +75,9 @@ def failed_after_interrupt(lines: Sequence[str]) -> bool:
 
 def by_keyboard(line: str) -> bool:
     """Whether a line reports an interrupt from the keyboard."""
-    return _TOLD_OF_INTERRUPT.search(line) is not None and is_of_keyboard(line)
+    return _TOLD_OF_INTERRUPT.search(line) is not None and mentions_keyboard(line)
 
 
-def is_of_keyboard(told: str) -> bool:
+def mentions_keyboard(told: str) -> bool:
     """Whether the line that reports an interrupt says that it came from the keyboard."""
     return _BY_KEYBOARD.search(told) is not None

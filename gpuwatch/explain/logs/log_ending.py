@@ -71,7 +71,7 @@ _OUTRIGHT = re.compile(
     r"|\b(?:exiting|aborting|quitting) (?:now|due|because|after)\b"
 )
 """Reported by a line of whatever level."""
-OF_NCCL = re.compile(r"NCCL WARN (?!NVML library|.*(?:No plugin found|kernel version|iommu))")
+NCCL_WARNING = re.compile(r"NCCL WARN (?!NVML library|.*(?:No plugin found|kernel version|iommu))")
 """NCCL's warnings are its errors, but for some about what it does without; counts of retries in them are no success."""
 _FAILURES_FILE = (
     r"(?:(?:error|failure|exception)[ _-]?(?:logs?|reports?|dumps?|files?|details|state|traces?)"
@@ -168,7 +168,7 @@ def is_warning(line: str = "", *before: str) -> bool:
     return _WARNING.search(line) is not None or any(text.rstrip().endswith("Warning:") for text in before)
 
 
-def only_began(line: str) -> bool:
+def announces_work(line: str) -> bool:
     """Whether a line tells that the work is to begin, which proves none."""
     return re.search(BEGINS, line, re.IGNORECASE) is not None
 
@@ -178,7 +178,7 @@ def left_behind(lines: Sequence[str], told_by: str) -> str:
 
     The tracker outlives the process that it works for, and cleans up what that one left: it was killed, or crashed.
     """
-    if says_finished(told_by) or not any(int(at) < int(most) for at, most in _COUNTED.findall(told_by)):
+    if reports_completion(told_by) or not any(int(at) < int(most) for at, most in _COUNTED.findall(told_by)):
         return ""
     near = [line for line in lines if line.strip()][-NEAR_END_LINES:]
     return next((undecorated(line[:_MAX_READ_CHARS]) for line in reversed(near) if _LEFT_BEHIND.search(line)), "")
@@ -190,7 +190,7 @@ def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> b
     A program goes on without a GPU, too, so warnings that there is none stay, unless it only built or installed
     something. ``used``: whether the log shows a GPU in use.
     """
-    if topic == "build.gpu-unsupported" and only_began(told_by):
+    if topic == "build.gpu-unsupported" and announces_work(told_by):
         return False
     if topic in _OF_NO_CONSEQUENCE or _INSTALLED.search(told_by) is not None:
         return True
@@ -199,12 +199,12 @@ def harmless(topic: str, lines: Sequence[str], told_by: str, *, used: bool) -> b
     return topic == "build.cpu-only" and all("bitsandbytes" in line for line in lines)
 
 
-def says_skipped(line: str) -> bool:
+def reports_skipping(line: str) -> bool:
     """Whether a line says that the program leaves something out and goes on: "[skip] Failed to load …"."""
     return _SKIPPED.match(line.lstrip()) is not None
 
 
-def says_all_done(line: str) -> bool:
+def reports_all_done(line: str) -> bool:
     """Whether a line says that all work is done, not only that a result was saved."""
     return re.search(WHOLE_WORK, line, re.IGNORECASE) is not None
 
@@ -214,7 +214,7 @@ def shows_work(line: str) -> bool:
     return WORKS.search(line) is not None or WORKS.search(unwrapped(line)) is not None
 
 
-def says_finished(line: str) -> bool:
+def reports_completion(line: str) -> bool:
     """Whether a line tells that its program did its work to the end, or was stopped in order."""
     return FINISHED.search(line) is not None
 
@@ -245,7 +245,7 @@ class End(NamedTuple):
     """:data:`WORKED`, :data:`KERAS`, :data:`FAILED` or nothing."""
     line: str
     """The line on which :attr:`tells` is based."""
-    doubt: str = ""
+    unexplained_failure_line: str = ""
     """A line of those that speaks of a failure, after which too little work came to show that it was of no consequence.
     """
     not_a_number: str = ""
@@ -274,7 +274,7 @@ def end_of(lines: Sequence[str], *, serves: bool = False) -> End:
         -_DOUBTED_LINES:
     ]
     steps, doubt = 0, ""
-    in_order = interrupts.asked_to_end(last) and says_finished(last[-1])  # of a program that was asked to end
+    in_order = interrupts.received_sigterm(last) and reports_completion(last[-1])  # of a program that was asked to end
     for at, whole in enumerate(() if in_order else reversed(last)):
         passed = steps >= _MIN_STEP_LINES or (at > 0 and _ALLOWED.match(last[-at]) is not None)
         if not doubt and not passed and _is_doubtful(whole, worked=bool(tells)):
@@ -289,17 +289,17 @@ def store_last_lines(facts: LogFacts, lines: Sequence[str], end: End, own: Seque
     last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE_CHARS])
     crashed = any(_CRASH.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines)
     warned = (raw for raw in list(lines)[-_WARNING_LINES:] if "Warning: " in raw)
-    facts.last_lines_tell = end.tells
-    facts.last_line_tells = bool(end.line) and end.line in last
-    facts.telling_last_line = _kept(end.line)
-    facts.doubt, facts.not_a_number = _kept(end.doubt), _kept(end.not_a_number)
+    facts.ending_kind = end.tells
+    facts.ending_line_is_last = bool(end.line) and end.line in last
+    facts.ending_line = _kept(end.line)
+    facts.unexplained_failure_line, facts.not_a_number = _kept(end.unexplained_failure_line), _kept(end.not_a_number)
     facts.last_line = _kept(last)
-    facts.plain_last_line = "" if end.tells or crashed else _kept(printed(lines))
+    facts.last_output_line = "" if end.tells or crashed else _kept(printed(lines))
     facts.last_warning = _kept(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))
-    facts.told_interrupt = _kept(interrupts.told_interrupt(lines))
+    facts.interrupt_line = _kept(interrupts.interrupt_line(lines))
     facts.failed_after_interrupt = interrupts.failed_after_interrupt(lines)
-    facts.left_behind = _kept(left_behind(lines, end.line))
-    facts.asked_to_end = interrupts.asked_to_end(lines)
+    facts.leaked_resources_line = _kept(left_behind(lines, end.line))
+    facts.received_sigterm = interrupts.received_sigterm(lines)
     if end.tells == FAILED:
         near = islice(reversed(own), NEAR_END_LINES)
         facts.last_lines = tuple(_kept(unwrapped(undecorated(text))) for text in near)
@@ -341,7 +341,7 @@ def _is_doubtful(whole: str, *, worked: bool) -> bool:
     """Whether a line speaks of a failure; one that its own level calls a warning does not if the program worked,
     nor does a warning of Python's module."""
     line = whole[:_MAX_EARLY_CHARS]
-    if _explained(whole) or says_skipped(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
+    if _explained(whole) or reports_skipping(whole) or not speaks_of_failure(_OF_A_STREAM.sub("", line)):
         return False
     level = _level_of(whole)
     of_python = level.endswith("warning") and level != "warning"  # after which the code itself goes on
@@ -426,16 +426,16 @@ def _level_of(whole: str) -> str:
     return _level(unwrapped(whole)) or _level(whole)
 
 
-def is_an_error(line: str) -> bool:
+def is_error_line(line: str) -> bool:
     """Whether a line, as it is, is of the level of errors, or begins so."""
     return _has_error_level(line) or undecorated(line[:_MAX_READ_CHARS]).startswith(("Error ", "Failed ", "Could not "))
 
 
-def logs_a_failure(line: str) -> bool:
+def logs_failure(line: str) -> bool:
     """Whether a logger calls a line, as it is, an error, and its words speak of a failure that is not known as harmless
     or left out: what collects the lines of others gives them all a level of its own."""
     whole = undecorated(line[:_MAX_READ_CHARS])
-    if _level(whole) not in ("error", "critical") or _explained(whole) or says_skipped(whole):
+    if _level(whole) not in ("error", "critical") or _explained(whole) or reports_skipping(whole):
         return False
     return speaks_of_failure(unwrapped(whole)[:_MAX_EARLY_CHARS])
 
@@ -449,7 +449,7 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
     if line.startswith("frame #"):
         return False  # of a C++ backtrace, whose message stands above
-    if OF_NCCL.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
+    if NCCL_WARNING.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
         return True
     if _explained(whole):
         return False
@@ -476,4 +476,4 @@ def _explained(whole: str) -> bool:
     """Whether a line is known to report no failure, whatever its words."""
     known = _NO_FAILURE.search(whole) is not None or reported_end(unwrapped(whole)) == ""
     known = known or "KeyboardInterrupt" in whole
-    return known or interrupts.by_keyboard(whole) or interrupts.asked_to_end((whole,))
+    return known or interrupts.by_keyboard(whole) or interrupts.received_sigterm((whole,))

@@ -1,6 +1,7 @@
 """The facts from a framework's log. Filled by the parsers, read by diagnosis and probing.
 
-A GPU can be seen (``found_device_lines``, ``seen_pci``), mapped (``device_map``) or dropped (``ignored_gpus``).
+A GPU can be seen (``found_device_lines``, ``seen_pci_addresses``), mapped (``device_map``) or dropped
+(``ignored_gpus``).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedGpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU as the framework described it, with its memory (before 2.6)."""
 
     name: str | None = None
@@ -61,7 +62,7 @@ class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Member(msgspec.Struct, frozen=True):
+class ColocatedOp(msgspec.Struct, frozen=True):
     """One op of a colocation group, with the device that the user requested."""
 
     node: str
@@ -69,10 +70,10 @@ class Member(msgspec.Struct, frozen=True):
     requested: str
 
 
-class Colocation(msgspec.Struct, frozen=True, kw_only=True):
+class ColocationReport(msgspec.Struct, frozen=True, kw_only=True):
     """A colocation report: the group's ops, the requested device, and the devices with kernels."""
 
-    members: tuple[Member, ...]
+    members: tuple[ColocatedOp, ...]
     requested: str | None
     supported: tuple[str, ...]
     """Device types, such as ``("CPU",)``."""
@@ -82,7 +83,7 @@ class Colocation(msgspec.Struct, frozen=True, kw_only=True):
     """True if placement failed, False if the placer moved the group (soft placement)."""
 
 
-class SeenXid(msgspec.Struct, kw_only=True):
+class XidErrors(msgspec.Struct, kw_only=True):
     """All errors of one Xid."""
 
     xid: Xid
@@ -92,7 +93,7 @@ class SeenXid(msgspec.Struct, kw_only=True):
     count: int = 1
 
 
-class Refusals(msgspec.Struct, kw_only=True):
+class RefusedAllocations(msgspec.Struct, kw_only=True):
     """Allocations that the driver refused to TensorFlow's allocator; retries with smaller sizes are not failures."""
 
     count: int = 0
@@ -136,7 +137,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Free GPU memory when cuDNN or cuBLAS failed to start (``Memory usage: N bytes free``)."""
     kernel_driver: str | None = None
     """Version of the kernel module that TensorFlow read, which proves that the driver is loaded."""
-    cards: list[SeenCard] = []
+    cards: list[LoggedGpu] = []
     """GPUs with their memory, from versions that print it."""
     smi_processes: list[SmiProcess] = []
     """The processes in the last nvidia-smi table in the log."""
@@ -145,37 +146,37 @@ class LogFacts(msgspec.Struct, kw_only=True):
     last_error_in: str = ""
     """``thread`` or ``task`` if Python said that the last exception was in one."""
     last_error_has_traceback: bool = False
-    another_worked: bool = False
+    other_program_worked: bool = False
     """Whether what worked after that exception was another program: its steps have another form."""
-    last_error_went_on: bool = False
+    went_on_after_last_error: bool = False
     """Whether the program's logger shows that it worked on after the last exception."""
-    answered_after_error: bool = False
+    server_answered_after_error: bool = False
     """Whether a server answered after it, if only that it had an error."""
-    printed_after_error: int = 0
+    steps_printed_after_error: int = 0
     """Lines of steps after the last exception, if the program printed steps before it, too. If it did not, and they
     begin with the first step, they were printed before the exception and written when the program ended."""
-    oom_survived: bool = False
+    went_on_after_oom: bool = False
     """The same of all errors out of memory, by many more steps: one rank may end while others work on for a few."""
     last_frame_line: int | None = None
     """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None
     """Line of the head of a notebook's last traceback, which names the same error as its end."""
-    open_traceback_of: str = ""
+    open_traceback_error: str = ""
     """That error."""
     reported_end: str = ""
     """Topic of how a shell, launcher or scheduler says that the program ended
     (:mod:`gpuwatch.explain.logs.reported_ends`)."""
     reported_end_line: str = ""
-    reported_end_at: int = 0
+    reported_end_line_number: int = 0
     """Number of the last line that reports an end."""
-    last_lines_tell: str = ""
+    ending_kind: str = ""
     """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
     (:mod:`gpuwatch.explain.logs.log_ending`)."""
-    telling_last_line: str = ""
-    lines_after_telling: int = 0
-    last_line_tells: bool = False
+    ending_line: str = ""
+    lines_after_ending_line: int = 0
+    ending_line_is_last: bool = False
     """Whether that is the very last one."""
-    doubt: str = ""
+    unexplained_failure_line: str = ""
     """A line near the end that speaks of a failure which nothing explains."""
     logged_error: str = ""
     """The first line that a logger called an error, and that no rule knows."""
@@ -187,10 +188,10 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Those near the end of a log that tells a failure, the last first."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
-    requested_at: Frame | None = None
+    memory_request_frame: Frame | None = None
     """The user's own line in the latest traceback that may have ended in memory that ran out."""
     found_device_lines: int = 0
-    seen_pci: list[str] = []
+    seen_pci_addresses: list[str] = []
     """Devices in driver messages other than mappings, which prove that cuInit and PCI enumeration worked."""
     libraries_skipped: bool = False
     """``Cannot dlopen some GPU libraries``: the driver works, a CUDA library is missing, all GPUs are dropped."""
@@ -199,44 +200,44 @@ class LogFacts(msgspec.Struct, kw_only=True):
     errors: list[RunError] = []
     error_frames: dict[str, Frame] = {}
     """The user's own line in the tracebacks of ``errors``, by ``Type: message``."""
-    raised_first: dict[str, str] = {}
+    first_in_chain: dict[str, str] = {}
     """The exception at the beginning of a chain by the one at its end, both as ``Type: message``."""
-    xids: dict[int, SeenXid] = {}
+    xids: dict[int, XidErrors] = {}
     """The Xids of a kernel's log, by number, in its order."""
-    colocations: list[Colocation] = []
-    refusals: Refusals = msgspec.field(default_factory=Refusals)
+    colocations: list[ColocationReport] = []
+    refusals: RefusedAllocations = msgspec.field(default_factory=RefusedAllocations)
     topics: dict[str, int] = {}
     """Count by topic of :mod:`gpuwatch.explain.logs.message_topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
-    noted_at: dict[str, int] = {}
+    topic_line_numbers: dict[str, int] = {}
     """Number of the last line by topic."""
-    warned: dict[str, int] = {}
+    warnings_by_topic: dict[str, int] = {}
     """How many lines with a topic were warnings: of Python's module, of a logger, or of TensorFlow's sources, whose
     errors an exception repeats if they end the program."""
-    worked_after: int = 0
+    last_survived_error_line: int = 0
     """Line of the last error after which the program, or another start of it, worked on."""
     last_warning: str = ""
     """The last warning of Python's module in its last lines."""
-    told_interrupt: str = ""
+    interrupt_line: str = ""
     """The line near its end in which the program itself tells that it was interrupted, or stopped at its time limit."""
     failed_after_interrupt: bool = False
     """Whether an exception follows that line, and was told to be from the keyboard."""
-    left_behind: str = ""
+    leaked_resources_line: str = ""
     """What Python's resource tracker cleaned up after a process that ended in the middle of its work."""
     last_line: str = ""
     """The last line that is not empty."""
-    plain_last_line: str = ""
+    last_output_line: str = ""
     """The last line, if the last ones have the form of a log's."""
-    asked_to_end: bool = False
+    received_sigterm: bool = False
     """Whether its last lines show that it was sent SIGTERM, and ended in order."""
-    unrecognised: list[str] = []
+    unknown_gpu_lines: list[str] = []
     """Lines of TensorFlow's GPU sources that no rule knows: they show when formats change."""
 
     def note(self, topic: str, line: str) -> None:
         """Counts ``topic`` and keeps its first distinct lines."""
         self.topics[topic] = self.topics.get(topic, 0) + 1
-        self.noted_at[topic] = self.lines
+        self.topic_line_numbers[topic] = self.lines
         kept = self.evidence.setdefault(topic, [])
         if len(kept) < LINES_PER_TOPIC:
             line = in_words(line[:_LINE_CHARS])
@@ -256,7 +257,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
         if (seen := self.xids.get(xid.code)) is not None:
             seen.count += 1
         else:
-            self.xids[xid.code] = SeenXid(xid=xid, line=in_words(line[:_LINE_CHARS]))
+            self.xids[xid.code] = XidErrors(xid=xid, line=in_words(line[:_LINE_CHARS]))
 
     def lines_of(self, *topics: str) -> tuple[str, ...]:
         """Evidence of these topics, in this order."""

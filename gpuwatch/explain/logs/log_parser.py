@@ -95,10 +95,12 @@ class LogParser:
         self._facts.copies = self._placements.copies()
         self._facts.ooms = self._ooms.result()
         self._facts.frame = self._frames.frame
-        self._facts.last_error_went_on = self._work.went_on
-        self._facts.worked_after = max(self._facts.worked_after, self._work.outlived * self._work.went_on)
-        self._facts.oom_survived = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
-        self._facts.requested_at = self._frames.requested_at
+        self._facts.went_on_after_last_error = self._work.went_on
+        self._facts.last_survived_error_line = max(
+            self._facts.last_survived_error_line, self._work.outlived * self._work.went_on
+        )
+        self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
+        self._facts.memory_request_frame = self._frames.memory_request_frame
         self._name_packages()
         if (constant := self._facts.refusals.constant_bytes) is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
@@ -159,7 +161,7 @@ class LogParser:
                     self._placements.again(known)
                     return
                 if known.__class__ is list:
-                    facts.noted_at.update(dict.fromkeys(known, facts.lines))
+                    facts.topic_line_numbers.update(dict.fromkeys(known, facts.lines))
                     return
                 if known:
                     facts.refusals.add(known)  # type: ignore[arg-type]
@@ -185,7 +187,7 @@ class LogParser:
             if kind is not None:
                 if kind == _TORCH:
                     facts.topics["memory.oom"] += 1
-                    facts.noted_at["memory.oom"] = facts.lines
+                    facts.topic_line_numbers["memory.oom"] = facts.lines
                     facts.last_error_line = facts.lines
                 elif kind == _ERROR:
                     self._failed.take(shape)
@@ -196,7 +198,7 @@ class LogParser:
             if len(line) > _MEMO_CHARS:
                 self._plain_line(line)
             elif not self._plain_line(line):
-                of_an_item = log_ending.is_an_error(line) and self._failed.take(shape, line)
+                of_an_item = log_ending.is_error_line(line) and self._failed.take(shape, line)
                 self._learn(shape, _ERROR if of_an_item else _NOTHING)
             elif self._ooms.full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
@@ -212,7 +214,7 @@ class LogParser:
     def _error_here(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
-            self._facts.worked_after = max(self._facts.worked_after, self._work.outlived)
+            self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self._work.outlived)
             self._work.begin(raw, self._facts.lines, ended=bool(self._frames.ended_program))
             ended = self._frames.ended_program and not rank_of(raw)
             if ended or self._ended.since is not None:
@@ -236,7 +238,7 @@ class LogParser:
         ooms = self._facts.topics.get("memory.oom", 0)
         if ooms != self._ooms_seen:
             self._ooms_seen = ooms
-            self._facts.worked_after = max(self._facts.worked_after, self._work.outlived)
+            self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self._work.outlived)
             self._work.again()
         self._work.take(line)
         if max(self._work.steps, self._work.advances) >= MIN_MANY_STEPS or self._work.answered_well > 1:
@@ -266,7 +268,7 @@ class LogParser:
     @property
     def since_error(self) -> int | None:
         """Lines since the last exception, or report that the program ended badly; None without one."""
-        at = max(self._facts.last_error_line or 0, self._facts.reported_end_at)
+        at = max(self._facts.last_error_line or 0, self._facts.reported_end_line_number)
         return self._facts.lines - at if at else None
 
     def skip(self) -> None:
@@ -298,9 +300,9 @@ class LogParser:
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
-        self._facts.lines_after_telling = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
+        self._facts.lines_after_ending_line = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
         if worked and log_ending.shows_work(line):
-            self._ends.worked_after(self._facts.lines - self._facts.lines_after_telling)
+            self._ends.worked_after(self._facts.lines - self._facts.lines_after_ending_line)
         self._name_packages()
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)

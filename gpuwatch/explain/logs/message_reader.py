@@ -80,14 +80,14 @@ class MessageReader:
     def warned(self) -> None:
         """The current line is of a warning."""
         for topic in self.noted():
-            self._facts.warned[topic] = self._facts.warned.get(topic, 0) + 1
+            self._facts.warnings_by_topic[topic] = self._facts.warnings_by_topic.get(topic, 0) + 1
 
     def forget_warnings(self, told_by: str) -> None:
         """Drops the topics of which only warnings told, to no consequence: ``told_by`` ends a program that worked."""
         facts = self._facts
-        used, finished = "device.used" in facts.topics, log_ending.says_finished(told_by)
+        used, finished = "device.used" in facts.topics, log_ending.reports_completion(told_by)
         for topic, count in [*facts.topics.items()]:
-            warned = count == facts.warned.get(topic) and log_ending.harmless(
+            warned = count == facts.warnings_by_topic.get(topic) and log_ending.harmless(
                 topic, facts.evidence[topic], told_by, used=used
             )
             if warned or (finished and count == self.skipped.get(topic)):
@@ -96,7 +96,7 @@ class MessageReader:
     def noted(self) -> list[str]:
         """The topics of the current line."""
         facts = self._facts
-        return [topic for topic, at in facts.noted_at.items() if at == facts.lines]
+        return [topic for topic, at in facts.topic_line_numbers.items() if at == facts.lines]
 
     def _take(self, source: str, line: str, message: str) -> None:
         facts = self._facts
@@ -120,7 +120,7 @@ class MessageReader:
                 self._keep(facts.missing_libraries, tensorflow_device_lines.LIBDEVICE)
         if self._known:
             self.named(line)
-            if self._last and log_ending.says_skipped(self._last[-1]):
+            if self._last and log_ending.reports_skipping(self._last[-1]):
                 for topic in noted:
                     self.skipped[topic] = self.skipped.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
@@ -154,13 +154,13 @@ class MessageReader:
             self._known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
             self._note("memory.oom", line)
-        elif (oom := other_oom_messages.out_of_memory(message)) is not None:
+        elif (oom := other_oom_messages.parse_oom(message)) is not None:
             self._ooms.reported(oom)
             self.framework(oom.allocator or "")
             self._note("memory.oom", line)
         elif pytorch_oom.is_out_of_memory(message):
             if not self._ooms.full():
-                self._ooms.reported(pytorch_oom.out_of_memory(message))
+                self._ooms.reported(pytorch_oom.parse_oom(message))
             self.framework("pytorch")
             self._note("memory.oom", line)
         elif (
@@ -169,7 +169,7 @@ class MessageReader:
             or "OUT OF MEMORY" in message
             or "ErrorOutOfMemory" in message
             or "ErrorMemoryAllocation" in message
-            or tensorflow_and_jax_oom.elsewhere(message)
+            or tensorflow_and_jax_oom.is_oom_without_dump(message)
         ):
             self._memory(source, line, message)
             self._known = True
@@ -199,7 +199,7 @@ class MessageReader:
             facts.kernel_driver = version
             self._note("driver.loaded", line)
         if source in GPU_SOURCES and not self._known and not _QUIET.search(message):
-            self._keep(facts.unrecognised, line[:400])
+            self._keep(facts.unknown_gpu_lines, line[:400])
 
     def _memory(self, source: str, line: str, message: str) -> None:
         failed = "trying to allocate" in message and self._ooms.head(message, writer(line))
@@ -234,7 +234,7 @@ class MessageReader:
             self._note("device.found", line)
             self._units.begin_card(message)
         elif (pci := pci_address(first_group(NUMA_PCI, message))) is not None:
-            self._keep(facts.seen_pci, pci)
+            self._keep(facts.seen_pci_addresses, pci)
             self._known = True
         elif "Colocation Debug Info" in message:
             self._units.begin_colocation(failed=self.placement_failed)

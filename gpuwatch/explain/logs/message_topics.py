@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from gpuwatch.explain.logs import cuda_errors, message_topic_texts
 from gpuwatch.explain.logs.message_topic_texts import Needle
-from gpuwatch.explain.logs.removed_api import may_be_removed, removed
+from gpuwatch.explain.logs.removed_api import find_removed_api, may_name_removed_api
 
 _ASCII = str.maketrans(
     "\u2018\u2019\u201a\u2032\u201c\u201d\u201e\u2033\u00ab\u00bb\u00a0\u2010\u2011\u2013\u2014", '\'\'\'\'"""""" ----'
@@ -126,7 +126,7 @@ def topics_of(text: str) -> tuple[str, ...]:
         known = {*found, cuda_errors.OUT_OF_MEMORY}  # which has its own parsers
         found += [topic for topic in cuda_errors.topics(lower) if topic not in known]
     found += [topic for needle, topic in _CASED if needle in text and not _is_of_gpu(needle, lower)]
-    if may_be_removed(lower) and removed(text) is not None:
+    if may_name_removed_api(lower) and find_removed_api(text) is not None:
         found.append("api.removed")
     if not found or NOISE[0] in text or NOISE[1] in text:
         return ()
@@ -142,11 +142,11 @@ def topics_of(text: str) -> tuple[str, ...]:
     return tuple(topics)
 
 
-def outright(text: str, topic: str) -> bool:
+def states_explicitly(text: str, topic: str) -> bool:
     """Whether ``text`` names ``topic`` explicitly."""
     lower = folded(text)
     named = any(rank < len(OUTRIGHT) and found == topic for rank, found in _rows_in(lower))
-    if named or (topic == "api.removed" and removed(text) is not None):
+    if named or (topic == "api.removed" and find_removed_api(text) is not None):
         return True
     return topic in cuda_errors.topics(lower) and any(code in lower for code in _OUTRIGHT_CODES)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.line_text import pci_address
-from gpuwatch.explain.logs.log_facts import LogFacts, SeenCard, SmiProcess
+from gpuwatch.explain.logs.log_facts import LogFacts, LoggedGpu, SmiProcess
 from gpuwatch.explain.logs.op_placement_lines import ColocationReader
 
 MAX_LIST_ENTRIES = 64
@@ -43,10 +43,10 @@ class SmiReader:
     """Takes the lines of one output of nvidia-smi: the cards with their memory, and the processes."""
 
     def __init__(self) -> None:
-        self.cards: list[SeenCard] = []
+        self.cards: list[LoggedGpu] = []
         self.processes: list[SmiProcess] = []
         self._lines = 0
-        self._card: SeenCard | None = None
+        self._card: LoggedGpu | None = None
 
     def take(self, raw: str) -> bool:
         """Takes a line, which may be quoted; False if it does not belong to the table."""
@@ -61,7 +61,7 @@ class SmiReader:
                 SmiProcess(gpu=int(match[1]), pid=int(match[2]), type=match[3], name=match[4].strip(), held_bytes=held)
             )
         elif match := _CARD.match(line):
-            self._card = SeenCard(name=match[1].strip(), pci_bus_id=pci_address(match[2]))
+            self._card = LoggedGpu(name=match[1].strip(), pci_bus_id=pci_address(match[2]))
         elif self._card is not None and (match := _MEMORY.search(line)):
             used, total = int(match[1]) * _MIB, int(match[2]) * _MIB
             self.cards.append(replace(self._card, total_bytes=total, free_bytes=max(total - used, 0)))
@@ -78,7 +78,7 @@ class OpenUnits:
         """Whether any unit is open: one check for each line instead of four."""
         self.colocation: ColocationReader | None = None
         self._folded: list[str] = []
-        self._card: SeenCard | None = None
+        self._card: LoggedGpu | None = None
         self._card_lines = 0
         self._table: SmiReader | None = None
         self._range = False
@@ -94,7 +94,7 @@ class OpenUnits:
 
     def begin_card(self, message: str) -> None:
         """``Found device 0 with properties:`` was read; the properties follow."""
-        self._card, self._card_lines, self.open = tensorflow_device_lines.described(message, SeenCard()), 0, True
+        self._card, self._card_lines, self.open = tensorflow_device_lines.described(message, LoggedGpu()), 0, True
 
     def begin_table(self) -> None:
         """The head of nvidia-smi's output was read."""
@@ -191,7 +191,7 @@ class OpenUnits:
     def _end_card(self) -> None:
         card, self._card = self._card, None
         known = self._facts.cards
-        if card is not None and card != SeenCard() and card not in known and len(known) < MAX_LIST_ENTRIES:
+        if card is not None and card != LoggedGpu() and card not in known and len(known) < MAX_LIST_ENTRIES:
             known.append(card)
 
     def _end_table(self) -> None:

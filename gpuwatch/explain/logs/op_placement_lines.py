@@ -13,18 +13,18 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement
 from gpuwatch.explain.logs.line_text import device_name
-from gpuwatch.explain.logs.log_facts import Colocation, Member
+from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 
 MAX_NODES = 50_000
 """Distinct nodes remembered; counts of larger graphs are lower bounds."""
 MAX_KEYS = 2_000
 MAX_MEMBERS = 50
 
-NOISE = frozenset(
+IDLE_OPS = frozenset(
     {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
 )
 """Ops that do no work."""
-MAKES_RESOURCE = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|\w*Queue(?:V2)?)$")
+RESOURCE_OPS = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|\w*Queue(?:V2)?)$")
 """Ops that make a variable, table or queue."""
 # TensorFlow before 1.5 has no colon after the op's type.
 _NODE = re.compile(
@@ -78,7 +78,7 @@ class PlacementCounter:
 
     def copies(self) -> list[DeviceCopy]:
         """Automatic copies between devices, most frequent first."""
-        return most_frequent_copies(self._copies)
+        return sorted_copies(self._copies)
 
     def node(self, message: str) -> bool:
         """A placer line; False for other lines."""
@@ -122,20 +122,22 @@ class PlacementCounter:
     def result(self) -> list[Placement]:
         """Placements, most frequent first."""
         merged = {**self._graph, **self._eager}
-        return most_frequent({Placement(op=op, actual=where, count=1): count for (op, where), count in merged.items()})
+        return sorted_placements(
+            {Placement(op=op, actual=where, count=1): count for (op, where), count in merged.items()}
+        )
 
 
 def _key(op: str, where: str) -> tuple[str, str] | None:
-    return None if op in NOISE else (op_name(op) if op[:1] == "_" else op, device_name(where))
+    return None if op in IDLE_OPS else (op_name(op) if op[:1] == "_" else op, device_name(where))
 
 
-def most_frequent(counts: Mapping[Placement, int]) -> list[Placement]:
+def sorted_placements(counts: Mapping[Placement, int]) -> list[Placement]:
     """Placements with their counts, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0].op, item[0].dtype or "", item[0].actual))
     return [msgspec.structs.replace(key, count=count) for key, count in ordered]
 
 
-def most_frequent_copies(counts: Mapping[tuple[str, int, str, str], int]) -> list[DeviceCopy]:
+def sorted_copies(counts: Mapping[tuple[str, int, str, str], int]) -> list[DeviceCopy]:
     """By op, number of its input, source and destination; most frequent first."""
     return [
         DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
@@ -156,11 +158,11 @@ def op_name(op: str) -> str:
 
 
 class ColocationReader:
-    """Reads one ``Colocation Debug Info`` block."""
+    """Reads one ``ColocationReport Debug Info`` block."""
 
     def __init__(self, *, failed: bool) -> None:
         self.failed = failed
-        self._members: list[Member] = []
+        self._members: list[ColocatedOp] = []
         self._supported: tuple[str, ...] | None = None
         self._types: dict[str, set[str]] = {}
         self._requested: str | None = None
@@ -185,7 +187,7 @@ class ColocationReader:
             if match is None:
                 return not self._members
             if len(self._members) < MAX_MEMBERS:
-                self._members.append(Member(match[1], match[2], device_name(match[3]) if match[3] else ""))
+                self._members.append(ColocatedOp(match[1], match[2], device_name(match[3]) if match[3] else ""))
             return True
         name, colon, kinds = line.partition(": ")
         if colon and name.isidentifier():
@@ -193,7 +195,7 @@ class ColocationReader:
             return True
         return False
 
-    def result(self) -> Colocation:
+    def result(self) -> ColocationReport:
         """The colocation report as far as it was read."""
         supported = self._supported
         if supported is None:
@@ -201,7 +203,7 @@ class ColocationReader:
             supported = tuple(sorted(common))
         requested = self._requested or next((m.requested for m in self._members if m.requested), None)
         kind = (requested or "").partition(":")[0]
-        return Colocation(
+        return ColocationReport(
             members=tuple(self._members),
             requested=requested,
             supported=supported,

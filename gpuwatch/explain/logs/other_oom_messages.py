@@ -54,14 +54,14 @@ _TABLE = (
 )
 
 
-def exhausted(error: RunError) -> bool:
+def is_out_of_memory_error(error: RunError) -> bool:
     """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
     if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
         return True
     return pytorch_oom.is_out_of_memory(error.message) or tensorflow_and_jax_oom.ran_out(error.message)
 
 
-def out_of_memory(message: str) -> Oom | None:
+def parse_oom(message: str) -> Oom | None:
     """The failure with the numbers that the message names; None for other messages."""
     for wording in _TABLE:
         if wording.text in message and (found := wording.pattern.search(message)) is not None:

@@ -21,18 +21,18 @@ _DECISIVE = (
 _MARK = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
 
 
-def decisive(line: str) -> bool:
+def is_decisive(line: str) -> bool:
     """Whether the line is kept longer: it names the GPU, or what failed."""
     return any(text in line for text in _DECISIVE)
 
 
-def not_kept(line: str) -> int:
+def omitted_line_count(line: str) -> int:
     """The number of lines that this mark replaces; 0 for any other line."""
     match = _MARK.match(line)
     return int(match[1]) if match is not None else 0
 
 
-class Tail:
+class OutputTail:
     """Takes lines; keeps a bounded number of them."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Tail:
         self._last.append(in_words(line[:_MAX_LINE_CHARS]))
         if len(self._last) > _MAX_TAIL_LINES:
             self._fallen += 1
-            if decisive(gone := self._last.popleft()):
+            if is_decisive(gone := self._last.popleft()):
                 (self._first_kept if len(self._first_kept) < _FIRST_LINES_KEPT else self._later_kept).append(gone)
 
     def lines(self) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class LogReader:
     def _start(self, before: int) -> None:
         self.parser.close()
         ended = self.parser.facts
-        if self.earlier is None or not follows(ended, self.earlier):
+        if self.earlier is None or not is_consequence(ended, self.earlier):
             self.earlier = ended
         if (name := self.parser.program) and (name in self.programs or len(self.programs) < _MAX_PROGRAMS):
             self.programs.pop(name, None)
@@ -155,7 +155,7 @@ class LogReader:
         self.parser = LogParser(before)
 
 
-def follows(later: LogFacts, earlier: LogFacts) -> bool:
+def is_consequence(later: LogFacts, earlier: LogFacts) -> bool:
     """Whether a program ended since another one before it had failed: it started that one, or lacked a file, which that
     one may have had to write."""
     if not later.errors or not earlier.errors or earlier.errors[-1].type == "KeyboardInterrupt":

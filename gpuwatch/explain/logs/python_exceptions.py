@@ -80,7 +80,7 @@ _HEADED_LINES = 200
 _NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
 
 
-def telling(message: str) -> str:
+def essential_line(message: str) -> str:
     """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it."""
     plain = undecorated if "\x1b" in message else str
     lines = [text for line in message.splitlines() if (text := _NODE.sub("", plain(line).strip()))]
@@ -213,8 +213,8 @@ class ExceptionFinder:
         facts.last_error_line = facts.lines
         if (frame := facts.error_frames.pop(_text(before), None)) is not None:
             facts.error_frames[_text(told)] = frame
-        if (first := facts.raised_first.pop(_text(before), None)) is not None:
-            facts.raised_first[_text(told)] = first
+        if (first := facts.first_in_chain.pop(_text(before), None)) is not None:
+            facts.first_in_chain[_text(told)] = first
 
     def line(self, line: str) -> bool:
         """Takes a line without prefixes; False if it is no exception."""
@@ -251,7 +251,7 @@ class ExceptionFinder:
             if head["interrupt"]:
                 self._keep(head["interrupt"], "")
             else:
-                self._facts.open_traceback_line, self._facts.open_traceback_of = self._facts.lines, head["error"]
+                self._facts.open_traceback_line, self._facts.open_traceback_error = self._facts.lines, head["error"]
         return False
 
     def _keep(self, name: str, message: str, *, colon: bool = False) -> None:
@@ -288,12 +288,12 @@ class ExceptionFinder:
         facts.errors.append(error)
         for gone in facts.errors[:-MAX_ERRORS]:
             facts.error_frames.pop(_text(gone), None)
-            facts.raised_first.pop(_text(gone), None)
+            facts.first_in_chain.pop(_text(gone), None)
         del facts.errors[:-MAX_ERRORS]
         ended_in = _text(error)
-        facts.raised_first.pop(ended_in, None)
+        facts.first_in_chain.pop(ended_in, None)
         if before and before != ended_in:
-            facts.raised_first[ended_in] = facts.raised_first.get(before, before)
+            facts.first_in_chain[ended_in] = facts.first_in_chain.get(before, before)
         frame = self._frames.ended(ended_in)
         if frame is not None:
             facts.error_frames[ended_in] = msgspec.structs.replace(

@@ -44,7 +44,7 @@ def is_out_of_memory(message: str) -> bool:
     return matches and _OUT_OF_MEMORY.search(message) is not None
 
 
-def out_of_memory(message: str) -> Oom:
+def parse_oom(message: str) -> Oom:
     """The failure that the message describes, with its numbers in bytes."""
     fraction = _FRACTION.search(message)
     used = _find(_ALLOCATED, message)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Removed(NamedTuple):
+class RemovedApi(NamedTuple):
     """What the code uses, as its programmer writes it, and what to do instead."""
 
     name: str
@@ -73,61 +73,61 @@ _SIGNS = (
 )  # fmt: skip
 
 
-def may_be_removed(lower: str) -> bool:
-    """Whether :func:`removed` can find something in a line, given in lower case."""
+def may_name_removed_api(lower: str) -> bool:
+    """Whether :func:`find_removed_api` can find something in a line, given in lower case."""
     return any(sign in lower for sign in _SIGNS)
 
 
-def removed(text: str) -> Removed | None:
+def find_removed_api(text: str) -> RemovedApi | None:
     """The call that an error names, if an installed TensorFlow or Keras has removed it; None for all other errors."""
     if (match := _NO_ATTRIBUTE.search(text)) is not None:
         return _attribute(match[1], match[2].strip("."), match[3])
     if (match := _NO_MODULE.search(text)) is not None:
         return _module(match[1], match[2])
     if "multi_gpu_model" in text and "cannot import name" in text:
-        return Removed("multi_gpu_model", _STRATEGY)
+        return RemovedApi("multi_gpu_model", _STRATEGY)
     for pattern, name in _TEXTS:
         if (match := pattern.search(text)) is not None:
-            return Removed(name.format(*match.groups()), _KERAS_2)
+            return RemovedApi(name.format(*match.groups()), _KERAS_2)
     return None
 
 
-def _attribute(package: str, path: str, name: str) -> Removed | None:
+def _attribute(package: str, path: str, name: str) -> RemovedApi | None:
     """``path``: ``_api.v2.train``, as a module of TensorFlow calls itself, or ``backend``."""
     path = re.sub(r"^(?:_api\.v[12]|python)\b\.?", "", path)
     if package == "keras" or path.startswith("keras"):
         if name == "multi_gpu_model":
-            return Removed(name, _STRATEGY)
+            return RemovedApi(name, _STRATEGY)
         instead = f"tf.compat.v1.keras.backend{'' if name == _OF_SESSIONS[-1] else f'.{name}'}"
         action = f"Set memory and devices with tf.config. Unchanged it is {instead}{_LEGACY}."
-        return Removed(f"keras.backend.{name}", action) if name in _OF_SESSIONS else None
+        return RemovedApi(f"keras.backend.{name}", action) if name in _OF_SESSIONS else None
     within_v1 = path.startswith("compat.v1")
     path = path.removeprefix("compat.v1").strip(".")
     dotted = ".".join(filter(None, (path, name)))
     if not path and name in _GONE:
-        return Removed(f"tf.{name}", _GONE[name])
+        return RemovedApi(f"tf.{name}", _GONE[name])
     if path == "config" and name in _OF_DEVICES:
-        return Removed(f"tf.{dotted}", "Use tf.config.experimental.set_memory_growth(gpu, True).")
+        return RemovedApi(f"tf.{dotted}", "Use tf.config.experimental.set_memory_growth(gpu, True).")
     if within_v1 or name not in _names().get(path or "tf", ()):
         return None
     if dotted == "nn.rnn_cell":
-        return Removed("tf.nn.rnn_cell", f"Use tf.keras.layers. Unchanged it is tf.compat.v1.nn.rnn_cell{_LEGACY}.")
+        return RemovedApi("tf.nn.rnn_cell", f"Use tf.keras.layers. Unchanged it is tf.compat.v1.nn.rnn_cell{_LEGACY}.")
     sessions = _SESSIONS if _OF_GRAPHS.search(name) else ""
-    return Removed(f"tf.{dotted}", f"In TensorFlow 2 it is tf.compat.v1.{dotted}{sessions}{_UPGRADE}")
+    return RemovedApi(f"tf.{dotted}", f"In TensorFlow 2 it is tf.compat.v1.{dotted}{sessions}{_UPGRADE}")
 
 
-def _module(package: str, path: str) -> Removed | None:
+def _module(package: str, path: str) -> RemovedApi | None:
     head = path.partition(".")[0]
     if package == "tensorflow" and head in _GONE:
-        return Removed(f"tensorflow.{head}", _GONE[head])
+        return RemovedApi(f"tensorflow.{head}", _GONE[head])
     if package == "tensorflow":
         _, inside, path = f".{path}".partition(".keras.")
         if not inside:
             return None
     if path in _OF_MULTI_GPU:
-        return Removed(f"keras.{path}", _STRATEGY)
+        return RemovedApi(f"keras.{path}", _STRATEGY)
     if any(path == gone or path.startswith(f"{gone}.") for gone in _OF_KERAS_2):
-        return Removed(f"keras.{path}", _KERAS_2)
+        return RemovedApi(f"keras.{path}", _KERAS_2)
     return None
 
 

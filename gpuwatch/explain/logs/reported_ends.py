@@ -330,7 +330,7 @@ class ReportedEnds:
 
     def worked_after(self, number: int) -> None:
         """Forgets a command that was not started, as line ``number`` shows that the script went on and worked."""
-        if self._facts.reported_end == NOT_STARTED and self._facts.reported_end_at < number:
+        if self._facts.reported_end == NOT_STARTED and self._facts.reported_end_line_number < number:
             self._forget()
 
     def take(self, line: str) -> bool:
@@ -343,12 +343,12 @@ class ReportedEnds:
             return False
         facts = self._facts
         of_a_job = _OF_A_JOB.match(line) is not None
-        told = facts.reported_end_line.startswith(_REASON) and facts.reported_end_at >= facts.lines - 1
+        told = facts.reported_end_line.startswith(_REASON) and facts.reported_end_line_number >= facts.lines - 1
         if self._job_ended and not told and (of_a_job or topic):
             self._forget()
         self._job_ended = of_a_job or (self._job_ended and not topic)
         if topic:
-            facts.reported_end_at = facts.lines
+            facts.reported_end_line_number = facts.lines
             known, known_line = facts.reported_end, facts.reported_end_line
             if (
                 not known
@@ -366,11 +366,15 @@ class ReportedEnds:
 
     def _keep(self, topic: str, line: str) -> None:
         facts = self._facts
-        facts.reported_end, facts.reported_end_line, facts.reported_end_at = topic, in_words(line[:400]), facts.lines
+        facts.reported_end, facts.reported_end_line, facts.reported_end_line_number = (
+            topic,
+            in_words(line[:400]),
+            facts.lines,
+        )
 
     def _forget(self) -> None:
         facts = self._facts
-        facts.reported_end, facts.reported_end_line, facts.reported_end_at = "", "", 0
+        facts.reported_end, facts.reported_end_line, facts.reported_end_line_number = "", "", 0
 
 
 def _of_another_job(before: str, line: str) -> bool:

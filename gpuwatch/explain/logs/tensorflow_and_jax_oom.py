@@ -333,7 +333,7 @@ def _without_dump(message: str) -> Draft | None:
     if "Dst tensor is not initialized" in message:
         copy = _COPY.search(message)
         return Draft(Oom(device=device_name(copy[1]) if copy else None))
-    if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message or elsewhere(message):
+    if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message or is_oom_without_dump(message):
         return Draft()
     return None
 
@@ -371,7 +371,7 @@ def same_request(line: str, requested: int | None) -> bool:
     return _near(requested_bytes(line), requested)
 
 
-def elsewhere(message: str) -> bool:
+def is_oom_without_dump(message: str) -> bool:
     """Whether a copy, a transfer between devices or another library ran out of memory."""
     if any(text in message for text in _ELSEWHERE):
         return True

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.line_text import pci_address, size_bytes
-from gpuwatch.explain.logs.log_facts import CuInitError, IgnoredGpu, SeenCard
+from gpuwatch.explain.logs.log_facts import CuInitError, IgnoredGpu, LoggedGpu
 
 _MIB = 1024**2
 
@@ -196,10 +196,10 @@ def assigned(message: str) -> str | None:
     return next(group for group in match.groups() if group is not None) if match else None
 
 
-def described(message: str, so_far: SeenCard) -> SeenCard:
+def described(message: str, so_far: LoggedGpu) -> LoggedGpu:
     """``so_far`` with the name, bus address or memory from this line."""
     name, bus, total, free = (found.search(message) for found in (_NAME, _BUS, _TOTAL, _FREE))
-    return SeenCard(
+    return LoggedGpu(
         name=name[1].strip() if name else so_far.name,
         pci_bus_id=pci_address(bus[1]) if bus else so_far.pci_bus_id,
         total_bytes=size_bytes(total[1]) if total else so_far.total_bytes,

@@ -43,7 +43,7 @@ _ELSEWHERE = re.compile(
 failure."""
 
 
-PACKAGES = {
+FRAMEWORK_OF_PACKAGE = {
     **{name: name for name in ("bitsandbytes", "comfyui", "ctranslate2", "mxnet", "onnxruntime", "sglang", "vllm")},
     **dict.fromkeys(("jax", "jaxlib", "jax_plugins"), "jax"),
     **dict.fromkeys(("cupy", "cupy_backends"), "cupy"),
@@ -102,7 +102,7 @@ class FrameFinder:
     def __init__(self) -> None:
         self.frame: Frame | None = None
         """The latest frame in the user's own code."""
-        self.requested_at: Frame | None = None
+        self.memory_request_frame: Frame | None = None
         """The latest frame, unless its traceback ended in an exception that has nothing to do with memory."""
         self._memory: tuple[str, Frame | None] = ("", None)
         """The last exception about memory, and where the memory was requested."""
@@ -177,13 +177,13 @@ class FrameFinder:
         for found in _PACKAGE.finditer(text):
             name = found["package"] or found["program"]
             self.through = self.through if name == "torch" else name
-            if (framework := PACKAGES.get(name, PACKAGES.get(name.lower()))) is not None:
+            if (framework := FRAMEWORK_OF_PACKAGE.get(name, FRAMEWORK_OF_PACKAGE.get(name.lower()))) is not None:
                 self.packages.add(framework)
 
     def _keep(self, frame: Frame) -> None:
         if len(self._current) >= _MAX_RANKS:
             self._current.clear()
-        self.frame = self.requested_at = self._current[self.rank] = frame
+        self.frame = self.memory_request_frame = self._current[self.rank] = frame
         self._of = self.rank
 
     def code(self, line: str) -> None:
@@ -208,5 +208,5 @@ class FrameFinder:
             return below
         if _OF_MEMORY.search(error) is not None and error != self._memory[0]:
             self._memory = (error, None if _ELSEWHERE.search(frame.code) else frame)
-        self.requested_at = self._memory[1]
+        self.memory_request_frame = self._memory[1]
         return frame

@@ -96,7 +96,7 @@ class WorkAfterError:
     def outlived(self) -> int:
         """The number of the error's line, if work followed, of whichever start; else 0."""
         facts = self._facts
-        worked = self.went_on or facts.printed_after_error > _MAX_FEW_LINES or facts.another_worked
+        worked = self.went_on or facts.steps_printed_after_error > _MAX_FEW_LINES or facts.other_program_worked
         return self._begun if worked else 0
 
     def before(self, line: str) -> None:
@@ -112,16 +112,16 @@ class WorkAfterError:
         more."""
         self._begun = number
         self.open, self._left, self._rank = True, _MAX_LINES, rank_of(line)
-        self._foreign, self._facts.another_worked = ended and self._forms.total() > _MAX_FEW_LINES, False
+        self._foreign, self._facts.other_program_worked = ended and self._forms.total() > _MAX_FEW_LINES, False
         self.again()
 
     def again(self) -> None:
         """Another error of the same process: steps before it count no more."""
-        self._stepped_before |= self._facts.printed_after_error > 0
-        self.steps, self._facts.printed_after_error, self._latest, self._finished = 0, 0, -1, False
+        self._stepped_before |= self._facts.steps_printed_after_error > 0
+        self.steps, self._facts.steps_printed_after_error, self._latest, self._finished = 0, 0, -1, False
         self._late = self._asked = False
         self._bar, self.advances, self._filled = -1, 0, False
-        self._facts.answered_after_error = False
+        self._facts.server_answered_after_error = False
         self.answered_well = 0
 
     def take(self, line: str) -> None:
@@ -146,22 +146,27 @@ class WorkAfterError:
             # Bars are on stderr, as tracebacks are: in the order of time.
             self.advances += 0 <= self._bar < int(bar["number"])
             self._bar = int(bar["number"])
-            facts.printed_after_error += self.advances == _MIN_BAR_ADVANCES and not self._foreign
+            facts.steps_printed_after_error += self.advances == _MIN_BAR_ADVANCES and not self._foreign
             self._filled |= self.advances >= _MIN_BAR_ADVANCES and bar["number"] == bar["most"]
         if self._foreign:
             steps = _STEP.search(line) is not None
             self._foreign = not steps or _form(line) not in self._forms
             closed = bar is not None and self.advances < _MIN_BAR_ADVANCES  # as the program that ended left it
-            facts.another_worked = self._foreign and (facts.another_worked or (steps and not closed))
+            facts.other_program_worked = self._foreign and (facts.other_program_worked or (steps and not closed))
             if self._foreign:
                 return
         self._asked |= _ASKED in line
         step = _STEP.search(line)
-        if not facts.printed_after_error and not self._stepped_before and step is not None and int(step["number"]) <= 1:
+        if (
+            not facts.steps_printed_after_error
+            and not self._stepped_before
+            and step is not None
+            and int(step["number"]) <= 1
+        ):
             self._late = True
         if not self._late and _PRINTED.search(line) and not _SUMMARY.search(line):
-            facts.printed_after_error += 1
-        facts.answered_after_error |= _BROKEN.search(line) is not None
+            facts.steps_printed_after_error += 1
+        facts.server_answered_after_error |= _BROKEN.search(line) is not None
         if _SERVES.search(line) is not None:
             self.answered_well += _ANSWERED_WELL.search(line) is not None
             self.steps += 1 + (_REJECTED.search(line) is not None)

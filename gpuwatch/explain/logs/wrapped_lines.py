@@ -35,12 +35,12 @@ _QUOTES = re.compile(r"[>#\s]*")
 _SOURCE = re.compile(r"\.(?:cc|cpp|cu):\d+\]|(?:Error|Warning): ")
 
 
-def unfolded(lines: Iterable[str], joined: Callable[[], None] = lambda: None) -> Iterator[str]:
+def join_wrapped_lines(lines: Iterable[str], joined: Callable[[], None] = lambda: None) -> Iterator[str]:
     """The lines with wrapped ones joined; unchanged if the log is not wrapped. ``joined`` is called for each line that
     is joined to the one before, so that lines can be counted as the log has them."""
     rest = iter(lines)
     head = list(islice(rest, SAMPLE_LINES))
-    width = folded_at(head)
+    width = wrap_width(head)
     if width is None:
         yield from head
         yield from rest
@@ -63,7 +63,7 @@ def unfolded(lines: Iterable[str], joined: Callable[[], None] = lambda: None) ->
         yield kept
 
 
-def folded_at(lines: list[str]) -> int | None:
+def wrap_width(lines: list[str]) -> int | None:
     """The width at which these lines were wrapped; None if they were not."""
     texts = [line.rstrip("\r\n") for line in lines]
     lengths = Counter(len(text) for text in texts if len(text) >= _WIDTHS.start)

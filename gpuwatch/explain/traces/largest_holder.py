@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.traces.tensorflow_op_names import inside
+from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 
 _MIN_OTHER_MOMENT_RATIO = 1.1
 """Where the program's peak is larger by this factor, another moment was recorded."""
@@ -22,7 +22,7 @@ _WHOSE = {
 """Groups that a sentence calls otherwise than a table."""
 
 
-def held_most(profile: MemoryProfile) -> str:
+def describe_largest_holder(profile: MemoryProfile) -> str:
     """``At the peak of 21.4 MiB on GPU:0, activations held the most: 12.1 MiB (57 %), 8.0 MiB of it by conv2d/Conv2D``.
 
     Without a known group the largest holder is named; without any of both, what is not known.
@@ -99,7 +99,7 @@ def holder_name(holder: MemoryHolderOp, tool: str) -> str:
     """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program with its op, or an op."""
     times = f" ×{holder.count}" if holder.count > 1 else ""
     shape = f" {holder.shape}" if holder.shape else ""
-    name = holder.variable or inside(holder.op) or holder.source
+    name = holder.variable or strip_calls(holder.op) or holder.source
     if tool != "tensorflow" and holder.source:
         name = f"{holder.source} ({holder.op})" if holder.op else holder.source
     return printable(f"{name}{shape}{times}")

@@ -12,7 +12,7 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
 from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
 from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
-from gpuwatch.explain.traces.tensorflow_op_names import Meaning, Names, in_cluster, inside, layer
+from gpuwatch.explain.traces.tensorflow_op_names import OpNames, Purpose, in_xla_cluster, layer_of, strip_calls
 
 MAX_HOLDERS = 200
 _MAX_NAMED_SHARE = 0.95
@@ -27,7 +27,7 @@ _HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
 
 def tensorflow_profiles(
     windows: Sequence[tuple[bytes, float, tuple[int, int] | None]],
-    names: Names | None = None,
+    names: OpNames | None = None,
     *,
     pid: int | None = None,
     notes: Iterable[str] = (),
@@ -37,7 +37,7 @@ def tensorflow_profiles(
     ``windows``: each file's content, when it began in seconds, and the steps counted at its start and end.
     :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace` if one is not a profile.
     """
-    names = names or Names()
+    names = names or OpNames()
     by_allocator: dict[str, list[Window]] = {}
     left_out = 0
     for content, begin, steps in windows:
@@ -142,7 +142,7 @@ def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime 
 
 
 def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
-    meanings = {id(allocation): Meaning(group=device.holders[allocation.event.op].group) for allocation in live}
+    meanings = {id(allocation): Purpose(group=device.holders[allocation.event.op].group) for allocation in live}
     return [
         msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
         for holder in _holders(live, meanings)
@@ -169,7 +169,7 @@ def _torch_notes(live: Sequence[Allocation], device: torch_snapshot.DeviceHistor
         yield "what PyTorch allocates in its own threads, such as in the backward pass, has no line of the program"
 
 
-def _profile(allocator: str, windows: list[Window], names: Names, pid: int | None, notes: list[str]) -> MemoryProfile:
+def _profile(allocator: str, windows: list[Window], names: OpNames, pid: int | None, notes: list[str]) -> MemoryProfile:
     replay = Replay(windows)
     live = replay.peak
     names.end = replay.end
@@ -177,7 +177,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     groups: Counter[str] = Counter()
     for allocation in live:
         groups[meanings[id(allocation)].group] += allocation.event.size
-    by_op: dict[tuple[str, str], Meaning] = {}
+    by_op: dict[tuple[str, str], Purpose] = {}
 
     def group_of(allocation: Allocation) -> str:
         known = meanings.get(id(allocation)) or by_op.get((allocation.event.op, allocation.event.region))
@@ -200,7 +200,7 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     host = allocator.startswith(_HOSTS)
     if host:
         notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
-    if any(in_cluster(allocation.event.op) for allocation in live):
+    if any(in_xla_cluster(allocation.event.op) for allocation in live):
         notes = [*notes, "an XLA cluster is one buffer: its contents are not distinguished"]
     return MemoryProfile(
         tool="tensorflow",
@@ -230,14 +230,14 @@ def _profile(allocator: str, windows: list[Window], names: Names, pid: int | Non
     )
 
 
-def _with_line(holder: MemoryHolderOp, names: Names) -> MemoryHolderOp:
-    name = inside(holder.op)
+def _with_line(holder: MemoryHolderOp, names: OpNames) -> MemoryHolderOp:
+    name = strip_calls(holder.op)
     # An eager op is named after its type alone, as an op of a graph may be.
     line = names.lines.get(name, "") if "/" in name or name != holder.op else ""
     return msgspec.structs.replace(holder, source=line) if line else holder
 
 
-def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[MemoryHolderOp]:
+def _holders(live: list[Allocation], meanings: dict[int, Purpose]) -> list[MemoryHolderOp]:
     """Alike allocations together, largest first."""
 
     def alike(allocation: Allocation) -> tuple[object, ...]:
@@ -252,7 +252,7 @@ def _holders(live: list[Allocation], meanings: dict[int, Meaning]) -> list[Memor
         found.append(
             MemoryHolderOp(
                 op=event.op,
-                layer=layer(event.op),
+                layer=layer_of(event.op),
                 variable=meaning.variable,
                 group=meaning.group,
                 region=event.region,

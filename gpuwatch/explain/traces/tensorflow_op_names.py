@@ -58,7 +58,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class FunctionInput:
     """An input of a function of the program; -1 is a length that varies."""
 
     shape: tuple[int, ...]
@@ -66,7 +66,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class Purpose:
     """Purpose of an allocation, as far as op names show it."""
 
     group: Group = "unattributed"
@@ -77,11 +77,11 @@ class Meaning:
 
 
 @dataclass(slots=True)
-class Names:
+class OpNames:
     """Variables and inputs of the program, as far as they were read."""
 
     variables: Sequence[Variable] = ()
-    inputs: Sequence[Input] = ()
+    inputs: Sequence[FunctionInput] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
     """The program's line that made an op, by the op's name in its graph."""
     end: int = 0
@@ -99,34 +99,34 @@ class Names:
         self._scopes = frozenset(parts | _OPTIMIZERS)
         self._backward = frozenset(line for op, line in self.lines.items() if line and _BACKWARD.search(op))
 
-    def meanings(self, live: Sequence[Allocation]) -> dict[int, Meaning]:
+    def meanings(self, live: Sequence[Allocation]) -> dict[int, Purpose]:
         """What each allocation that is alive was for, by ``id()``."""
         found = self._of_variables(live)
         return {id(one): found.get(id(one)) or self.by_name(one) for one in live}
 
-    def by_name(self, allocation: Allocation) -> Meaning:
+    def by_name(self, allocation: Allocation) -> Purpose:
         """By its op's name alone."""
         op, region = allocation.event.op, allocation.event.region
-        inner = inside(op)
+        inner = strip_calls(op)
         if _CLUSTER.search(op):
-            return Meaning()
+            return Purpose()
         if _COPIED_IN.search(inner):
             shape, dtype = self._input(allocation)
-            return Meaning("inputs" if shape else "unattributed", "", shape, dtype, "input" if shape else "")
+            return Purpose("inputs" if shape else "unattributed", "", shape, dtype, "input" if shape else "")
         value = region == "output" and _INITIAL.search(inner)
         if (value or _ASSIGNS_ALONE.search(inner)) and not self._updates(inner):
-            return Meaning("optimizer state" if self._is_slot(inner) else "other variables")
+            return Purpose("optimizer state" if self._is_slot(inner) else "other variables")
         if region == "temp":
-            return Meaning("workspace")
+            return Purpose("workspace")
         if _BACKWARD.search(inner):
-            return Meaning("gradients")
+            return Purpose("gradients")
         if _SUMMED.search(inner):
-            return Meaning("gradients" if self.lines.get(inner) in self._backward else "unattributed")
+            return Purpose("gradients" if self.lines.get(inner) in self._backward else "unattributed")
         if self._updates(inner):
-            return Meaning("optimizer state" if _INITIALIZES.search(inner) else "workspace")
+            return Purpose("optimizer state" if _INITIALIZES.search(inner) else "workspace")
         if "/" in inner and region == "output" and not _ASSIGNS.search(inner):
-            return Meaning("activations")
-        return Meaning()
+            return Purpose("activations")
+        return Purpose()
 
     def _is_slot(self, inner: str) -> bool:
         """Whether a TF1 variable is an optimizer's: ``phi/Adam_1``, ``beta1_power``."""
@@ -161,13 +161,13 @@ class Names:
         best = [key for key, size in fitting.items() if size == max(fitting.values())]
         return best[0] if len(best) == 1 else ("", "")
 
-    def _of_variables(self, live: Sequence[Allocation]) -> dict[int, Meaning]:
+    def _of_variables(self, live: Sequence[Allocation]) -> dict[int, Purpose]:
         """Allocations that are variables: named after one, or of its size, type and shape and long-lived.
 
         Where more allocations fit than there are variables, those that live longest are taken.
         """
         candidates = group_by(live, lambda allocation: allocation.event.requested)
-        found: dict[int, Meaning] = {}
+        found: dict[int, Purpose] = {}
         for size, free in group_by(self.variables, lambda variable: variable.size or 0).items():
             left = []
             for candidate in candidates.get(size, ()) if size else ():
@@ -180,7 +180,7 @@ class Names:
             self._matched(left, free, found)
         return found
 
-    def _matched(self, left: list[Allocation], free: list[Variable], found: dict[int, Meaning]) -> None:
+    def _matched(self, left: list[Allocation], free: list[Variable], found: dict[int, Purpose]) -> None:
         """Gives the allocations of one size to the variables of this size that are not found yet.
 
         Which variable it is, is named only where that is certain; its group always.
@@ -198,7 +198,7 @@ class Names:
         updated = [
             allocation
             for allocation in chosen
-            if _ASSIGNS.search(allocation.event.op) and self._updates(inside(allocation.event.op))
+            if _ASSIGNS.search(allocation.event.op) and self._updates(strip_calls(allocation.event.op))
         ]
         for allocation in updated:
             # An update of the optimizer's gives a new buffer to its own variables, in any order.
@@ -218,7 +218,7 @@ class Names:
 
     def _fits(self, allocation: Allocation, variable: Variable) -> bool:
         """By type and shape; an optimizer's own ops or initializers give its state a buffer, of those in a graph."""
-        event, inner = allocation.event, inside(allocation.event.op)
+        event, inner = allocation.event, strip_calls(allocation.event.op)
         if event.shape not in ("", _text(variable.shape)) or event.dtype not in ("", variable.dtype):
             return False
         made = self._updates(inner) or _ASSIGNS.search(inner) or _INITIALIZES.search(inner) or _INITIAL.search(inner)
@@ -230,31 +230,31 @@ class Names:
             self.end - allocation.began
         ):
             return False
-        inner = inside(allocation.event.op)
-        if _BACKWARD.search(inner) or in_cluster(inner):
+        inner = strip_calls(allocation.event.op)
+        if _BACKWARD.search(inner) or in_xla_cluster(inner):
             return False
         return allocation.event.region != "temp" or _ASSIGNS.search(inner) is not None
 
 
-def inside(op: str) -> str:
+def strip_calls(op: str) -> str:
     """The op's name without the calls of functions that it is in."""
     return _CALLS.sub("", op)
 
 
-def layer(op: str) -> str:
+def layer_of(op: str) -> str:
     """The name scope of an op: ``sequential/dense_1`` of ``StatefulPartitionedCall/sequential/dense_1/MatMul``."""
-    inner = _BACKWARD.sub("", inside(op))
+    inner = _BACKWARD.sub("", strip_calls(op))
     return inner.rpartition("/")[0]
 
 
-def in_cluster(op: str) -> bool:
+def in_xla_cluster(op: str) -> bool:
     """Whether it belongs to a cluster that XLA compiled, which allocates one buffer for all of its ops."""
     return _CLUSTER.search(op) is not None
 
 
-def _as_variable(variable: Variable, *, certain: bool = True) -> Meaning:
+def _as_variable(variable: Variable, *, certain: bool = True) -> Purpose:
     group = _STATE.get(variable.kind, "other variables")
-    return Meaning(
+    return Purpose(
         group,  # type: ignore[arg-type]
         variable.name if certain else "",
         _text(variable.shape),
@@ -263,7 +263,7 @@ def _as_variable(variable: Variable, *, certain: bool = True) -> Meaning:
     )
 
 
-def _fitted(given: Input, size: int) -> tuple[int, ...] | None:
+def _fitted(given: FunctionInput, size: int) -> tuple[int, ...] | None:
     """The shape of an input that takes so many bytes; None if it cannot."""
     width = _BYTES.get(given.dtype)
     if width is None or given.shape.count(-1) > 1:

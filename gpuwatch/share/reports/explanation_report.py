@@ -9,7 +9,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import STATES, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.run_memory_tables import profiles_table
@@ -75,7 +75,7 @@ def _tests(document: Explanation) -> Table:
 
 def _reason(document: Explanation, main: Finding | None) -> str:
     if document.memory_profiles and main is None:
-        return clean(f"{held_most(document.memory_profiles[0])}.")
+        return clean(f"{describe_largest_holder(document.memory_profiles[0])}.")
     if _tells_nothing(document):
         last = next((line for found in document.findings for line in found.evidence), "")
         shown = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""

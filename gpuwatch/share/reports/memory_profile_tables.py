@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
-from gpuwatch.explain.traces.largest_holder import held_most
-from gpuwatch.explain.traces.tensorflow_op_names import inside
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
+from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 
@@ -25,7 +25,7 @@ _MAX_FURTHER_PROFILES = 4
 
 def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str]]:
     """The summary's line."""
-    if profiles and (text := held_most(profiles[0])):
+    if profiles and (text := describe_largest_holder(profiles[0])):
         several = len({profile.pid for profile in profiles}) > 1
         yield "held most", clean(f"{text}{f' (process {profiles[0].pid})' if several else ''}.")
 
@@ -158,7 +158,7 @@ def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderO
 
 def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> dict[str, str]:
     shape = " ".join(clean(part) for part in (holder.dtype, holder.shape) if part) if holder.shape else UNKNOWN
-    name = inside(holder.op)
+    name = strip_calls(holder.op)
     if holder.variable:
         # An initializer is named after its variable.
         name = f"{holder.variable}, from {name}" if name and holder.variable not in name else holder.variable

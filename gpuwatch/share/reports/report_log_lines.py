@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.logs.output_tail import decisive, not_kept
+from gpuwatch.explain.logs.output_tail import is_decisive, omitted_line_count
 from gpuwatch.share.reports.report_elements import count_text
 
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
@@ -51,11 +51,11 @@ def readable(lines: Iterable[str], most: int, *, simulated: bool) -> tuple[str, 
     if len(shown) <= most:
         return (*clock, *shown)
     cut = len(shown) - most
-    kept = [line for line in shown[:cut] if decisive(line)]
+    kept = [line for line in shown[:cut] if is_decisive(line)]
     # The first ones name the GPUs, the last ones the failure.
     kept = kept if len(kept) <= _MAX_LINES_KEPT else [*kept[: _MAX_LINES_KEPT // 2], *kept[-_MAX_LINES_KEPT // 2 :]]
     # A mark stands for several lines.
-    gone = cut - len(kept) + sum(max(not_kept(line) - 1, 0) for line in shown[:cut])
+    gone = cut - len(kept) + sum(max(omitted_line_count(line) - 1, 0) for line in shown[:cut])
     return (*clock, *kept, f"… {gone} earlier lines left out", *shown[cut:])
 
 

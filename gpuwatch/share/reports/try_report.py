@@ -17,7 +17,7 @@ from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
 from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
 from gpuwatch.explain.traces.largest_holder import holder_name
-from gpuwatch.explain.traces.tensorflow_op_names import inside
+from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports import chart_data, run_report
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
 from gpuwatch.share.reports.report_elements import (
@@ -447,7 +447,9 @@ def _holder_table(profiles: dict[str, MemoryProfile]) -> Table:
     amounts: dict[tuple[str, str], dict[str, int]] = {}
     for name, profile in profiles.items():
         for holder in profile.holders:
-            by_setting = amounts.setdefault((holder.group, holder.variable or inside(holder.op) or holder.source), {})
+            by_setting = amounts.setdefault(
+                (holder.group, holder.variable or strip_calls(holder.op) or holder.source), {}
+            )
             by_setting[name] = by_setting.get(name, 0) + holder.allocated_bytes
     largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_MAX_HOLDERS]
     rows = (

@@ -16,7 +16,7 @@ from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text
 from gpuwatch.explain.diagnosis.doctor.driver import late_answer, remedy
-from gpuwatch.explain.diagnosis.memory.memory_holders import holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holders
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
@@ -203,7 +203,7 @@ def memory(facts: Facts) -> Answer | None:
             tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
             full.append(device)
     if tight:
-        return warn("; ".join(tight), make_room(facts.snapshot, full[0]))
+        return warn("; ".join(tight), free_memory_advice(facts.snapshot, full[0]))
     return ok(", ".join(summary))
 
 

@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts
 from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_holders import holder_text, holders, make_room
+from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holder_text, holders
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, MISMATCH_CODES, MISSING_CODES, RECREATE
@@ -247,7 +247,7 @@ def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
             "likely",
             title=f"GPU {device.index} has only {size(int(free))} free: {what}",
             evidence=[holder_text(amount, process) for amount, process in holders(snapshot, device)],
-            action=make_room(snapshot, device),
+            action=free_memory_advice(snapshot, device),
             device_uuid=device.uuid,
         )
 

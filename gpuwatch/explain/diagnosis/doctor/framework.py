@@ -15,7 +15,11 @@ from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, chec
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, took_text
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
-from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
+from gpuwatch.explain.diagnosis.reference.compute_capability import (
+    capabilities_of_build,
+    parse_capability,
+    support_of_build,
+)
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import update
 from gpuwatch.explain.diagnosis.rules.framework_build import OF_THE_DRIVER
@@ -143,14 +147,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 @check_of_framework("framework.capability", "Build and compute capability")
 def capabilities(facts: Facts, look: FrameworkFacts) -> Answer | None:
     """Whether the build has native code for the cards, compiles it at the first start, or has none."""
-    built = built_for(facts.framework.build) if facts.framework is not None else ()
+    built = capabilities_of_build(facts.framework.build) if facts.framework is not None else ()
     if not built or not facts.gpus:
         return skip(f"the compute capability of the {'cards' if built else 'build'} is unknown")
     words = {"native": "native code", "jit": "compiled on first use", "no": "no code"}
     cards, worst = [], "native"
     for device in facts.gpus:
-        card = capability(device.compute_capability)
-        can = support(card, built) if card is not None else None
+        card = parse_capability(device.compute_capability)
+        can = support_of_build(card, built) if card is not None else None
         cards.append(f"GPU {device.index} ({device.compute_capability or '?'}) {words[can] if can else 'unknown'}")
         if can is not None and list(words).index(can) > list(words).index(worst):
             worst = can
@@ -297,6 +301,6 @@ def log(facts: Facts, look: FrameworkFacts) -> Answer | None:
         complaints.append(f"{count_text(found.lines, 'line')} without problems, and then {raised.type} was raised")
     if complaints:
         return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
-    unknown = count_text(len(found.unrecognised), "line")
-    more = f"; {unknown} of GPU code not recognized" if found.unrecognised else ""
+    unknown = count_text(len(found.unknown_gpu_lines), "line")
+    more = f"; {unknown} of GPU code not recognized" if found.unknown_gpu_lines else ""
     return ok(f"{count_text(found.lines, 'line')}, no problems{more}")

@@ -66,7 +66,7 @@ def equal_blocks(oom: Oom) -> EqualBlocks | None:
     return None
 
 
-def as_many_as_steps(oom: Oom, speed: Throughput | None) -> bool:
+def one_block_per_step(oom: Oom, speed: Throughput | None) -> bool:
     """Whether each step left a block: a fast GPU is full before samples show growth."""
     blocks = equal_blocks(oom)
     if speed is None or blocks is None:

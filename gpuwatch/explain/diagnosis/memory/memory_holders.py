@@ -10,7 +10,7 @@ from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable, shorten
 
-ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
+GENERAL_ADVICE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
 """Advice if the machine is unknown."""
 _MAX_NAMED = 3
 _MIN_SUGGESTED_FREE_BYTES = 1 << 30
@@ -74,10 +74,10 @@ def holders_headline(snapshot: Snapshot, device: Device | None) -> str:
     return f"{len(found)} other processes held {memory(sum(amount for amount, _ in found))}{of}"
 
 
-def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None = None) -> str:
+def free_memory_advice(snapshot: Snapshot | None, device: Device | None, need: int | None = None) -> str:
     """What to do if others hold this GPU; ``need``: bytes that the program needs, if known."""
     if snapshot is None or device is None:
-        return ANYWHERE
+        return GENERAL_ADVICE
     best, why = _other_gpu_advice(snapshot, device, need)
     ending = _end_advice(snapshot, device)
     # Another GPU first, because ending a process takes asking its owner.

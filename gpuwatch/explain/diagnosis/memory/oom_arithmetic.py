@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class OomVerdict:
     """A cause id and its evidence."""
 
     cause: str
@@ -40,8 +40,8 @@ _MAX_RESERVE_BYTES, _SMALL_RESERVE_BYTES, _SMALL_RESERVE_BELOW_BYTES = 1800 << 2
 largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others held memory or that somebody set it."""
 
 
-REFUSED = "The driver refused memory for no known reason"
-WHAT_WOULD_TELL = (
+REFUSED_TITLE = "The driver refused memory for no known reason"
+REFUSED_ACTION = (
     "Run it again while nvidia-smi -l 1 is watching the device: another process may hold memory briefly, or in "
     "another container."
 )
@@ -49,8 +49,8 @@ _LARGE_REQUEST_BYTES = 64 << 20
 """A single request below this fails on any full device, whoever filled it; one beyond it is large in itself."""
 _FITS_ANY_CARD_BYTES = 4 << 30
 """Who needs less than this in all does not fill a GPU alone; its size is unknown in an allocator's own report."""
-WHO_HELD_IT = "Out of GPU memory; it is not known who held it"
-UNEXPLAINED = frozenset({REFUSED, WHO_HELD_IT})
+UNKNOWN_HOLDER_TITLE = "Out of GPU memory; it is not known who held it"
+UNEXPLAINED_TITLES = frozenset({REFUSED_TITLE, UNKNOWN_HOLDER_TITLE})
 """Titles of findings ``unknown`` that are about memory."""
 _WHO_WOULD_TELL = (
     "Run it again with gpuwatch run, which sees who holds the GPU. Or add more of the log: the rest of the message, or"
@@ -61,21 +61,21 @@ _ESTIMATED_CONTEXT_BYTES = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 
 
-def judge(oom: Oom, known: OomFacts) -> Judgement:
+def judge(oom: Oom, known: OomFacts) -> OomVerdict:
     """The cause of one out-of-memory failure, with its evidence."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers_text(oom)]
     if (judged := judge_torch(oom)) is not None:
         cause, why, certain, action = judged
         holders = [f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others]
-        return Judgement(cause, [*lines, why, *holders], certain, action=action)
+        return OomVerdict(cause, [*lines, why, *holders], certain, action=action)
     if oom.verdict is not None:
         again = judge(msgspec.structs.replace(oom, verdict=None), known)
         if again.cause == oom.verdict:
             return again
         if known.most:
             lines.append(f"others held {size(known.most)} on the device")
-        return Judgement(oom.verdict, lines, certain=True)
+        return OomVerdict(oom.verdict, lines, certain=True)
     if asked is None or limit is None or (used is None and block is None and asked <= limit):
         return _without_limit(oom, lines, known)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
@@ -98,11 +98,11 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
                 f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: it is not "
                 f"known whether what the program needs next would fit"
             )
-            return Judgement("memory.model-too-large", lines, action=_SMALLER_OR_FRAGMENTED)
+            return OomVerdict("memory.model-too-large", lines, action=_SMALLER_OR_FRAGMENTED)
         return _fragmented_judgement(lines, known, limit, free)
     if asked <= free and oom.allocator in HOST_ALLOCATORS:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the system had no more to give")
-        return Judgement("memory.model-too-large", lines)
+        return OomVerdict("memory.model-too-large", lines)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
         return _driver_had_no_more(lines, known, asked, used or 0)
@@ -114,39 +114,39 @@ def judge(oom: Oom, known: OomFacts) -> Judgement:
             if (alike := equal_blocks(oom)) is not None and alike.many and alike.asked:
                 full = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the memory limit"
                 title = f"{full}: a list or cache that grows, or a model of equal layers"
-                return Judgement("memory.growing", lines, title=title)
-            return Judgement("memory.limit-too-small", lines, certain=True, action=_raise_limit_advice(known, need))
+                return OomVerdict("memory.growing", lines, title=title)
+            return OomVerdict("memory.limit-too-small", lines, certain=True, action=_raise_limit_advice(known, need))
         if known.shared:
             beside = _beside_others(lines, known, limit, need)
             if beside is not None:
                 return beside
-        elif is_small(limit, known.total_bytes) and is_small(need, known.total_bytes):
-            if known.others_bytes is None and is_round(limit):
+        elif is_small_limit(limit, known.total_bytes) and is_small_limit(need, known.total_bytes):
+            if known.others_bytes is None and is_round_limit(limit):
                 lines.append(
                     f"{_need_against_limit(need, limit)}: a round number, so probably set by a person, on a device of"
                     f" about {size(known.total_bytes)}"
                 )
-                return Judgement("memory.limit-too-small", lines)
+                return OomVerdict("memory.limit-too-small", lines)
             if known.held_by_others is False:
                 lines.append(
                     f"{_need_against_limit(need, limit)}, although no one else held any of the device's"
                     f" {size(known.total_bytes)}"
                 )
                 title = f"Out of memory at a limit of {size(limit)}, on a device of {size(known.total_bytes)}"
-                return Judgement("memory.limit-too-small", lines, title=title)
+                return OomVerdict("memory.limit-too-small", lines, title=title)
             if known.others_bytes is None:
                 lines += (
                     _granted_little(known, known.total_bytes, limit),
                     "the work would have fit on the empty device; what the program would request next is unknown",
                 )
-                return Judgement("memory.other-process", lines)
+                return OomVerdict("memory.other-process", lines)
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
-        return Judgement("memory.request-too-large", lines, certain=True)
+        return OomVerdict("memory.request-too-large", lines, certain=True)
     equal = "≈" if oom.rounded else "="
     blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
     lines = [f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
-    return Judgement("memory.model-too-large", lines, certain=True)
+    return OomVerdict("memory.model-too-large", lines, certain=True)
 
 
 def _need_against_limit(need: int, limit: int) -> str:
@@ -156,18 +156,18 @@ def _need_against_limit(need: int, limit: int) -> str:
     return f"{size(need - limit)} more needed than the limit of {size(limit)}, which was nearly all in use"
 
 
-def is_small(limit: int, free: int) -> bool:
+def is_small_limit(limit: int, free: int) -> bool:
     """Whether TensorFlow's own limit would have been higher with ``free`` bytes, on any card."""
     reserve = _MAX_RESERVE_BYTES if free >= _SMALL_RESERVE_BELOW_BYTES else _SMALL_RESERVE_BYTES
     return limit < min(_SMALL_SHARE * free, free - _MAX_CONTEXT_BYTES - reserve)
 
 
-def is_round(limit: int) -> bool:
+def is_round_limit(limit: int) -> bool:
     """Whether a person probably set it: TensorFlow's own limit (free less a reserve) is hardly ever round."""
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
-def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
+def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> OomVerdict:
     """The cause of a failure without a limit, from the device's memory alone."""
     asked = oom.requested_bytes
     others, total = known.most if known.held_by_others is not False else None, known.total_bytes
@@ -175,7 +175,7 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         return _refused_despite_room(lines, known.least_free_bytes)
     if asked is not None and total is not None and asked > total and not known.from_name:
         lines.append(f"{size(asked)} > {size(total)}, the whole device")
-        return Judgement("memory.request-too-large", lines, certain=True)
+        return OomVerdict("memory.request-too-large", lines, certain=True)
     fits = asked is None or total is None or asked + known.overhead_bytes <= total
     if (
         others
@@ -184,7 +184,7 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
         and fits
         and not (asked and asked + others + _ESTIMATED_CONTEXT_BYTES <= total)
     ):
-        return Judgement("memory.other-process", [*lines, f"others held {size(others)} of {size(total)}"])
+        return OomVerdict("memory.other-process", [*lines, f"others held {size(others)} of {size(total)}"])
     # Whether anything but the request is known of the program's own memory; host memory has no other GPU programs.
     own = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
     own_known = any(number is not None for number in own) or oom.allocator in HOST_ALLOCATORS
@@ -194,49 +194,49 @@ def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> Judgement:
             return by_limit
         if asked is not None and asked < _LARGE_REQUEST_BYTES:
             lines.append(f"a request of {size(asked)} fails on any full GPU, no matter who filled it")
-            return Judgement("unknown", lines, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+            return OomVerdict("unknown", lines, title=UNKNOWN_HOLDER_TITLE, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     elif known.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
         if asked is not None and oom.in_use_bytes is not None and asked + oom.in_use_bytes < _FITS_ANY_CARD_BYTES:
             lines.append(f"{size(asked + oom.in_use_bytes)} with this request: nearly every GPU has more")
-            return Judgement("unknown", lines, title=WHO_HELD_IT, action=_WHO_WOULD_TELL)
+            return OomVerdict("unknown", lines, title=UNKNOWN_HOLDER_TITLE, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
-    return Judgement("memory.model-too-large", lines)
+    return OomVerdict("memory.model-too-large", lines)
 
 
-def _by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> Judgement | None:
+def _by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> OomVerdict | None:
     """The cause by what TensorFlow granted its allocator at its start: nearly all memory that was free then."""
     if limit is None or total is None:
         return None
-    if not is_small(limit, total):
+    if not is_small_limit(limit, total):
         if known.from_name:
             return None  # a card of this name may be larger
         lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little when it started")
-        return Judgement("memory.model-too-large", lines)
-    if known.limited or is_round(limit):
+        return OomVerdict("memory.model-too-large", lines)
+    if known.limited or is_round_limit(limit):
         lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
-        return Judgement("memory.limit-too-small", lines)
-    return Judgement("memory.other-process", [*lines, _granted_little(known, total, limit)])
+        return OomVerdict("memory.limit-too-small", lines)
+    return OomVerdict("memory.other-process", [*lines, _granted_little(known, total, limit)])
 
 
-def _refused_despite_room(lines: list[str], free: int) -> Judgement:
+def _refused_despite_room(lines: list[str], free: int) -> OomVerdict:
     """By NVML the device always had room, so that no other process explains the refusal."""
     lines.append(f"NVML: at least {size(free)} were free on the device the whole time, more than was requested")
-    return Judgement("unknown", lines, title=REFUSED, action=WHAT_WOULD_TELL)
+    return OomVerdict("unknown", lines, title=REFUSED_TITLE, action=REFUSED_ACTION)
 
 
-def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> Judgement | None:
+def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> OomVerdict | None:
     """The cause if it is known what others held; None if the work would not have fitted an empty device either.
 
     TensorFlow grants its allocator the free memory less a reserve, so each byte that others hold is missing there.
     """
     total, others = known.total_bytes or 0, known.others_bytes or 0
-    if is_round(limit) and is_small(limit, total - others):
+    if is_round_limit(limit) and is_small_limit(limit, total - others):
         lines.append(
             f"{_need_against_limit(need, limit)}: a round number, so probably set by a person; {size(total - others)}"
             f" of the device's {size(total)} were not held by others"
         )
-        return Judgement("memory.limit-too-small", lines, action=_raise_limit_advice(known, need))
+        return OomVerdict("memory.limit-too-small", lines, action=_raise_limit_advice(known, need))
     if need > limit + others:
         return None
     lines += (
@@ -244,7 +244,7 @@ def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> 
         f"{_need_against_limit(need, limit)}; without the others the limit would have been about"
         f" {size(limit + others)}; what the program would request next is unknown",
     )
-    return Judgement("memory.other-process", lines)
+    return OomVerdict("memory.other-process", lines)
 
 
 def _raise_limit_advice(known: OomFacts, need: int) -> str:
@@ -262,23 +262,23 @@ def _granted_little(known: OomFacts, total: int, limit: int) -> str:
     return f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
 
 
-def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: int) -> Judgement:
+def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: int) -> OomVerdict:
     """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
     total, others = known.total_bytes, known.others_bytes or 0
     room = total - others - known.overhead_bytes - limit if total is not None else 0
-    own = known.limited or known.held_by_others is False or (known.others_bytes is None and is_round(limit))
-    if total is None or not own or not is_small(limit, total - others) or room <= 0:
-        return Judgement("memory.fragmented", lines, certain=True)
+    own = known.limited or known.held_by_others is False or (known.others_bytes is None and is_round_limit(limit))
+    if total is None or not own or not is_small_limit(limit, total - others) or room <= 0:
+        return OomVerdict("memory.fragmented", lines, certain=True)
     if known.from_name:
         lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
         action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_OTHER_ALLOCATOR}"
-        return Judgement("memory.fragmented", lines, certain=True, action=action)
-    sure = known.limited or is_round(limit)
+        return OomVerdict("memory.fragmented", lines, certain=True, action=action)
+    sure = known.limited or is_round_limit(limit)
     lines.append(
         f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
         f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left"
     )
-    return Judgement(
+    return OomVerdict(
         "memory.fragmented",
         lines,
         certain=True,
@@ -288,7 +288,7 @@ def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: i
     )
 
 
-def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int) -> Judgement:
+def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int) -> OomVerdict:
     """Another process, unless there was none, or there was room."""
     if known.least_free_bytes is not None and known.least_free_bytes >= asked:
         return _refused_despite_room(lines, known.least_free_bytes)
@@ -297,22 +297,22 @@ def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int
     if total is not None and others is not None and not known.from_name:
         if need + others + _ESTIMATED_CONTEXT_BYTES <= total:
             lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
-            return Judgement("unknown", lines, title=REFUSED, action=WHAT_WOULD_TELL)
+            return OomVerdict("unknown", lines, title=REFUSED_TITLE, action=REFUSED_ACTION)
         if need > total:
             lines.append(f"{size(need)} needed in all > {size(total)} of the device, even without other processes")
-            return Judgement("memory.model-too-large", lines)
+            return OomVerdict("memory.model-too-large", lines)
     if known.held_by_others is False:
-        return Judgement("memory.model-too-large", [*lines, "no other process held memory on the device"])
+        return OomVerdict("memory.model-too-large", [*lines, "no other process held memory on the device"])
     if others is not None and total is not None:
         lines.append(f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device")
-    return Judgement("memory.other-process", lines)
+    return OomVerdict("memory.other-process", lines)
 
 
-def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -> Judgement:
+def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -> OomVerdict:
     """The limits of the framework's devices add up to more than the GPU has."""
     beside = f" + {size(known.overhead_bytes)} for the driver and the CUDA context" if known.overhead_bytes else ""
     lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
-    return Judgement(
+    return OomVerdict(
         "memory.model-too-large",
         lines,
         certain=True,

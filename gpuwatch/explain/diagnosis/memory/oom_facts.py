@@ -16,11 +16,11 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.card_memory import memory_in_log
 from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, steady_growth
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
-    entry_of,
-    is_trifling,
-    mates_of,
+    concurrent_holders,
+    is_negligible,
     others_memory,
-    with_mates,
+    samples_of,
+    with_concurrent_holders,
 )
 from gpuwatch.explain.logs.line_text import device_name
 
@@ -63,7 +63,7 @@ class OomFacts:
     def shared(self) -> bool:
         """Whether others are known to have held a relevant amount."""
         known = self.others_bytes is not None and self.held_by_others is not False
-        return known and not is_trifling(self.others_bytes or 0, self.total_bytes)
+        return known and not is_negligible(self.others_bytes or 0, self.total_bytes)
 
     @property
     def most(self) -> int | None:
@@ -83,7 +83,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     if is_host_oom(oom):
         return OomFacts()
     device, run = full_device(evidence, oom), evidence.run
-    held = others_memory(device, entry_of(run, device), run)
+    held = others_memory(device, samples_of(run, device), run)
     total, measured = held.total, True
     if total is None:
         total, measured = memory_in_log(evidence.log, oom.device)
@@ -91,20 +91,20 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     if not overhead and run is not None:
         overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
     others, most = held.start if held.start is not None else held.before, held.most
-    if mates := sum(mate.held_bytes for mate in mates_of(evidence, oom)):
+    if mates := sum(mate.held_bytes for mate in concurrent_holders(evidence, oom)):
         own = oom.pool_bytes or oom.in_use_bytes or 0
-        others = with_mates(others or 0, mates, total if measured else None, own)
-        most = None if most is None else with_mates(most, mates, total if measured else None, own)
+        others = with_concurrent_holders(others or 0, mates, total if measured else None, own)
+        most = None if most is None else with_concurrent_holders(most, mates, total if measured else None, own)
     known = [amount for amount in (others, most) if amount is not None]
     return OomFacts(
         total_bytes=int(total) if total is not None else None,
         others_bytes=others,
         most_bytes=most,
         least_free_bytes=held.least_free,
-        held_by_others=not is_trifling(max(known), total) if known else None,
+        held_by_others=not is_negligible(max(known), total) if known else None,
         limits_bytes=_limits(evidence, oom),
         overhead_bytes=overhead,
-        limited=run is not None and is_limited(run, oom.limit_bytes),
+        limited=run is not None and has_memory_limit(run, oom.limit_bytes),
         refusals=evidence.log.refusals.count,
         peak_bytes=_allocator_peak(run, oom),
         from_name=not measured,
@@ -185,7 +185,7 @@ def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
     return tuple(with_limit(evidence, oom) for oom in found)
 
 
-def is_limited(run: Run, limit_bytes: int | None = None) -> bool:
+def has_memory_limit(run: Run, limit_bytes: int | None = None) -> bool:
     """Whether the program or its user set a memory limit or fraction of a GPU that is in effect.
 
     ``limit_bytes``: whether it is this limit, where the setting tells; one of two GPUs may have a limit.

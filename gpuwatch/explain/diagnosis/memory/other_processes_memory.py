@@ -47,7 +47,7 @@ class OthersMemory:
         return max(known) if known else self.before
 
 
-def is_trifling(amount: int, total: int | None) -> bool:
+def is_negligible(amount: int, total: int | None) -> bool:
     """Whether ``amount`` bytes of a device of ``total`` bytes are too little to explain a failure."""
     return amount <= (min(_TRIFLING_BYTES, _TRIFLING_SHARE * total) if total else _TRIFLING_BYTES)
 
@@ -81,7 +81,7 @@ def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | 
     )
 
 
-def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
+def samples_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
     """The samples of this GPU during the run; if it is unknown, those of the only GPU."""
     entries = run.memory.devices if run is not None else ()
     if device is None:
@@ -89,7 +89,7 @@ def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
     return next((entry for entry in entries if entry.uuid == device.uuid), None)
 
 
-class RunMate(NamedTuple):
+class ConcurrentHolder(NamedTuple):
     """A process of the run that held memory beside another."""
 
     name: str
@@ -100,7 +100,7 @@ class RunMate(NamedTuple):
     """NVML, or its allocator's limit."""
 
 
-def mates_of(evidence: Evidence, oom: Oom) -> list[RunMate]:
+def concurrent_holders(evidence: Evidence, oom: Oom) -> list[ConcurrentHolder]:
     """Processes of this run that held memory while another one of the program, or of their round, ran out of it.
 
     Rounds follow one another, so that only those of one round are counted: of the process that failed, if its
@@ -114,17 +114,17 @@ def mates_of(evidence: Evidence, oom: Oom) -> list[RunMate]:
         return _other_processes(run, oom)
     failed = _possibly_failed(run, oom)
     device = evidence.device_of(oom.device)
-    rounds: dict[str, list[RunMate]] = {worker.setting: [] for worker in failed or run.workers}
+    rounds: dict[str, list[ConcurrentHolder]] = {worker.setting: [] for worker in failed or run.workers}
     for worker in run.workers:
         if worker.verdict == "oom" or worker.setting not in rounds:
             continue
         held, source = _worker_bytes(run, worker, device)
         if held and (worker.verdict == "ok" or source == "NVML"):
-            rounds[worker.setting].append(RunMate(worker.name, worker.pid, held, source))
+            rounds[worker.setting].append(ConcurrentHolder(worker.name, worker.pid, held, source))
     return max(rounds.values(), key=lambda mates: sum(mate.held_bytes for mate in mates), default=[])
 
 
-def _other_processes(run: Run, oom: Oom) -> list[RunMate]:
+def _other_processes(run: Run, oom: Oom) -> list[ConcurrentHolder]:
     """Processes of a user's program that NVML saw on a GPU while another of its processes ran out of memory there."""
     failed = [process for process in run.processes if process.ooms]
     full = {uuid for process in failed for uuid in _gpus(process, oom)}
@@ -135,7 +135,7 @@ def _other_processes(run: Run, oom: Oom) -> list[RunMate]:
         own = [holder for holder in entry.holders if holder.own and holder.peak_bytes]
         failing = [holder for holder in own if any(holder.pid == process.pid for process in failed)]
         found += [
-            RunMate("", holder.pid, holder.peak_bytes or 0, "NVML")
+            ConcurrentHolder("", holder.pid, holder.peak_bytes or 0, "NVML")
             for holder in own
             if holder not in failing and any(held_at_once(holder, other) for other in failing)
         ]
@@ -170,7 +170,7 @@ def _possibly_failed(run: Run, oom: Oom) -> list[Worker]:
     return [worker for distance, worker in off if distance <= nearest + _MIB]
 
 
-def with_mates(amount: int, mates: int, total: int | None, own: int) -> int:
+def with_concurrent_holders(amount: int, mates: int, total: int | None, own: int) -> int:
     """Bytes of others plus those of the run's processes: no more than the device had beside the program's ``own``.
 
     The peaks of several processes need not have been at the same time.

@@ -123,18 +123,18 @@ def with_advice(found: Finding, evidence: Evidence) -> Finding:
     return replace(found, action=advice(found.id, framework, found.evidence, evidence, least) or found.action)
 
 
-def memory_action(cause: str, framework: str, evidence: Evidence | None = None) -> str:
+def memory_advice(cause: str, framework: str, evidence: Evidence | None = None) -> str:
     """The framework's own remedy for a memory cause; empty if the cause's general advice applies."""
     if framework in ("", TENSORFLOW):
         return ""
     return advice(cause, framework, (), evidence) or _OTHERS.get(cause, "")
 
 
-def libraries_action(framework: str, cuda: str | None = None) -> str:
+def libraries_advice(framework: str, cuda: str | None = None) -> str:
     """How to install the CUDA libraries for a framework other than TensorFlow; ``cuda``: the version, if known."""
     return advice("cuda.libraries-missing", framework) or _NEUTRAL.format(f", CUDA {cuda}" if cuda else "")
 
 
-def gpu_build(framework: str) -> str:
+def gpu_build_advice(framework: str) -> str:
     """How to install the build with GPU support."""
     return advice("build.cpu-only", framework) or "Install (or compile) a build of the program with CUDA support."

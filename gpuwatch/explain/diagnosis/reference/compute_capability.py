@@ -15,13 +15,13 @@ Support = Literal["native", "jit", "no"]
 _ENTRY = re.compile(r"^(sm|compute)_(\d{2,3})[af]?$")
 
 
-def capability(text: object) -> tuple[int, int] | None:
+def parse_capability(text: object) -> tuple[int, int] | None:
     """``(8, 6)`` of ``8.6``; None for anything else."""
     match = re.fullmatch(r"(\d+)\.(\d+)", str(text))
     return (int(match[1]), int(match[2])) if match else None
 
 
-def built_for(build: dict[str, Any]) -> tuple[tuple[str, tuple[int, int]], ...]:
+def capabilities_of_build(build: dict[str, Any]) -> tuple[tuple[str, tuple[int, int]], ...]:
     """The capabilities in a build, with their kind (``sm`` or ``compute``); empty if it lists none."""
     listed = build.get("cuda_compute_capabilities")
     if not isinstance(listed, (list, tuple)):
@@ -30,7 +30,7 @@ def built_for(build: dict[str, Any]) -> tuple[tuple[str, tuple[int, int]], ...]:
     return tuple((match[1], divmod(int(match[2]), 10)) for match in matches if match)
 
 
-def support(card: tuple[int, int], built: Iterable[tuple[str, tuple[int, int]]]) -> Support:
+def support_of_build(card: tuple[int, int], built: Iterable[tuple[str, tuple[int, int]]]) -> Support:
     """How a build supports a card of this compute capability."""
     entries = tuple(built)
     if any(major == card[0] and minor <= card[1] for _, (major, minor) in entries):

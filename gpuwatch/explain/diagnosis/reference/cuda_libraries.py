@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, libraries_action
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, libraries_advice
 from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
@@ -30,7 +30,7 @@ _FOR_XLA = (
 )
 
 
-def cuda_of(names: Iterable[str]) -> str | None:
+def cuda_version_of(names: Iterable[str]) -> str | None:
     """``10.0`` for libcudart.so.10.0, ``12`` for libcublas.so.12; None if no name tells.
 
     Sonames of CUDA 11 and later only have the major version; cuDNN's have none of CUDA.
@@ -59,9 +59,9 @@ def install_advice(
     names = list(names)
     if names == [LIBDEVICE]:
         return _FOR_XLA
-    wants = cuda_of(names)
+    wants = cuda_version_of(names)
     if by != TENSORFLOW:
-        return libraries_action(by, wants)
+        return libraries_advice(by, wants)
     release = re.match(r"(\d+)\.(\d+)", version or "")
     old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
     new = release is not None and not old

@@ -12,13 +12,13 @@ from itertools import chain
 from gpuwatch.core.model.causes import CAUSE_TABLE
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_action
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_advice
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import STATE_ADVICE
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, line_of, raised_at
 from gpuwatch.explain.logs import cuda_errors, log_ending
-from gpuwatch.explain.logs.message_topics import outright
-from gpuwatch.explain.logs.removed_api import removed
+from gpuwatch.explain.logs.message_topics import states_explicitly
+from gpuwatch.explain.logs.removed_api import find_removed_api
 
 STATED = {cause: row for cause, row in CAUSE_TABLE.items() if row.stated is not None}
 
@@ -28,12 +28,12 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
     log = evidence.log
     no_driver = log.lines_of("driver.not-running")
-    worked = log.last_lines_tell in (log_ending.WORKED, log_ending.KERAS)
+    worked = log.ending_kind in (log_ending.WORKED, log_ending.KERAS)
     for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:
             continue
-        certain = any(outright(line, cause) for line in lines)
+        certain = any(states_explicitly(line, cause) for line in lines)
         if cause == "cuda.version-mismatch" and not certain and "build.gpu-jit" in log.topics:
             continue  # without code for this GPU even the error's text cannot be looked up
         only_query = all("driver error: failed to process" in line for line in lines)
@@ -46,7 +46,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
         title, better = _finding_text(evidence, cause, lines)
         if cause == "api.removed":
-            named = (error for error in log.errors if removed(line_of(error)) is not None)
+            named = (error for error in log.errors if find_removed_api(line_of(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in named)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or row.action)
 
@@ -102,7 +102,7 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     if cause == "driver.bad-state":
         return _start_error_text(lines)
     if cause == "api.removed":
-        for gone in filter(None, map(removed, lines)):
+        for gone in filter(None, map(find_removed_api, lines)):
             return f"The code uses {gone.name}, which the installed version no longer has", gone.action
     if cause != "cuda.version-mismatch":
         return "", ""
@@ -133,7 +133,7 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
                 " is the reason), or reinstall the framework with its own CUDA libraries.",
             )
     framework = framework_of(evidence, lines)
-    return "", libraries_action(framework) if framework != TENSORFLOW else ""
+    return "", libraries_advice(framework) if framework != TENSORFLOW else ""
 
 
 def _start_error_text(lines: list[str]) -> tuple[str, str]:

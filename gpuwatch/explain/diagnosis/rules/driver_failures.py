@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import outright
+from gpuwatch.explain.logs.message_topics import states_explicitly
 
 MISMATCH_CODES = (803, 804)
 MISSING_CODES = (100, 303)
@@ -121,7 +121,7 @@ def _advice(evidence: Evidence) -> str:
 
 def tensorflow_alone(log: LogFacts) -> bool:
     """Whether nothing in the log shows the work of another framework than TensorFlow."""
-    return not {*log.frameworks} - {"tensorflow"} and log.last_lines_tell in ("", log_ending.KERAS)
+    return not {*log.frameworks} - {"tensorflow"} and log.ending_kind in ("", log_ending.KERAS)
 
 
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
@@ -136,7 +136,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     certainty: Certainty = "fact"
     stated = log.lines_of("driver.not-running") if evidence.driver_answers is None else ()
     if evidence.driver_answers is None:
-        if log.libraries_skipped or log.seen_pci or log.found_device_lines:
+        if log.libraries_skipped or log.seen_pci_addresses or log.found_device_lines:
             return
         if code in MISSING_CODES:
             if code == 100 and (hides_every_gpu(evidence) or log.kernel_driver is not None or blames_script(evidence)):
@@ -150,7 +150,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             of_linux = stated and all("libcuda.so not found" in text for text in stated)
             if of_linux and "environment.windows" in log.topics:
                 return  # the driver has no file of that name in Windows
-            if stated and not any(outright(line, "driver.not-running") for line in stated):
+            if stated and not any(states_explicitly(line, "driver.not-running") for line in stated):
                 certainty = "likely"
         elif log.cudart_missing and log.cuinit_error is None and not log.device_map and tensorflow_alone(log):
             # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say. But programs of
@@ -256,7 +256,7 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
             action = hint[0].upper() + hint[1:]
     stated = log.lines_of("driver.mismatch")
     certain = bool(told) or _cuinit_code(log) in MISMATCH_CODES
-    certain = certain or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
+    certain = certain or any(states_explicitly(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
     yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
 
 

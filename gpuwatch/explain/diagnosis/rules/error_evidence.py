@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.python_exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import essential_line
 
 
 def telling_line(message: str, cause: str) -> str:
@@ -65,12 +65,12 @@ def names_cause(topics: Iterable[str]) -> bool:
 
 def line_of(error: RunError) -> str:
     """``type: message`` of an exception, shortened."""
-    return f"{error.type}: {telling(error.message)[:300]}".rstrip(": ")
+    return f"{error.type}: {essential_line(error.message)[:300]}".rstrip(": ")
 
 
-def raised_first(log: LogFacts, error: RunError) -> str:
+def first_in_chain(log: LogFacts, error: RunError) -> str:
     """The exception at the beginning of the chain that this one ends, in a line; empty without a chain."""
-    first = log.raised_first.get(f"{error.type}: {error.message}", "")
+    first = log.first_in_chain.get(f"{error.type}: {error.message}", "")
     name, _, message = first.partition(": ")
     return line_of(RunError(type=name, message=message)) if first and name not in ON_PURPOSE else ""
 
@@ -78,7 +78,7 @@ def raised_first(log: LogFacts, error: RunError) -> str:
 def raised_at(log: LogFacts, error: RunError) -> list[str]:
     """The user's own line that led to an exception, if its traceback is in the log, and the first of its chain."""
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    first = raised_first(log, error)
+    first = first_in_chain(log, error)
     return [*([at_line("raised at", frame)] if frame is not None else []), *([f"{BEFORE_IT} {first}"] if first else [])]
 
 
@@ -105,7 +105,7 @@ def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
     error = log.errors[-1]
     if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
         return
-    at_end = log.lines - log.last_error_line <= _SAME_END_LINES and not log.last_error_went_on
+    at_end = log.lines - log.last_error_line <= _SAME_END_LINES and not log.went_on_after_last_error
     title = f"{WENT_ON} {error.type}, whose traceback is in its log"
     if log.last_error_in:
         title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"

@@ -13,8 +13,8 @@ from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.python_exceptions import is_heading, telling
-from gpuwatch.explain.logs.tracebacks import PACKAGES, Frame, file_name
+from gpuwatch.explain.logs.python_exceptions import essential_line, is_heading
+from gpuwatch.explain.logs.tracebacks import FRAMEWORK_OF_PACKAGE, Frame, file_name
 
 _MAX_TITLE_CHARS = 120
 _PACKAGE_PATH_PARTS = 3
@@ -60,8 +60,8 @@ _NEVER_OF_A_GPU = frozenset(
 )  # fmt: skip
 _MAY_CONCERN_GPUS = frozenset(
     (
-        *PACKAGES, "accelerate", "apex", "concurrent", "cuda", "deepspeed", "docker", "flash_attn", "grpc", "keras",
-        "lightning", "multiprocessing", "nvidia", "pycuda", "pynvml", "pytorch_lightning", "ray", "subprocess",
+        *FRAMEWORK_OF_PACKAGE, "accelerate", "apex", "concurrent", "cuda", "deepspeed", "docker", "flash_attn", "grpc",
+        "keras", "lightning", "multiprocessing", "nvidia", "pycuda", "pynvml", "pytorch_lightning", "ray", "subprocess",
         "tensorflow", "tensorrt", "torchaudio", "torchvision", "transformers", "triton", "xformers",
     )
 )  # fmt: skip
@@ -110,17 +110,17 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     its text nor any error of the log is about a GPU. ``how`` begins the title: "It ended in"."""
     if topics_of(error.message) or any(names_cause(topics_of(error.message)) for error in log.errors):
         return None
-    if is_heading(telling(error.message)):
+    if is_heading(essential_line(error.message)):
         return None  # what TensorFlow says after it is cut off
     frame = log.error_frames.get(f"{error.type}: {error.message}")
     code = frame.code if frame is not None and not frame.of_a_package else ""
     package = frame.error_package if frame is not None else ""
     raised = error.type in _PLAIN or _OF_SETTINGS.search(error.type) is not None or code.startswith("raise ")
     raised = raised or (bool(package) and package not in _MAY_CONCERN_GPUS)
-    said = f"{telling(error.message)} {code}"
+    said = f"{essential_line(error.message)} {code}"
     if error.type in _NEVER_OF_A_GPU or (raised and not _MAY_BE_OF_A_GPU.search(said)):
         title, cause = f"{how} {error.type}: the program's own error, not the GPU's", CAUSE
-    elif log.last_error_has_traceback and not _MAY_BE_OF_A_GPU.search(f"{error.type} {telling(error.message)}"):
+    elif log.last_error_has_traceback and not _MAY_BE_OF_A_GPU.search(f"{error.type} {essential_line(error.message)}"):
         title = f"{how} {shorten(line_of(error), _MAX_TITLE_CHARS)}"
         cause = "unknown" if _ANY.match(error.type) or package in _MAY_CONCERN_GPUS else CAUSE
     else:

@@ -16,8 +16,12 @@ from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of, gpu_build
-from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability, support
+from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of, gpu_build_advice
+from gpuwatch.explain.diagnosis.reference.compute_capability import (
+    capabilities_of_build,
+    parse_capability,
+    support_of_build,
+)
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_releases import (
     FIRST_RELEASES,
@@ -31,7 +35,7 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs.log_ending import WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import outright, topics_of
+from gpuwatch.explain.logs.message_topics import states_explicitly, topics_of
 from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
 
 _COMPLAINTS = word_set(
@@ -136,10 +140,10 @@ def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
     framework = _built_with_cuda(evidence)
     if framework is None or {"build.gpu-unsupported", "build.gpu-jit"} & set(evidence.log.topics):
         return  # the log states it
-    built = built_for(framework.build)
+    built = capabilities_of_build(framework.build)
     for device in _visible(evidence) if built else ():
-        card = capability(device.compute_capability)
-        if card is None or (can := support(card, built)) == "native":
+        card = parse_capability(device.compute_capability)
+        if card is None or (can := support_of_build(card, built)) == "native":
             continue
         listed = ", ".join(str(entry) for entry in framework.build["cuda_compute_capabilities"])
         lines = (
@@ -184,7 +188,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     placed = any("GPU" in entry.actual and "XLA" not in entry.actual for entry in log.placements)
     has_gpu = evidence.gpu_usable or placed or "devices.gpu" in log.topics
     xla_only = () if has_gpu else log.lines_of("devices.xla-gpu")
-    driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
+    driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci_addresses)
     certainty: Certainty = "likely"
     if log.libraries_skipped or no_nccl:
         certainty = "fact"
@@ -278,7 +282,7 @@ def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
             f"Install the CUDA build of {match[1]} for the installed torch: pip uninstall {match[1]}, then the command"
             " from pytorch.org, which installs both from one index."
         )
-    return gpu_build(framework_of(evidence, lines) or TENSORFLOW)
+    return gpu_build_advice(framework_of(evidence, lines) or TENSORFLOW)
 
 
 @rule("build.gpu-unsupported", needs="log")
@@ -288,14 +292,18 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
     versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
     too_old = sorted(
-        version for version in versions if (capability(version) or _OLDEST_PTX_CAPABILITY) < _OLDEST_PTX_CAPABILITY
+        version
+        for version in versions
+        if (parse_capability(version) or _OLDEST_PTX_CAPABILITY) < _OLDEST_PTX_CAPABILITY
     )
     severity: Severity = "warning" if evidence.gpu_usable else "error"
     certainty: Certainty = "likely"
     if old or "build.gpu-unsupported" in log.topics:
         needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
-        severity = "warning" if (evidence.gpu_usable and old) or log.last_lines_tell == WORKED else "error"
-        certainty = "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely"
+        severity = "warning" if (evidence.gpu_usable and old) or log.ending_kind == WORKED else "error"
+        certainty = (
+            "fact" if old or any(states_explicitly(line, "build.gpu-unsupported") for line in lines) else "likely"
+        )
         title, action = needs[1:] if needs is not None else ("", _for_this_gpu(evidence, lines))
     elif too_old:
         title = f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail"

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import DeviceMapping, Run, RunProcess
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_trifling
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_negligible
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
@@ -87,7 +87,7 @@ def _memory_matters(run: Run) -> bool:
     own = next((device for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
     if own is None:
         return False
-    return not is_trifling(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _LONG_HELD_SECONDS
+    return not is_negligible(own.others_peak_bytes or 0, own.total_bytes) or _held_seconds(own) >= _LONG_HELD_SECONDS
 
 
 @rule("idle.memory-held", needs="program")
@@ -175,7 +175,9 @@ def _physical_gpus(process: RunProcess) -> int:
 def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
     """Whether nobody held a notable part of the GPUs that the run did not use, as far as was seen."""
     return all(
-        is_trifling(int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None)
+        is_negligible(
+            int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None
+        )
         for device in evidence.gpus
         if device.uuid not in used
     )

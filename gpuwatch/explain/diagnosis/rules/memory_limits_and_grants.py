@@ -15,16 +15,21 @@ from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
-    ANYWHERE,
+    GENERAL_ADVICE,
+    free_memory_advice,
     holder_text,
     holders,
     holders_headline,
-    make_room,
     others_during_run,
 )
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import REFUSED, WHAT_WOULD_TELL, is_round, is_small
-from gpuwatch.explain.diagnosis.memory.oom_facts import is_limited, ooms_of
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, held_at_once, others_memory
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import (
+    REFUSED_ACTION,
+    REFUSED_TITLE,
+    is_round_limit,
+    is_small_limit,
+)
+from gpuwatch.explain.diagnosis.memory.oom_facts import has_memory_limit, ooms_of
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, others_memory, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
@@ -56,7 +61,7 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
     cause, uuid = "memory.other-process", None
     certainty: Certainty = "likely"
-    title, action = "The driver has less free memory than TensorFlow requests", ANYWHERE
+    title, action = "The driver has less free memory than TensorFlow requests", GENERAL_ADVICE
     why: list[str] = []
     if too_much is not None:
         cause, certainty, uuid = "config.inconsistent", "fact", too_much.device.uuid
@@ -67,15 +72,15 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         )
     elif crowded is not None and evidence.snapshot is not None:
         snapshot, uuid = (
-            others_during_run(evidence.snapshot, entry_of(evidence.run, crowded.device)),
+            others_during_run(evidence.snapshot, samples_of(evidence.run, crowded.device)),
             crowded.device.uuid,
         )
         named, held = holders_headline(snapshot, crowded.device), holders(snapshot, crowded.device)
         title = f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free"
         why = [crowded.arithmetic, *(holder_text(amount, process) for amount, process in held[:3])]
-        action = make_room(snapshot, crowded.device, crowded.granted)
+        action = free_memory_advice(snapshot, crowded.device, crowded.granted)
     elif evidence.run is not None and wants and all(want.others is not None for want in wants):
-        cause, certainty, title, action = "unknown", "fact", REFUSED, WHAT_WOULD_TELL
+        cause, certainty, title, action = "unknown", "fact", REFUSED_TITLE, REFUSED_ACTION
         why = [want.arithmetic for want in wants]
     yield finding(
         cause, severity, certainty, title=title, evidence=(what, *why, *lines), action=action, device_uuid=uuid
@@ -126,7 +131,7 @@ def _wanted_per_gpu(evidence: Evidence) -> Iterator[_Wanted]:
             granted.setdefault(device.uuid, []).append(mapping.granted_bytes)
             devices[device.uuid] = device
     for uuid, amounts in granted.items():
-        held = others_memory(devices[uuid], entry_of(evidence.run, devices[uuid]), evidence.run)
+        held = others_memory(devices[uuid], samples_of(evidence.run, devices[uuid]), evidence.run)
         if held.total:
             yield _Wanted(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
 
@@ -139,14 +144,14 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
         return
     if run.framework is not None and run.framework.name != TENSORFLOW:
         return  # JAX's limit is a share of the whole device
-    if is_limited(run) or evidence.log.refusals.count:
+    if has_memory_limit(run) or evidence.log.refusals.count:
         return
     for want in _wanted_per_gpu(evidence):
-        entry = entry_of(run, want.device)
+        entry = samples_of(run, want.device)
         others = others_memory(want.device, entry, run).start
         if others is None or others < _MIN_OTHERS_SHARE * want.total:
             continue
-        if is_round(want.granted) and is_small(want.granted, want.total - others):
+        if is_round_limit(want.granted) and is_small_limit(want.granted, want.total - others):
             continue  # a limit of the program's own, which others did not touch
         seen = others_during_run(snapshot, entry, at_start_only=True)
         held = holders(seen, want.device)
@@ -159,7 +164,7 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
                 f" started, which granted itself {size(want.granted)} of the rest",
                 *(holder_text(amount, process) for amount, process in held[:3]),
             ),
-            action=f"{make_room(seen, want.device)} {_ON_PURPOSE}",
+            action=f"{free_memory_advice(seen, want.device)} {_ON_PURPOSE}",
             device_uuid=want.device.uuid,
         )
 
@@ -198,7 +203,7 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
             )
             if tenant.pid != first.pid
             and tenant.granted <= min(left, _MUCH_SHARE * first.granted)
-            and not is_round(tenant.granted)
+            and not is_round_limit(tenant.granted)
             and held_at_once(tenant.held, first.held)
         ]
         if small:

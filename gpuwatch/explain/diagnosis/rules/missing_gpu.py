@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build
+from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build_advice
 from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
-from gpuwatch.explain.logs.log_ending import says_finished
+from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 
@@ -39,11 +39,11 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             "build.cpu-only",
             certainty="likely",
             evidence=(*lines, *wheel),
-            action=gpu_build(framework_of(evidence, lines)),
+            action=gpu_build_advice(framework_of(evidence, lines)),
         )
         return
-    if says_finished(log.telling_last_line):
-        told = (log.telling_last_line, *lines)
+    if reports_completion(log.ending_line):
+        told = (log.ending_line, *lines)
         yield no_problem(title="The program finished without a GPU", evidence=told)
         return
     ended = requires_a_gpu(log)

@@ -13,10 +13,10 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device_name
-from gpuwatch.explain.logs.log_facts import Colocation, Member
+from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.op_placement_lines import MAKES_RESOURCE
+from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 
 LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""
@@ -257,7 +257,7 @@ def _makers(evidence: Evidence) -> str:
     """What the program requested for the variables and tables of the types and devices of such ops."""
     held = {(entry.dtype, entry.actual) for entry in _fallbacks_of(evidence, "placement.together")}
     placements = evidence.run.placements if evidence.run is not None else ()
-    makers = [placement for placement in placements if MAKES_RESOURCE.search(placement.op)]
+    makers = [placement for placement in placements if RESOURCE_OPS.search(placement.op)]
     found = [one for one in makers if (one.dtype, device_name(one.actual)) in held]
     asked = dict.fromkeys(f"{one.scope} requests {one.requested}" for one in found if one.scope and one.requested)
     meant = ": nothing to do if that is intended" if all(one.requested == one.actual for one in found) else ""
@@ -356,10 +356,10 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     return printable(f"{op} requested /{device_name(asked).upper()}, {kind} {has}{together}")
 
 
-def _to_blame(report: Colocation, named: str) -> Member:
+def _to_blame(report: ColocationReport, named: str) -> ColocatedOp:
     """The member of the group that has no kernel; what makes a variable or table before what uses it."""
     lacking = [member for member in report.members if member.op in report.lacking] or list(report.members)
-    makers = [member for member in lacking if MAKES_RESOURCE.search(member.op)]
+    makers = [member for member in lacking if RESOURCE_OPS.search(member.op)]
     return next((member for member in lacking if member.op == named), (makers or lacking)[0])
 
 

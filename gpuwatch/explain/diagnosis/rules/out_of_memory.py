@@ -14,29 +14,29 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.memory_growth import as_many_as_steps, equal_blocks
+from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks, one_block_per_step
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
-    ANYWHERE,
+    GENERAL_ADVICE,
+    free_memory_advice,
     holder_text,
     holders,
     holders_headline,
-    make_room,
     others_during_run,
 )
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, WHO_HELD_IT, Judgement
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, OomVerdict
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, ooms_of
-from gpuwatch.explain.diagnosis.memory.oom_verdict import judgement
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import entry_of, is_trifling, mates_of
-from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_action
+from gpuwatch.explain.diagnosis.memory.oom_verdict import verdict_on
+from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, is_negligible, samples_of
+from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import same_request
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 
-ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": ANYWHERE}
+ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": GENERAL_ADVICE}
 
 _STATE = frozenset({"weights", "optimizer state", "other variables"})
 _MAIN_PART_SHARE = 0.8
@@ -85,17 +85,17 @@ _UNUSED_BYTES = 1 << 20
 )
 def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     """One finding per cause, with the arithmetic of each failure as evidence."""
-    by_cause: dict[tuple[str, bool], list[tuple[Oom, Judgement]]] = {}
+    by_cause: dict[tuple[str, bool], list[tuple[Oom, OomVerdict]]] = {}
     for oom in ooms_of(evidence):
-        judged = judgement(evidence, oom)
+        judged = verdict_on(evidence, oom)
         by_cause.setdefault((judged.cause, is_host_oom(oom)), []).append((oom, judged))
     for (cause, of_host), failures in by_cause.items():
         alike_failed = sum(elsewhere == of_host for _, elsewhere in by_cause) > 1
-        if cause == "unknown" and alike_failed and all(judged.title == WHO_HELD_IT for _, judged in failures):
+        if cause == "unknown" and alike_failed and all(judged.title == UNKNOWN_HOLDER_TITLE for _, judged in failures):
             continue  # they follow from the failures whose cause is known
         expected = all(oom.expected for oom, _ in failures)
-        if evidence.run is None and evidence.log.oom_survived:
-            lines = [*evidence.log.lines_of("memory.oom", "memory.retried"), evidence.log.telling_last_line]
+        if evidence.run is None and evidence.log.went_on_after_oom:
+            lines = [*evidence.log.lines_of("memory.oom", "memory.retried"), evidence.log.ending_line]
             yield no_problem(title="Memory ran out, and the program continued: no failure in the log", evidence=lines)
             return
         severity: Severity = "info" if expected else "error"
@@ -112,9 +112,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             named, remedy = _holders_named(evidence, device, failures[0][0])
             title, action = title or named * (cause == "memory.other-process"), action or remedy
         if cause == "unknown" and evidence.run is None:
-            less = memory_action("memory.model-too-large", framework_of(evidence, lines), evidence)
+            less = memory_advice("memory.model-too-large", framework_of(evidence, lines), evidence)
             action = f"{less} {action}".strip()
-        action = action or memory_action(cause, framework_of(evidence), evidence) or ACTIONS[cause]
+        action = action or memory_advice(cause, framework_of(evidence), evidence) or ACTIONS[cause]
         if action == ACTIONS.get(cause):
             action = _whatever_the_batch(evidence, failures[0][0], cause) or action
         untold = evidence.run is None and OTHERS_UNKNOWN in lines and failures[0][0].requested_bytes is None
@@ -202,10 +202,10 @@ def _recorded_holder(evidence: Evidence, oom: Oom) -> str:
     if own is None:
         return ""
     own = replace(own, program_peak_bytes=max(own.program_peak_bytes or 0, oom.in_use_bytes or 0))
-    return held_most(own) + (f" (process {own.pid})" if several else "")
+    return describe_largest_holder(own) + (f" (process {own.pid})" if several else "")
 
 
-def _address_space_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+def _address_space_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]) -> str:
     """The limit of the process's address space, if the request did not fit below it; else empty."""
     results = evidence.run.results if evidence.run is not None else {}
     limit, peak = (results.get(name) for name in ADDRESS_SPACE)
@@ -232,7 +232,7 @@ def _copied_text(evidence: Evidence, oom: Oom) -> str:
     return f"An input of {op}, copied from the host, did not fit on the GPU"
 
 
-def _growth_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+def _growth_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]) -> str:
     """The growth of memory in use over the run, if that filled the device; else empty, as of the next ones."""
     found = growth_of(evidence.run) if evidence.run is not None else None
     if found is None:
@@ -245,11 +245,11 @@ def _growth_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> s
 
 def _requested_at_text(evidence: Evidence) -> str:
     """The user's source line that requested the memory; none for probes."""
-    frame, of_probe = evidence.log.requested_at, evidence.run is not None and not evidence.run.is_program
+    frame, of_probe = evidence.log.memory_request_frame, evidence.run is not None and not evidence.run.is_program
     return at_line("requested at", frame) if frame is not None and not of_probe else ""
 
 
-def _equal_blocks_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+def _equal_blocks_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]) -> str:
     """Tensors of one size that fill the device, as of a loop that keeps its results."""
     speed = evidence.run.throughput if evidence.run is not None else None
     for oom, _ in failures:
@@ -257,13 +257,13 @@ def _equal_blocks_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]
             total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
             same = "the same size" if found.asked else "one size"
             of = f" of {size(used)}" if not found.asked else " in all"
-            steps = f", after {speed.steps} steps" if speed is not None and as_many_as_steps(oom, speed) else ""
+            steps = f", after {speed.steps} steps" if speed is not None and one_block_per_step(oom, speed) else ""
             told = f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"
             return told + steps
     return ""
 
 
-def _unused_gpus_text(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> str:
+def _unused_gpus_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]) -> str:
     """Other GPUs of the program with room: their bytes say nothing of whether ops ran there."""
     run = evidence.run
     if run is None or run.workers:
@@ -296,7 +296,7 @@ def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> li
 def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     """Who held memory on the device, largest first: other processes of the run, and those from before its start."""
     lines = []
-    for mate in mates_of(evidence, oom):
+    for mate in concurrent_holders(evidence, oom):
         pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
         which = printable(mate.name) or mate.pid
         lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
@@ -308,9 +308,9 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
 
 def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
     """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
-    snapshot, mates = evidence.snapshot, mates_of(evidence, oom)
+    snapshot, mates = evidence.snapshot, concurrent_holders(evidence, oom)
     if snapshot is not None:
-        snapshot = others_during_run(snapshot, entry_of(evidence.run, device))
+        snapshot = others_during_run(snapshot, samples_of(evidence.run, device))
     if mates:
         largest = max(mates, key=lambda mate: mate.held_bytes)
         total = device.number("memory.total_bytes") if device is not None else None
@@ -319,20 +319,22 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
         first = f"{which} of this run held {memory(largest.held_bytes)}"
         tenants = _tenants(evidence, device)
         taken = sum(amount for amount, _ in tenants)
-        if is_trifling(taken, int(total) if total else None):
+        if is_negligible(taken, int(total) if total else None):
             return f"{first}{of}", _SHARE
         who = f"process {tenants[0][1].pid}" if len(tenants) == 1 else f"{len(tenants)} other processes"
-        return f"{first} and {who} {memory(taken)}{of}", f"{make_room(snapshot, device)} {_SHARE}"
+        return f"{first} and {who} {memory(taken)}{of}", f"{free_memory_advice(snapshot, device)} {_SHARE}"
     if snapshot is None or device is None:
         return "", ""
     need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
-    return holders_headline(snapshot, device), make_room(snapshot, device, need)
+    return holders_headline(snapshot, device), free_memory_advice(snapshot, device, need)
 
 
 def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
     """Processes of others that held memory on the device while the program ran there."""
     snapshot = evidence.snapshot
-    return holders(others_during_run(snapshot, entry_of(evidence.run, device)), device) if snapshot is not None else []
+    return (
+        holders(others_during_run(snapshot, samples_of(evidence.run, device)), device) if snapshot is not None else []
+    )
 
 
 def _holders_in_table(evidence: Evidence) -> list[str]:
@@ -372,5 +374,5 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
         "memory.masked",
         certainty="likely",
         evidence=lines,
-        action=memory_action("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
+        action=memory_advice("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
     )

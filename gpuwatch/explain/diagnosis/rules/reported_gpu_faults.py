@@ -13,8 +13,8 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.explain.logs import cuda_errors
-from gpuwatch.explain.logs.log_facts import SeenXid
-from gpuwatch.explain.logs.message_topics import outright
+from gpuwatch.explain.logs.log_facts import XidErrors
+from gpuwatch.explain.logs.message_topics import states_explicitly
 
 _OUT_OF_BOUNDS = frozenset({700, 716})
 
@@ -47,14 +47,14 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
         if only_xids and all(xid.programs and xid.code != _RECOVERY_XID for xid in xids)
         else "hardware.fault",
         severity,
-        "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
+        "fact" if not only_xids and any(states_explicitly(line, "hardware.fault") for line in lines) else "likely",
         title=title,
         evidence=[*(item.line for item in seen if item.xid is xid), *lines, *_in_order(seen)],
         action=action,
     )
 
 
-def _in_order(seen: list[SeenXid]) -> Iterator[str]:
+def _in_order(seen: list[XidErrors]) -> Iterator[str]:
     """The Xids in the order of their first times, as a line; nothing for a single one."""
     if len(seen) > 1:
         stamped = all(xid.xid.at for xid in seen)

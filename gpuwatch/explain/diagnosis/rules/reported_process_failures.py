@@ -33,10 +33,14 @@ _WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 def reported_end_of(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
-    if log.reported_end and not _before_the_error(log) and log.lines - log.reported_end_at <= _MAX_EPILOGUE_LINES:
+    if (
+        log.reported_end
+        and not _before_the_error(log)
+        and log.lines - log.reported_end_line_number <= _MAX_EPILOGUE_LINES
+    ):
         return log.reported_end, log.reported_end_line
-    last = log.errors[-1] if log.errors and not log.asked_to_end else None
-    went_on = log.last_error_went_on or bool(log.printed_after_error)
+    last = log.errors[-1] if log.errors and not log.received_sigterm else None
+    went_on = log.went_on_after_last_error or bool(log.steps_printed_after_error)
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
     slow = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near and not slow and reported_ends.is_about_child(last.type, last.message):
@@ -49,7 +53,7 @@ def _before_the_error(log: LogFacts) -> bool:
     if log.reported_end != reported_ends.CRASH or not ends_log(log) or not log.last_error_has_traceback:
         return False
     last = log.errors[-1]
-    return log.reported_end_at < (log.last_error_line or 0) and not reported_ends.is_about_child(
+    return log.reported_end_line_number < (log.last_error_line or 0) and not reported_ends.is_about_child(
         last.type, last.message
     )
 
@@ -70,7 +74,7 @@ def follows_from_another(log: LogFacts) -> bool:
 
 def died_of_its_own(log: LogFacts) -> bool:
     """Whether an exception ended the program that has nothing to do with a GPU."""
-    went_on = log.last_error_went_on or log.printed_after_error or log.last_error_in
+    went_on = log.went_on_after_last_error or log.steps_printed_after_error or log.last_error_in
     if not log.errors or not log.last_error_has_traceback or went_on:
         return False
     error = log.errors[-1]

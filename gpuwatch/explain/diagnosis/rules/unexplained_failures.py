@@ -17,10 +17,10 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import (
     END_LINES,
     ON_PURPOSE,
     ends_log,
+    first_in_chain,
     line_of,
     names_cause,
     raised_at,
-    raised_first,
 )
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
@@ -53,12 +53,12 @@ from gpuwatch.explain.diagnosis.rules.signals import (
 )
 from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_unreachable
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.interrupts import is_of_keyboard
+from gpuwatch.explain.logs.interrupts import mentions_keyboard
 from gpuwatch.explain.logs.log_ending import FAILED, WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
-from gpuwatch.explain.logs.python_exceptions import telling
+from gpuwatch.explain.logs.python_exceptions import essential_line
 
 _MAX_TITLE_CHARS = 120
 _MAX_LINES_AFTER_TRACEBACK = 500
@@ -119,7 +119,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
 @rule("unknown", needs="log")
 def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """Requests that a server which works on could not fulfil."""
-    if evidence.run is not None or log.last_lines_tell != WORKED:
+    if evidence.run is not None or log.ending_kind != WORKED:
         return
     for line in log.lines_of("server.refused"):
         told = any(error.message and error.message in line for error in log.errors)
@@ -212,7 +212,7 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
         also = log.lines_of(*_ALSO_SAID) if known is not None else ()
         return known or process_failure(report[1]), _without_repeats(built, report[1:], lines, also)
     of_frame = error_meanings.meaning_of_frame(log.errors[-1], log) if log.errors else None
-    first_of_all = raised_first(log, log.errors[-1]) if log.errors else ""
+    first_of_all = first_in_chain(log, log.errors[-1]) if log.errors else ""
     if known := of_frame or _known_meaning(lines) or _meaning([first_of_all] if first_of_all else ()):
         where = raised_at(log, log.errors[-1]) if log.errors else ()
         return _end(known, log, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID))
@@ -220,9 +220,9 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     if last is not None and (known := _by_type(run, log, last, _how_it_ended(run, log))) is not None:
         return known, _without_repeats(lines[:1], raised_at(log, last), lines[1:])
     if lines == [_CUT]:
-        name = log.open_traceback_of
+        name = log.open_traceback_error
         title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT
-        before = log.telling_last_line if log.last_lines_tell == FAILED else ""
+        before = log.ending_line if log.ending_kind == FAILED else ""
         if before and (known := error_meanings.message_meaning(before)) is not None:
             return known, [before]
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
@@ -263,7 +263,7 @@ def _without_repeats(*parts: Iterable[str]) -> list[str]:
 
 def _is_about(line: str, error: RunError) -> bool:
     """Whether a line names this exception, or TensorFlow's own that passes it on."""
-    said = telling(error.message)
+    said = essential_line(error.message)
     return line.startswith(error.type) or (len(said) >= _MIN_MESSAGE_CHARS and said in line)
 
 
@@ -275,10 +275,10 @@ def _how_it_ended(run: Run | None, log: LogFacts) -> str:
         return "It ended in"
     if log.last_error_in:
         return f"A {log.last_error_in} of the program ended in"
-    if log.answered_after_error:
+    if log.server_answered_after_error:
         return "A request to the server ended in"
     last = log.last_error_line if log.last_error_line is not None else log.lines
-    went_on = SERVER_STOPPED in log.telling_last_line or (log.last_line_tells and log.last_lines_tell == WORKED)
+    went_on = SERVER_STOPPED in log.ending_line or (log.ending_line_is_last and log.ending_kind == WORKED)
     printed = not log.last_error_has_traceback and last < log.lines
     return "The last error is" if went_on or printed or log.lines - last > END_LINES else "It ended in"
 
@@ -335,8 +335,8 @@ def _log_ended(log: LogFacts) -> list[str]:
     """The failure at the end of a log that nothing else explains."""
     if _explains(log):
         return []
-    passed = is_of_keyboard(log.told_interrupt) and not ends_log(log) and not log.reported_end
-    if log.told_interrupt and (log.failed_after_interrupt or passed):
+    passed = mentions_keyboard(log.interrupt_line) and not ends_log(log) and not log.reported_end
+    if log.interrupt_line and (log.failed_after_interrupt or passed):
         return []  # code that lacked what the interrupted work had not made, or an error before the person's interrupt
     endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
     if endings:
@@ -347,17 +347,17 @@ def _log_ended(log: LogFacts) -> list[str]:
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
-        asked = log.asked_to_end and reported_ends.is_about_child(error.type, error.message)
+        asked = log.received_sigterm and reported_ends.is_about_child(error.type, error.message)
         handled = (
             asked
-            or log.last_error_went_on
-            or (log.last_error_in == "thread" and log.last_line_tells and log.last_lines_tell == WORKED)
-            or (log.oom_survived and "memory" in f"{error.type} {error.message}".lower())
+            or log.went_on_after_last_error
+            or (log.last_error_in == "thread" and log.ending_line_is_last and log.ending_kind == WORKED)
+            or (log.went_on_after_oom and "memory" in f"{error.type} {error.message}".lower())
         )
         return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
     if last is not None and _nothing_after(log):
         return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
-    if log.told_interrupt.startswith("^C"):
+    if log.interrupt_line.startswith("^C"):
         return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
     if frame is not None and log.lines - frame <= END_LINES and (last or 0) < frame:
@@ -371,11 +371,16 @@ def _nothing_after(log: LogFacts) -> bool:
     imported = log.errors[-1].type in _OF_IMPORTS if log.errors else False
     raised = log.last_error_has_traceback and not log.last_error_in and not imported
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_LINES_AFTER_TRACEBACK
-    return raised and (near or log.another_worked) and not log.printed_after_error and not log.last_error_went_on
+    return (
+        raised
+        and (near or log.other_program_worked)
+        and not log.steps_printed_after_error
+        and not log.went_on_after_last_error
+    )
 
 
 def _explains(log: LogFacts) -> bool:
     """Whether a log names a cause that can end the program."""
-    ran_out = bool(log.ooms) and not log.oom_survived
+    ran_out = bool(log.ooms) and not log.went_on_after_oom
     without = {"memory.masked"} if "ended.assert" in log.topics else set()
     return ran_out or names_cause(log.topics.keys() - without)

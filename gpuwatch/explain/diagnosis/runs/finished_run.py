@@ -18,7 +18,7 @@ from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, V
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED
+from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED_TITLES
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, WENT_ON
@@ -27,14 +27,14 @@ from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
 from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
-from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks, hidden_on_purpose
 from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import predict, requested_devices_of
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.other_oom_messages import exhausted
-from gpuwatch.explain.logs.python_exceptions import telling
+from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
+from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.sim.simulated_machine import context_bytes
 
 DESPITE_OOM = "It exited with code 0, although memory ran out."
@@ -76,8 +76,8 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     run = replace(run, ooms=with_verdicts(evidence_of(run), ooms))
     evidence = evidence_of(run)
     first = diagnose(evidence)
-    moved = fallbacks(run, evidence, first)
-    run = replace(run, fallbacks=moved or (moved_by_placer(log, evidence, first) if run.is_program else ()))
+    moved = find_fallbacks(run, evidence, first)
+    run = replace(run, fallbacks=moved or (fallbacks_in_log(log, evidence, first) if run.is_program else ()))
     findings = diagnose(evidence_of(run))
     if run.is_program:
         findings = _relevant_findings(run, log, findings)
@@ -114,7 +114,7 @@ def _predicted_map(run: Run, before: Snapshot | None) -> tuple[PredictedMapping,
 
 def _with_expected_ooms(run: Run) -> tuple[Oom, ...]:
     """Marks the OOMs that the probe provoked, which only its events tell."""
-    refused = [error for error in run.errors if exhausted(error)]
+    refused = [error for error in run.errors if is_out_of_memory_error(error)]
     if not refused or not all(error.expected for error in refused):
         return run.ooms
     return tuple(replace(oom, expected=True) for oom in run.ooms)
@@ -228,7 +228,7 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         return "The probe did not finish before its deadline."
     if verdict == "error":
         for last in [error for error in run.errors if not error.expected][-1:]:
-            return f"{last.type}: {telling(last.message)[:200] or 'no message'}"
+            return f"{last.type}: {essential_line(last.message)[:200] or 'no message'}"
         return f"The probe failed: {run.outcome.text}."
     if verdict == "skipped":
         return "This probe does not apply to this machine."
@@ -336,7 +336,7 @@ def _without_problems(run: Run) -> str:
 
 
 def _is_of_memory(found: Finding) -> bool:
-    return found.id.startswith("memory.") or found.title in UNEXPLAINED
+    return found.id.startswith("memory.") or found.title in UNEXPLAINED_TITLES
 
 
 def _exited_well(run: Run) -> bool:

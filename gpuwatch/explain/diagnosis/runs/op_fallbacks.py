@@ -15,10 +15,10 @@ from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, LIMIT, MADE_THERE
 from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.op_placement_lines import MAKES_RESOURCE
+from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 
 AUTO = "auto"
-TOGETHER = "placement.together"
+PLACED_TOGETHER = "placement.together"
 _CALLS = frozenset(
     {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
     | {"Case", "StatelessCase"}
@@ -52,7 +52,7 @@ def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
     return "unknown", "no GPU was usable, and nothing says why"
 
 
-def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
+def find_fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
     """The fallbacks among the placements; empty if the run hid the GPUs on purpose."""
     # A probe's events name the ops of its work; its log, without types and requested devices, also shows preparation.
     probe = not run.is_program and (run.framework is not None or run.outcome.ended or bool(run.settings))
@@ -65,7 +65,7 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
 
     def order(entry: Fallback) -> tuple[bool, bool, bool]:
         """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
-        return entry.reason == LIMIT, entry.colocated is not None, MAKES_RESOURCE.search(entry.op) is None
+        return entry.reason == LIMIT, entry.colocated is not None, RESOURCE_OPS.search(entry.op) is None
 
     return tuple(sorted(_with_their_makers(list(merged.values())), key=order))
 
@@ -76,23 +76,23 @@ def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
     Other reads are each use of a variable of another device, whose value is copied to where it is used: left out.
     """
     makers = [
-        entry for entry in entries if entry.scope and entry.reason != TOGETHER and MAKES_RESOURCE.search(entry.op)
+        entry for entry in entries if entry.scope and entry.reason != PLACED_TOGETHER and RESOURCE_OPS.search(entry.op)
     ]
     found = []
     for entry in entries:
         place = (entry.scope, entry.requested, entry.actual)
         alike = [maker for maker in makers if (maker.scope, maker.requested, maker.actual) == place]
         alike = [maker for maker in alike if maker.dtype in (None, entry.dtype)]
-        if entry.reason == TOGETHER and alike:
+        if entry.reason == PLACED_TOGETHER and alike:
             first, ops = alike[0], " or ".join(maker.op for maker in alike)
             detail = first.detail if len(alike) == 1 else _OF_THEIRS.format(ops)
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
-        if entry.op != _READ or entry.reason != TOGETHER:
+        if entry.op != _READ or entry.reason != PLACED_TOGETHER:
             found.append(entry)
     return found
 
 
-def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
+def fallbacks_in_log(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
     """Members of colocation groups that the placer moved: the only requests that a log shows."""
     ran_on = {placement.op: placement.actual for placement in facts.placements}
     counts = Counter(
@@ -151,7 +151,7 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
                 variable = theirs and placement.dtype is not None and placement.some_type is not False
                 detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
-            return _entry(placement, asked, actual, TOGETHER, _WITH[placement.why])
+            return _entry(placement, asked, actual, PLACED_TOGETHER, _WITH[placement.why])
         if reason != "placement.no-kernel" or not run.is_program:
             return _entry(placement, asked, actual, reason, detail)
         return _without_kernel(placement, asked, actual, run, evidence)

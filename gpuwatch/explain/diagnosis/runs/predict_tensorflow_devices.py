@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
 from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.compute_capability import built_for, capability
+from gpuwatch.explain.diagnosis.reference.compute_capability import capabilities_of_build, parse_capability
 
 MIB = 1 << 20
 _SMALL_FREE_BYTES = 2 << 30
@@ -122,7 +122,9 @@ def predict(
     seen = visible_devices(asked.visible, asked.order, machine.devices)
     if seen.unsure:
         return None
-    oldest = min((version for _, version in built_for(build)), default=None) if simulation != "plugin" else None
+    oldest = (
+        min((version for _, version in capabilities_of_build(build)), default=None) if simulation != "plugin" else None
+    )
     usable = [entry for entry in seen.map if not _too_old(machine.device(entry.uuid), oldest)]
     if asked.chosen is not None:
         by_ordinal = {entry.ordinal: entry for entry in usable}
@@ -151,7 +153,7 @@ def predict(
 
 
 def _too_old(device: Device | None, oldest: tuple[int, int] | None) -> bool:
-    card = capability(device.compute_capability) if device is not None else None
+    card = parse_capability(device.compute_capability) if device is not None else None
     return card is not None and oldest is not None and card < oldest
 
 
@@ -197,7 +199,7 @@ def _default_limit(device: Device, asked: RequestedDevices, context: int | None)
     free = _free_bytes(device)
     if free is None:
         return _Amount(None, 0, "NVML does not report free memory")
-    card = capability(device.compute_capability)
+    card = parse_capability(device.compute_capability)
     if card is None and asked.reserve_mb is None:
         return _Amount(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
     major = card[0] if card is not None else 0

@@ -28,7 +28,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment, Trial
-from gpuwatch.explain.traces.largest_holder import held_most
+from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.run_tables import device_map
 
@@ -53,7 +53,7 @@ _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "nvml_peak_bytes": lambda run: run.memory.nvml_peak_bytes,
     "allocator_peak_bytes": lambda run: run.memory.allocator_peak_bytes,
     "recorded_peak_bytes": lambda run: run.memory_profiles[0].peak_bytes if run.memory_profiles else None,
-    "held_most": lambda run: held_most(run.memory_profiles[0]) if run.memory_profiles else None,
+    "held_most": lambda run: describe_largest_holder(run.memory_profiles[0]) if run.memory_profiles else None,
     "on_gpu_percent": run_report.gpu_percent,
     "fell_back": lambda run: run_report.fell_back(run) if run.fallbacks else None,
     "steps_per_second": lambda run: run.throughput and run.throughput.steps_per_second,
