@@ -1,8 +1,8 @@
-"""Tells gpuwatch of a child process that a crash or SIGKILL ended: its parent may ignore that and exit with 0.
+"""Reports child processes that a crash or SIGKILL ended: their parent may ignore that and exit with 0.
 
 The parent learns how a child ended when it waits for it; subprocess and multiprocessing then set ``returncode``, which
-is observed. Nothing is told of signals that are requests (SIGTERM, SIGINT), nor of what the parent ended by ``kill()``.
-A child that lived long enough to load a framework is named with its exit code: it need not have a watcher of its own.
+is observed. Signals that are requests (SIGTERM, SIGINT) are not reported, nor what the parent ended by ``kill()``. A
+child that lived long enough to load a framework is named with its exit code: it need not have a watcher of its own.
 Standard library only, Python 3.7 or newer.
 """
 
@@ -10,73 +10,45 @@ import _socket
 import json
 import time
 
-_TOLD = frozenset([4, 6, 7, 8, 9, 11])
+_REPORTED_SIGNALS = frozenset([4, 6, 7, 8, 9, 11])
 """SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV."""
-_MOST = 100
-_LOADS_IN = 1.0
+_MAX_REPORTS = 100
+_MIN_LOAD_SECONDS = 1.0
 """Seconds that a child lives at least if it loads a framework."""
 
 
-def watch(module, address, started):
-    """``module``: subprocess or multiprocessing.popen_fork, of which the other ways to start derive theirs.
+def watch(module, descriptors, address, started):
+    """Observes how the children end that ``module`` starts, and reports that to gpuwatch at ``address``.
 
-    ``started`` is called when a child starts.
+    ``module``: subprocess or multiprocessing.popen_fork, of which the other ways to start derive theirs.
+    ``descriptors``: the module _gpuwatch_descriptors. ``started`` is called when a child starts.
     """
-    told = []
-    lived = []
+    killed = []
+    ended = []
 
-    def returned(popen, code):
-        began = popen.__dict__.get("_gpuwatch_began")
-        if began is not None and time.monotonic() - began >= _LOADS_IN and len(lived) < _MOST:
-            lived.append(popen.pid)
+    def note_kill(popen):
+        popen.__dict__["_gpuwatch_kill_called"] = True
+
+    def set_returncode(frame, popen):
+        code = popen.__dict__["returncode"]
+        if code is None:
+            popen.__dict__["_gpuwatch_started_at"] = time.monotonic()
+            started()
+        elif type(code) is int:
+            report(popen, code)
+
+    def report(popen, code):
+        started_at = popen.__dict__.get("_gpuwatch_started_at")
+        if started_at is not None and time.monotonic() - started_at >= _MIN_LOAD_SECONDS and len(ended) < _MAX_REPORTS:
+            ended.append(popen.pid)
             _send(address, "child", pid=popen.pid, code=code)
-        known = popen.__dict__.get("_gpuwatch_killed")
-        if -code in _TOLD and not known and len(told) < _MOST:
-            told.append(popen.pid)
+        requested = popen.__dict__.get("_gpuwatch_kill_called")
+        if -code in _REPORTED_SIGNALS and not requested and len(killed) < _MAX_REPORTS:
+            killed.append(popen.pid)
             _send(address, "child_killed", pid=popen.pid, signal=-code, started_by=module.__name__.partition(".")[0])
 
-    popen = module.Popen
-    popen.kill = _Called(popen.kill)
-    popen.returncode = _Returned(started, returned)
-
-
-class _Called(object):
-    """A method that notes that it was called, without a frame of its own in tracebacks."""
-
-    def __init__(self, original):
-        self.original = original
-
-    def __get__(self, instance, owner=None):
-        if instance is not None:
-            instance.__dict__["_gpuwatch_killed"] = True
-        return self.original.__get__(instance, owner)
-
-
-class _Returned(object):
-    def __init__(self, started, see):
-        self.started = started
-        self.see = see
-
-    def __get__(self, instance, owner=None):
-        try:
-            return instance.__dict__["returncode"]
-        except (AttributeError, KeyError):
-            raise AttributeError("returncode") from None
-
-    def __set__(self, instance, value):
-        instance.__dict__["returncode"] = value
-        if type(value) in (int, type(None)):
-            try:
-                if value is None:
-                    instance.__dict__["_gpuwatch_began"] = time.monotonic()
-                    self.started()
-                else:
-                    self.see(instance, value)
-            except Exception:  # our errors must not disturb the program
-                return
-
-    def __delete__(self, instance):
-        instance.__dict__.pop("returncode", None)
+    module.Popen.kill = descriptors.Method(module.Popen.kill, note_kill)
+    module.Popen.returncode = descriptors.Attribute("returncode", written=set_returncode)
 
 
 def _send(address, kind, **data):
@@ -90,5 +62,7 @@ def _send(address, kind, **data):
         connection.settimeout(1.0)
         connection.connect("\0" + address)
         connection.sendall((json.dumps(line) + "\n").encode(), _socket.MSG_NOSIGNAL)
+    except OSError:  # gpuwatch has ended, or does not read
+        pass
     finally:
         connection.close()

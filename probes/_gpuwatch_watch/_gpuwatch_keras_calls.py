@@ -5,6 +5,7 @@ ours, so tracebacks stay the program's. Standard library only, Python 3.7 or new
 """
 
 import collections
+import functools
 import os
 import sys
 import time
@@ -48,17 +49,18 @@ class KerasCalls:
         for kind in _KINDS:
             for event in ("begin", "batch_begin", "batch_end", "end"):
                 name = "on_%s_%s" % (kind, event)
-                setattr(made, name, _Seen(vars(made)[name], getattr(self, "_" + event), kind))
+                observe = functools.partial(getattr(self, "_" + event), kind)
+                setattr(made, name, self.watcher.descriptors.Method(vars(made)[name], observe))
 
     def _prepares(self, module):
         made = module.EpochIterator
-        made.__init__ = _Seen(vars(made)["__init__"], self._prepare, "")
+        made.__init__ = self.watcher.descriptors.Method(vars(made)["__init__"], self._prepare)
 
-    def _prepare(self, data, kind):
+    def _prepare(self, iterator):
         if self.open is None:
             self.prepared = time.perf_counter()
 
-    def _begin(self, calls, kind):
+    def _begin(self, kind, calls):
         if self.open is not None and self.open[0] == id(calls):
             return  # the validation of a fit()
         known = self.known.setdefault(kind, _Call())
@@ -69,17 +71,17 @@ class KerasCalls:
         self.prepared = None
         self.first = self.first or self.open[2]
 
-    def _batch_begin(self, calls, kind):
+    def _batch_begin(self, kind, calls):
         if self.open is not None and self.open[:2] == [id(calls), kind]:
             self.open[4] = time.perf_counter()
 
-    def _batch_end(self, calls, kind):
+    def _batch_end(self, kind, calls):
         if self.open is not None and self.open[:2] == [id(calls), kind] and self.open[4] is not None:
             self.known[kind].batches += 1
             self.open[3] += time.perf_counter() - self.open[4]
             self.open[4] = None
 
-    def _end(self, calls, kind):
+    def _end(self, kind, calls):
         if self.open is None or self.open[:2] != [id(calls), kind]:
             return
         _, _, began, inside, _ = self.open
@@ -97,25 +99,6 @@ class KerasCalls:
         if found:
             found = {"calls": found, "seconds": round(self.last - self.first, 6)}
             self.watcher.changed("keras calls", "result", name="keras_calls", value=found)
-
-
-class _Seen:
-    """A method that sees whose it is where it is called, without a frame of its own in tracebacks."""
-
-    def __init__(self, original, see, kind):
-        self.original, self.see, self.kind = original, see, kind
-
-    def __get__(self, instance, owner=None):
-        if instance is not None:
-            try:
-                self.see(instance, self.kind)
-            except Exception:  # our errors must not disturb the program
-                self.see = _nothing
-        return self.original.__get__(instance, owner)
-
-
-def _nothing(calls, kind):
-    """In place of what has failed."""
 
 
 def _line(frame):

@@ -123,7 +123,7 @@ class Recorder:
 
     def _context(self, module):
         # The devices are listed right after their creation, before anything is allocated on them.
-        module.Context._logical_devices = self.watcher.attribute("_logical_devices", written=self._listed)
+        module.Context._logical_devices = self.watcher.descriptors.Attribute("_logical_devices", written=self._listed)
 
     def _sessions(self, module):
         original = module.TF_NewSessionRef

@@ -18,9 +18,11 @@ _LATEST = 4000
 _WINDOWS = 240
 _SHORT, _LONG = 0.1, 0.5
 """Seconds of calls that give a rate, at first and later."""
-MARKS = 1000
-"""Latest steps of which it is kept when they were made."""
+MOST_UNSENT = 2000
+"""Latest steps whose times wait to be sent; older ones are only counted."""
 _MOST_FUNCTIONS = 200
+_IDLE = 2.0
+"""Seconds without a call after which another tf.function may be the one that is counted."""
 _MOST_QUEUED = 4000
 """Steps that may wait for the GPU; more are timed together with the next."""
 _LAST_WAIT = 3.0
@@ -46,8 +48,9 @@ _FUNCTIONS = (
 )
 
 
-Counted = collections.namedtuple("Counted", "name count speed marks pending")
-"""What is counted; ``speed()`` is None before enough steps, ``pending`` has step times to send."""
+StepKind = collections.namedtuple("StepKind", "name count warm_up speed unsent")
+"""What is counted as a step. ``warm_up``: first steps, whose times do not count; ``speed()``: None before enough steps;
+``unsent``: end, seconds, number of the last step and number of steps of each time that is not sent yet."""
 
 
 class Steps:
@@ -57,8 +60,7 @@ class Steps:
     there, from one CUDA event to the next; the time of each is known once the GPU has done it.
     """
 
-    def __init__(self, sending=False):
-        self.sending = sending
+    def __init__(self):
         self.queued = collections.deque()
         """Events that the GPU has perhaps not reached, with the count of steps at each."""
         self.abandoned = []
@@ -66,13 +68,11 @@ class Steps:
         self.reset()
 
     def reset(self):
-        self.pending = collections.deque(maxlen=_LATEST) if self.sending else None
-        """Under ``gpuwatch try``: step times to send."""
         self.count = 0
         self.thread = None
         self.last = 0.0
         self.gaps = collections.deque(maxlen=_LATEST)
-        self.marks = _marks()
+        self.unsent = collections.deque(maxlen=MOST_UNSENT)
         self.abandoned += [self.queued]
         self.queued = collections.deque()
         self.done = None
@@ -102,10 +102,8 @@ class Steps:
             return
         if count - steps >= _WARM_UP:
             self.gaps.append(seconds / steps)
-            if self.pending is not None:
-                self.pending.append(seconds / steps)
         if count > steps:
-            self.marks.append((end, seconds, count, steps))
+            self.unsent.append((end, seconds, count, steps))
 
     def look(self):
         """Times the steps that the GPU has done by now. Not called by the program's thread: a query that finds the GPU
@@ -139,94 +137,102 @@ class Steps:
         return _speed(self.count, _WARM_UP, sorted(self.gaps)) if len(self.gaps) >= 10 else None
 
 
+class _FunctionCalls:
+    """The calls of one tf.function."""
+
+    def __init__(self, count, now, traces):
+        self.count, self.traces = count, traces
+        self.seen_at = now
+        """When a look last found new calls."""
+        self.warm_up = 0
+        """Calls up to the first look that found some: tracing is among them."""
+        self.call_seconds = collections.deque(maxlen=_WINDOWS)
+        """Mean time of a call, of each look that gave a rate."""
+        self.unsent = collections.deque(maxlen=MOST_UNSENT)
+
+
 class Calls:
     """Call rates of tf.functions, from TensorFlow's own counters."""
 
-    def __init__(self, sending=False):
-        self.known = {}
-        """By function: calls, time of the last look that had new ones, seconds of a call in each look, calls of the
-        first look, and traces."""
-        self.marks = {}
-        """By function, the times between two looks."""
-        self.pending = {} if sending else None
-        """Under ``gpuwatch try``: by function, step times to send."""
+    def __init__(self):
+        self.functions = {}
+        """A :class:`_FunctionCalls` by code object."""
+        self.counted = None
+        """The function whose calls count as steps."""
 
-    def look(self, detectors, counted, now, last=False):
-        """``counted``: traces and calls of a function (_gpuwatch_traces.py), in which TensorFlow drops old calls."""
+    def look(self, detectors, traces_and_calls, now, last=False):
+        """``traces_and_calls``: those of a function (_gpuwatch_traces.py), in which TensorFlow drops old calls."""
         for reference, detector in detectors.items():
             code = reference()
             if code is None:
                 continue
-            traces, count = counted(code, detector)
-            entry = self.known.get(code)
-            if entry is None:
-                if len(self.known) < _MOST_FUNCTIONS:
-                    self.known[code] = [count, now, collections.deque(maxlen=_WINDOWS), 0, traces]
+            traces, count = traces_and_calls(code, detector)
+            function = self.functions.get(code)
+            if function is None:
+                if len(self.functions) < _MOST_FUNCTIONS:
+                    self.functions[code] = _FunctionCalls(count, now, traces)
                 continue
-            before, since, windows, warm_up, traced = entry
-            more = count - before
-            if traces != traced or more < 0:
-                entry[0], entry[1], entry[4] = count, now, traces  # tracing is no step
+            more, seconds = count - function.count, now - function.seen_at
+            if traces != function.traces or more < 0:
+                function.count, function.seen_at, function.traces = count, now, traces  # tracing is no step
                 continue
             if not more:
-                if windows and now - since > 10 + 10 * max(windows):
-                    entry[1] = now  # a pause, not a slow step
+                if function.call_seconds and seconds > 10 + 10 * max(function.call_seconds):
+                    function.seen_at = now  # a pause, not a slow step
                 continue
-            if now - since < (_LONG if len(windows) > 20 else _SHORT):
+            if seconds < (_LONG if len(function.call_seconds) > 20 else _SHORT):
                 if last:
-                    entry[0] = count  # too short for a rate
+                    function.count = count  # too short for a rate
                 continue
-            if count <= 2 or not warm_up:
-                entry[3] = count  # includes tracing and the first calls
+            if count <= 2 or not function.warm_up:
+                function.warm_up = count
             else:
-                windows.append((now - since) / more)
-                self.marks.setdefault(code, _marks()).append((now, now - since, count, more))
-                if self.pending is not None:
-                    self.pending.setdefault(code, collections.deque(maxlen=_LATEST)).append(windows[-1])
-            entry[0], entry[1] = count, now
+                function.call_seconds.append(seconds / more)
+                function.unsent.append((now, seconds, count, more))
+            function.count, function.seen_at = count, now
 
     def busiest(self):
-        """The most-called function with a rate; None if there is none."""
-        known = {code: entry for code, entry in self.known.items() if len(entry[2]) > 1}
-        return max(known, key=lambda code: known[code][0], default=None)
+        """The function that is counted: the most called, until it is called no more while another one is."""
+        timed = {code: function for code, function in self.functions.items() if function.call_seconds}
+        best = max(timed, key=lambda code: timed[code].count, default=None)
+        idle_since = time.perf_counter() - _IDLE
+        if self.counted is None or timed[self.counted].seen_at < idle_since < timed[best].seen_at:
+            self.counted = best
+        return self.counted
 
-    def of(self, code):
-        """One function, as what is counted."""
-        entry = self.known[code]
-        pending = self.pending[code] if self.pending is not None else None
-        speed = lambda: _speed(entry[0], entry[3], sorted(entry[2]))  # noqa: E731
-        return Counted(self.describe(code), entry[0], speed, self.marks[code], pending)
-
-    def describe(self, code):
-        name = getattr(code, "co_name", "a function")
+    def step_kind(self, code):
+        """The calls of one function, as what is counted."""
+        function = self.functions[code]
         place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
-        return "calls of the tf.function %s (%s)" % (name, place)
+        name = "calls of the tf.function %s (%s)" % (getattr(code, "co_name", "a function"), place)
+        times, warm_up = function.call_seconds, function.warm_up
+        speed = lambda: _speed(function.count, warm_up, sorted(times)) if len(times) > 1 else None  # noqa: E731
+        return StepKind(name, function.count, warm_up, speed, function.unsent)
 
 
 class Sessions:
     """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
 
-    def __init__(self, attribute):
-        """``attribute``: the class of _gpuwatch_descriptors.py."""
-        self.attribute = attribute
+    def __init__(self, descriptors):
+        """``descriptors``: the module _gpuwatch_descriptors."""
+        self.descriptors = descriptors
         self.known = {}
         """By the numbers of fetches and targets."""
         self.graphs = weakref.WeakKeyDictionary()
         """By graph: its runs, before how many of them it grew, its nodes at first and now, a line that adds some."""
-        self.sending = False
 
     def count(self, module):
         """BaseSession: its handle is read at the start of each run."""
         session = module.BaseSession
         if "_session" not in session._call_tf_sessionrun.__code__.co_names:
             raise AttributeError("BaseSession._call_tf_sessionrun has no _session")
-        session._session = self.attribute("_session", self._ran, within="_call_tf_sessionrun")
+        session._session = self.descriptors.Attribute("_session", self._ran, within="_call_tf_sessionrun")
 
     def _ran(self, frame, session):
         given = frame.f_locals
         what = len(given.get("fetch_list") or ()), len(given.get("target_list") or ())
         if what in self.known or len(self.known) < _MOST_FUNCTIONS:
-            self.known.setdefault(what, Steps(self.sending)).step()
+            self.known.setdefault(what, Steps()).step()
         with contextlib.suppress(Exception):  # another version: its graphs are not looked at
             self._grew(session.graph)
 
@@ -250,26 +256,21 @@ class Sessions:
         best = max(list(self.known), key=lambda key: self.known[key].count, default=None)
         if best is None or self.known[best].count < _FEW:
             return None
-        return _counted("runs of the session (fetches: %d, operations: %d)" % best, self.known[best])
+        return _step_kind("runs of the session (fetches: %d, operations: %d)" % best, self.known[best])
 
 
 class Counters:
     """Everything that may be a program's steps; an observer of imports (see sitecustomize.py)."""
 
-    def __init__(self, attribute):
+    def __init__(self, descriptors):
+        self.descriptors = descriptors
         self.own, self.batches, self.optimizer, self.tapes = Steps(), Steps(), Steps(), Steps()
         """Calls of gpuwatch.step(); batches of Keras; steps of PyTorch's optimizers; gradients of a GradientTape, taken
         outside of every tf.function."""
-        self.sessions = Sessions(attribute)
+        self.sessions = Sessions(descriptors)
         self.eager_ops = None
         """With ``--placement``: gives the number of eager ops so far."""
         self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
-        self.reset()
-
-    def send(self):
-        """Under ``gpuwatch try``: step times are kept until they are sent."""
-        for steps in (self.own, self.batches, self.optimizer, self.tapes, self.sessions):
-            steps.sending = True
         self.reset()
 
     def reset(self):
@@ -278,7 +279,7 @@ class Counters:
             steps.reset()
         self.sessions.known.clear()
         self.sessions.graphs.clear()
-        self.calls = Calls(self.own.sending)
+        self.calls = Calls()
         self.by_tape = False
         self.at_tapes = []
         """The number of eager ops at the first and at the latest of :attr:`tapes`."""
@@ -294,16 +295,16 @@ class Counters:
         """Counts the gradients that a training loop takes without a tf.function, which nothing else counts."""
         tape, eager = module.GradientTape, module.context.executing_eagerly
 
-        def took():
+        def took(instance):
             if eager():
                 self.tapes.step()
                 if self.eager_ops is not None:
                     self.at_tapes[1:] = [self.eager_ops()]
 
-        tape.gradient = Method(vars(tape)["gradient"], took)
+        tape.gradient = self.descriptors.Method(vars(tape)["gradient"], took)
 
-    def found(self, code):
-        """What is counted, the best kind first. ``code``: the tf.function that would be."""
+    def kinds(self):
+        """What is counted, the best kind first."""
         for name, steps in (
             ("calls of gpuwatch.step()", self.own),
             (BATCHES, self.batches),
@@ -311,14 +312,15 @@ class Counters:
         ):
             if steps.count:
                 steps.look()
-                yield _counted(name, steps)
-        called = self.calls.known[code][0] if code is not None else 0
+                yield _step_kind(name, steps)
+        code = self.calls.busiest()
+        called = self.calls.functions[code].count if code is not None else 0
         # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
         self.by_tape = self.by_tape or self.tapes.count > 2 * called
         if self.by_tape:
-            yield _counted("gradients of a GradientTape", self.tapes)
+            yield _step_kind("gradients of a GradientTape", self.tapes)
         elif code is not None:
-            yield self.calls.of(code)
+            yield self.calls.step_kind(code)
         runs = self.sessions.busiest()
         if runs is not None:
             yield runs
@@ -331,7 +333,7 @@ class Counters:
     def counts(self):
         """The number of steps of each kind, and of calls of each function."""
         steps = [self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values())]
-        return [one.count for one in steps] + [entry[0] for entry in list(self.calls.known.values())]
+        return [counted.count for counted in (*steps, *list(self.calls.functions.values()))]
 
     def thread(self):
         """The thread that makes the steps; None where only calls of tf.functions are counted."""
@@ -339,17 +341,37 @@ class Counters:
         return next((one.thread for one in steps if one.thread is not None), None)
 
 
-class Method:
-    """A method that sees where it is called, without a frame of its own in tracebacks."""
+class StepReports:
+    """Sends the steps that the program has done, with their times and their speed."""
 
-    def __init__(self, original, see):
-        self.original = original
-        self.see = see
+    def __init__(self, watcher):
+        self.watcher = watcher
+        self.latest = None
+        """What was last sent: what is counted, its count, and the number of validations."""
 
-    def __get__(self, instance, owner=None):
-        if instance is not None:
-            self.see()
-        return self.original.__get__(instance, owner)
+    def tell(self, with_speed=True):
+        """Under ``gpuwatch try``, what is counted changes only to something better; else it is what has a speed."""
+        kinds, trial = list(self.watcher.counters.kinds()), self.watcher.trial
+        speeds = ((kind, kind.speed()) for kind in kinds if with_speed)
+        timed = next((pair for pair in speeds if pair[1] is not None), None)
+        if timed is not None:
+            self.watcher.changed("speed", "throughput", counted=timed[0].name, **timed[1])
+        if not kinds:
+            return
+        kind = kinds[0] if trial is not None or timed is None else timed[0]
+        # A program with steps of another kind may validate in another way, too.
+        validations = trial.validations.seen() if trial is not None and kind.name == BATCHES else None
+        if (kind.name, kind.count, validations) == self.latest and not kind.unsent:
+            return
+        self.latest = kind.name, kind.count, validations
+        ahead = time.monotonic() - time.perf_counter()  # of the clock that all events have
+        times = []
+        while kind.unsent and len(times) < MOST_UNSENT:  # another thread appends to it
+            end, seconds, number, steps = kind.unsent.popleft()
+            times.append((round(end + ahead, 6), round(seconds, 9), number, steps))
+        self.watcher.emit(
+            "steps", counted=kind.name, count=kind.count, warm_up=kind.warm_up, times=times, validations=validations
+        )
 
 
 def _made_at(frames):
@@ -357,8 +379,8 @@ def _made_at(frames):
     return "%s:%d" % (os.path.basename(own[-1].filename), own[-1].lineno) if own else ""
 
 
-def _counted(name, steps):
-    return Counted(name, steps.count, steps.speed, steps.marks, steps.pending)
+def _step_kind(name, steps):
+    return StepKind(name, steps.count, _WARM_UP, steps.speed, steps.unsent)
 
 
 def _device(optimizer):
@@ -392,11 +414,6 @@ def _timer(device):
         return event
 
     return record
-
-
-def _marks():
-    """End, seconds, number of the last step and number of steps, of the latest steps."""
-    return collections.deque(maxlen=MARKS)
 
 
 def _speed(steps, warm_up, times):

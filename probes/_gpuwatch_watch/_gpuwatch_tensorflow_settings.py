@@ -23,9 +23,9 @@ _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "visible_devi
 class Settings:
     """Observes modules of TensorFlow after their import (see sitecustomize.py)."""
 
-    def __init__(self, attribute):
-        """``attribute``: the class of _gpuwatch_descriptors.py."""
-        self.attribute = attribute
+    def __init__(self, descriptors):
+        """``descriptors``: the module _gpuwatch_descriptors."""
+        self.descriptors = descriptors
         self.asked = {}
         """By name of the setting: the value, by device if necessary, its source, and a note."""
         self.sent = {}
@@ -46,9 +46,9 @@ class Settings:
     def _context(self, module):
         context = module.Context
         for attribute in ("_memory_growth_map", "_virtual_device_map"):
-            setattr(context, attribute, self.attribute(attribute, self._map, self._map))
+            setattr(context, attribute, self.descriptors.Attribute(attribute, self._map, self._map))
         for attribute in ("_visible_device_list", "_soft_device_placement", "_device_policy"):
-            setattr(context, attribute, self.attribute(attribute, self._value, self._value))
+            setattr(context, attribute, self.descriptors.Attribute(attribute, self._value, self._value))
 
     def _map(self, frame, context):
         call, given = frame.f_code.co_name, frame.f_locals

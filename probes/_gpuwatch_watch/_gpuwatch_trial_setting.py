@@ -1,4 +1,4 @@
-"""Applies a setting inside a program that ``gpuwatch try`` runs, and sends the steps that _gpuwatch_steps.py counted.
+"""Applies a setting inside a program that ``gpuwatch try`` runs, and counts Keras's validations.
 
 A setting is made when TensorFlow first uses a device, not when it is imported: earlier, it would break programs that
 set CUDA_VISIBLE_DEVICES after the import, or fork. What the program sets itself stays, and is reported with its line.
@@ -11,7 +11,6 @@ import _thread
 import importlib.util
 import os
 import sys
-import time
 import types
 
 _CONTEXT = "tensorflow.python.eager.context"
@@ -31,10 +30,6 @@ _SOURCE = "gpuwatch try"
 _MEMORY = ("memory growth", "memory_limit", "logical devices")
 _AMOUNTS = ("per_process_gpu_memory_fraction", "memory_limit")
 _FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
-_MOST_TIMES = 4000
-"""Step times in one event."""
-_IDLE = 2.0
-"""Seconds without a call after which another tf.function may be the one that is counted."""
 
 
 class Trial:
@@ -59,7 +54,7 @@ class Trial:
         self.policy_watched = False
         self.by_session = None
         """GPUOptions to merge into the configurations of sessions."""
-        self.validations = Validations(watcher.counting.Method)
+        self.validations = Validations(watcher.descriptors.Method)
         self.actions = {}
         if self.probe == _MIXED:
             self.actions.update({"keras": self._keras, "tf_keras": self._keras, _KERAS_STATE: self._policies})
@@ -72,7 +67,6 @@ class Trial:
         if self.no_retry or self.probe not in (None, _MIXED):
             self.actions[_SESSIONS] = self._sessions
             self.actions[_LISTED] = self._listed
-        watcher.counters.send()
         self.reset()
         self.renew()
         if hasattr(os, "register_at_fork"):
@@ -86,7 +80,6 @@ class Trial:
         """Starts over, as in a process forked by multiprocessing."""
         self.sent = None
         self.validations.count = 0
-        self.steps = StepReports(self)
 
     def failed(self, name, error):
         if name != _EXECUTION:  # without it an OOM takes ten seconds
@@ -113,14 +106,13 @@ class Trial:
         }
 
     def tell(self, emit, last=False):
-        """Sends what became of the setting, if that has changed, and the latest steps."""
+        """Sends what became of the setting, if that has changed."""
         if last and self.answer is None and self.probe is not None:
             self.not_tried("the program has no Keras model" if self.probe == _MIXED else "the program used no GPU")
         if self.probe is not None and self.answer is not None and self.answer is not self.sent:
             self.sent = self.answer
             emit("applied", **self.answer)
         self.validations.look()
-        self.steps.tell(emit, last)
 
     # At TensorFlow's first use of a device
 
@@ -129,7 +121,7 @@ class Trial:
         context = module.Context
         if "_initialize_lock" not in context.ensure_initialized.__code__.co_names:
             raise AttributeError("Context.ensure_initialized has no _initialize_lock")
-        context._initialize_lock = self.watcher.attribute(
+        context._initialize_lock = self.watcher.descriptors.Attribute(
             "_initialize_lock", lambda frame, context: self._start(), within="ensure_initialized"
         )
 
@@ -367,39 +359,6 @@ class Trial:
         module._C._cuda_setMemoryFraction = _cuda_setMemoryFraction
 
 
-class StepReports:
-    """Sends the steps that the program has done. What is counted changes only to something better."""
-
-    def __init__(self, trial):
-        self.trial = trial
-        self.function = None
-        self.latest = None
-        self.sent_at = 0.0
-
-    def tell(self, emit, last):
-        now = time.monotonic()
-        if now - self.sent_at < self.trial.interval and not last:
-            return
-        counting, counters = self.trial.watcher.counting, self.trial.watcher.counters
-        found = next(counters.found(self.busiest(counters.calls)), None)
-        if found is None:
-            return
-        # A program with steps of another kind may validate in another way, too.
-        validations = self.trial.validations.seen() if found.name == counting.BATCHES else None
-        if (found.name, found.count, validations) == self.latest and not found.pending:
-            return
-        self.sent_at, self.latest = now, (found.name, found.count, validations)
-        emit("steps", counted=found.name, count=found.count, times=_drained(found.pending), validations=validations)
-
-    def busiest(self, calls):
-        """The tf.function that is counted: the busiest, until it is called no more while another one is."""
-        going = {code: entry for code, entry in calls.known.items() if code in calls.pending}
-        best = max(going, key=lambda code: going[code][0], default=None)
-        if self.function is None or going[self.function][1] < time.perf_counter() - _IDLE < going[best][1]:
-            self.function = best
-        return self.function
-
-
 class Validations:
     """Counts Keras's validations: those of fit(), and calls of evaluate()."""
 
@@ -418,7 +377,7 @@ class Validations:
                 if not isinstance(original, self.method):  # another name of the same class
                     kind.on_test_begin = self.method(original, self._began)
 
-    def _began(self):
+    def _began(self, callbacks):
         self.count += 1
 
     def seen(self):
@@ -476,14 +435,6 @@ def _no_retry(config):
 def _pluggable(config):
     """The separate options of PluggableDevices, which 2.16 does not have."""
     return (config.pluggable_device_options,) if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name else ()
-
-
-def _drained(pending):
-    """Everything in a deque that another thread appends to."""
-    found = []
-    while pending and len(found) < _MOST_TIMES:
-        found.append(pending.popleft())
-    return found
 
 
 def _place(frame):

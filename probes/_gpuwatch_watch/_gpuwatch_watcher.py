@@ -31,8 +31,8 @@ class Watcher:
         self.load = load
         self.simulation = simulation
         self.counting = load("_gpuwatch_steps")
-        self.attribute = load("_gpuwatch_descriptors").Attribute
-        self.counters = self.counting.Counters(self.attribute)
+        self.descriptors = load("_gpuwatch_descriptors")
+        self.counters = self.counting.Counters(self.descriptors)
         self.devices = load("_gpuwatch_devices").Devices(self)
         self.settings = None
         self.ops = None
@@ -66,10 +66,11 @@ class Watcher:
         """Held by the loop as long as it runs."""
         self.sent = set()
         self.latest = {}
-        self.sent_at = 0.0
+        self.sent_at = self.steps_sent_at = 0.0
         self.forks_after_start = 0
         """Processes that multiprocessing forked when TensorFlow had GPUs."""
         self.counters.reset()
+        self.step_reports = self.counting.StepReports(self)
         self.devices.reset()
         if self.trial is not None:
             self.trial.reset()
@@ -148,7 +149,7 @@ class Watcher:
             while not self.broken and os.getpid() == pid:
                 looks = (
                     *(self.devices.tensorflow, self.devices.torch, self.devices.jax, self.hooks),
-                    *(self.functions, self.record, self.threads, self.speed, self.tried),
+                    *(self.functions, self.record, self.threads, self.tried, self.speed),
                 )
                 for look in looks:
                     try:
@@ -183,7 +184,7 @@ class Watcher:
         """The program's final memory, its speed, and its exception."""
         looks = [
             *(self.devices.tensorflow, self.devices.last_torch, self.devices.jax, self.hooks, self.last_functions),
-            *(self.last_speed, self.last_tried, self.late_settings, self.exception),
+            *(self.last_tried, self.last_speed, self.late_settings, self.exception),
         ]
         if self.trial is not None:
             looks.insert(0, self.counters.finish)
@@ -295,29 +296,19 @@ class Watcher:
             self.ops.tell(self.emit)
 
     def speed(self):
-        if time.monotonic() - self.sent_at >= _TELL_EVERY:
-            self.sent_at = time.monotonic()
+        now = time.monotonic()
+        if now - self.sent_at >= _TELL_EVERY:
+            self.sent_at = self.steps_sent_at = now
             self.last_speed()
             self.placements()
+        elif self.trial is not None and now - self.steps_sent_at >= self.trial.interval:
+            self.steps_sent_at = now
+            self.step_reports.tell(with_speed=False)
 
     def last_speed(self):
-        found = [(counted, counted.speed()) for counted in self.counters.found(self.counters.calls.busiest())]
-        for counted, speed in sorted(found, key=lambda one: one[1] is None)[:1]:
-            if speed is not None:
-                self.changed("speed", "throughput", counted=counted.name, **speed)
-            self.step_times(counted.name, counted.marks)
+        self.step_reports.tell()
         for one in self.seen:
             one.tell(self.emit)
-
-    def step_times(self, counted, marks):
-        """Sends when the steps since the last call were made, on the clock of all events."""
-        ahead = time.monotonic() - time.perf_counter()
-        times = []
-        while marks and len(times) < self.counting.MARKS:
-            end, seconds, number, steps = marks.popleft()
-            times.append((round(end + ahead, 6), round(seconds, 6), number, steps))
-        if times:
-            self.emit("step_times", counted=counted, times=times)
 
 
 def begin(address, load, simulation=None):
@@ -326,7 +317,7 @@ def begin(address, load, simulation=None):
     ``load``: loads a module of this folder. ``simulation``: of GPUs (_gpuwatch_simulated_gpus.py); None on real ones.
     """
     watcher = Watcher(address, load, simulation)
-    watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.attribute)
+    watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.descriptors)
     watcher.failures = load("_gpuwatch_failure_counts").Failures()
     observers = [watcher.settings, watcher.failures, watcher.counters]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):

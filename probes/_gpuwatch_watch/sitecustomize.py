@@ -170,7 +170,9 @@ class _Children(object):
         self.actions = dict.fromkeys(("subprocess", "multiprocessing.popen_fork"), self.watch)
 
     def watch(self, module):
-        self.waiter.load("_gpuwatch_child_exits").watch(module, os.environ["GPUWATCH_WATCH"], self.started)
+        load = self.waiter.load
+        address = os.environ["GPUWATCH_WATCH"]
+        load("_gpuwatch_child_exits").watch(module, load("_gpuwatch_descriptors"), address, self.started)
 
     def started(self):
         os.environ._data.late = None

@@ -62,7 +62,7 @@ class Watcher:
         self.latest: dict[str, Any] = {}
         self.started_before_fork = False
         self.devices: object | None = None
-        self.attribute = load("_gpuwatch_descriptors").Attribute
+        self.descriptors = load("_gpuwatch_descriptors")
 
     def emit(self, kind: str, **data: Any) -> None:
         self.emitted.append((kind, data))

@@ -23,15 +23,17 @@ class _Trial:
 
     def __init__(self, **asked: Any) -> None:
         watcher = load("_gpuwatch_watcher").Watcher("nowhere", load, None)
-        watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.attribute)
+        watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.descriptors)
         self.module = load("_gpuwatch_trial_setting")
         self.of = watcher.trial = self.module.Trial(asked, watcher)
         self.watcher = watcher
         self.emitted: list[tuple[str, dict[str, Any]]] = []
+        watcher.emit = lambda kind, **data: self.emitted.append((kind, data))
 
     def tell(self, *, last: bool = False) -> list[tuple[str, dict[str, Any]]]:
         self.emitted.clear()
-        self.of.tell(lambda kind, **data: self.emitted.append((kind, data)), last)
+        self.of.tell(self.watcher.emit, last)
+        self.watcher.step_reports.tell(with_speed=False)
         return self.emitted
 
     def act(self, name: str, module: object) -> None:
@@ -41,6 +43,13 @@ class _Trial:
             observer.actions[name](module)
         except (AttributeError, TypeError) as error:
             observer.failed(name, error)
+
+
+def _step_times(data: dict[str, Any]) -> list[float]:
+    """The times that count, of an event of steps."""
+    state = ReceivedEvents()
+    state.line(msgspec.json.encode({"t": 1.0, "kind": "steps", "data": data}))
+    return state.steps.times
 
 
 def _class(name: str, function: Callable[..., object]) -> SimpleNamespace:
@@ -138,7 +147,7 @@ def test_steps_of_an_optimizer_and_better_ones() -> None:
     for _ in range(8):
         made.watcher.counters.optimizer.step()
     ((_, data),) = made.tell(last=True)
-    assert (data["counted"], data["count"], len(data["times"])) == ("steps of the optimizer", 8, 3)
+    assert (data["counted"], data["count"], len(_step_times(data))) == ("steps of the optimizer", 8, 3)
     assert made.tell(last=True) == [], "nothing new"
     made.watcher.counters.batches.step()
     assert [(kind, data["counted"], data["count"], data["times"]) for kind, data in made.tell(last=True)] == [
@@ -192,7 +201,7 @@ def test_steps_that_are_only_queued_take_as_long_as_the_gpu_needs(monkeypatch: p
     gpu = _torch(monkeypatch, 0.02)
     made = _Trial()
     steps = made.watcher.counters.optimizer
-    began = time.perf_counter()
+    began = time.monotonic()
     for _ in range(10):
         steps.step(device=CUDA)
     gpu.capturing = True
@@ -202,9 +211,9 @@ def test_steps_that_are_only_queued_take_as_long_as_the_gpu_needs(monkeypatch: p
     made.watcher.counters.finish()
     ((_, data),) = made.tell(last=True)
     assert data["count"] == 12
-    assert data["times"] == pytest.approx([0.02] * 5 + [0.01])
-    assert [(count, several) for _, _, count, several in steps.marks] == [(n, 1) for n in range(2, 11)] + [(12, 2)]
-    ends = [end - began for end, *_ in steps.marks]
+    assert _step_times(data) == pytest.approx([0.02] * 5 + [0.01])
+    assert [(count, several) for _, _, count, several in data["times"]] == [(n, 1) for n in range(2, 11)] + [(12, 2)]
+    ends = [end - began for end, *_ in data["times"]]
     assert ends == pytest.approx([0.02 * n for n in range(2, 12)], abs=0.015)
 
 
@@ -234,14 +243,15 @@ def test_a_setting_that_was_never_made_is_told_at_the_end() -> None:
 def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_counted() -> None:
     state = ReceivedEvents()
 
-    def report(counted: str, count: int, times: list[float], at: float) -> None:
-        data = {"counted": counted, "count": count, "times": times}
+    def report(counted: str, count: int, seconds: list[float], at: float) -> None:
+        times = [(at, each, count, 1) for each in seconds]
+        data = {"counted": counted, "count": count, "warm_up": 0, "times": times}
         state.line(msgspec.json.encode({"t": at, "kind": "steps", "data": data}))
 
     report("calls", 5, [], 1.0)
     report("calls", 30_000, [0.5] * 30_000, 2.0)
     report("calls", 30_001, [0.5], 3.0)
-    assert (state.steps.count, len(state.steps.times)) == (30_001, 20_000)
+    assert (state.steps.count, len(state.steps.times), len(state.steps.latest)) == (30_001, 20_000, 1000)
     assert (state.steps.first_at, state.steps.last_at) == (1.0, 3.0)
     report("batches", 1, [0.25], 4.0)
     assert (state.steps.count, state.steps.times, state.steps.first_at) == (1, [0.25], 4.0)
@@ -288,7 +298,7 @@ def test_gradients_are_steps_where_nothing_else_is_counted() -> None:
     eager[0] = False  # while a function is traced
     kind().gradient(2)
     ((_, data),) = made.tell(last=True)
-    assert (data["counted"], data["count"], len(data["times"])) == ("gradients of a GradientTape", 7, 2)
+    assert (data["counted"], data["count"], len(_step_times(data))) == ("gradients of a GradientTape", 7, 2)
     assert data["validations"] is None
     made.watcher.counters.batches.step()
     ((_, data),) = made.tell(last=True)

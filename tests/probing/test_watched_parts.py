@@ -532,7 +532,9 @@ def _keras_call(kind: str, batches: int, inner: str = "", *, fails: bool = False
 
 def test_calls_of_keras_are_counted_with_their_batches_and_no_reference_is_kept() -> None:
     said: list[dict[str, Any]] = []
-    watcher = SimpleNamespace(changed=lambda key, kind, **data: said.append(data))
+    watcher = SimpleNamespace(
+        changed=lambda key, kind, **data: said.append(data), descriptors=load("_gpuwatch_descriptors")
+    )
     calls = load("_gpuwatch_keras_calls").KerasCalls(watcher)
     calls._watch(SimpleNamespace(CallbackList=_Callbacks))
     calls.tell(None)
@@ -594,14 +596,14 @@ def test_calls_that_trace_again_have_no_rate(every: int) -> None:
             detector.call(traced=made % every == 0)
             made += 1
         calls.look(detectors, detector.traces.counted, look * 2.0)
-    assert calls.known[detector.code][0] == made
+    assert calls.functions[detector.code].count == made
     busiest = calls.busiest()
     assert (busiest is None) == (every <= 50)
     for look in range(80, 120):  # then none is traced
         for _ in range(50):
             detector.call(traced=False)
         calls.look(detectors, detector.traces.counted, look * 2.0)
-    assert calls.of(calls.busiest()).speed()["steps_per_second"] == 25.0
+    assert calls.step_kind(calls.busiest()).speed()["steps_per_second"] == 25.0
 
 
 def test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program() -> None:

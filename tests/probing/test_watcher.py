@@ -301,24 +301,24 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     one.of.counters.batches.step(4)  # steps_per_execution
     one.of.last_speed()
     one.of.last_speed()  # nothing new
-    for _ in range(one.of.counting.MARKS + 500):
+    for _ in range(one.of.counting.MOST_UNSENT + 500):
         one.of.counters.batches.step()
     one.of.last_speed()
-    sent = [data for kind, data in one.emitted if kind == "step_times"]
+    sent = [data for kind, data in one.emitted if kind == "steps"]
     assert [data["counted"] for data in sent] == ["batches of Keras"] * 2
     assert [(number, steps) for _, _, number, steps in sent[0]["times"]] == [(2, 1), (3, 1), (7, 4)]
-    assert len(sent[1]["times"]) == one.of.counting.MARKS
+    assert len(sent[1]["times"]) == one.of.counting.MOST_UNSENT
     state = ReceivedEvents()
     for data in sent:
-        line = {"t": time.monotonic(), "kind": "step_times", "data": data}
+        line = {"t": time.monotonic(), "kind": "steps", "data": data}
         assert state.line(json.dumps(line).encode()) is not None
     assert not state.problems
-    assert len(state.timed_steps) == 1000
-    assert state.timed_steps[-1].number == 7 + one.of.counting.MARKS + 500
-    ends = [before, *(entry.end for entry in state.timed_steps), time.monotonic()]
+    assert len(state.steps.latest) == 1000
+    assert state.steps.latest[-1].number == 7 + one.of.counting.MOST_UNSENT + 500
+    ends = [before, *(entry.t for entry in state.steps.latest), time.monotonic()]
     assert ends == sorted(ends)
-    for earlier, later in pairwise(list(state.timed_steps)):
-        assert later.end - later.seconds == pytest.approx(earlier.end, abs=3e-6)
+    for earlier, later in pairwise(list(state.steps.latest)):
+        assert later.t - later.seconds == pytest.approx(earlier.t, abs=3e-6)
 
 
 @pytest.mark.parametrize(("each", "runs", "grown"), [(1, 30, 30), (1, 20, 20), (1, 19, 0), (10, 60, 0), (2, 60, 30)])

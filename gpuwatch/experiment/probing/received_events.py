@@ -18,6 +18,7 @@ from gpuwatch.core.model.run import (
     RunError,
     Setting,
     Throughput,
+    TimedStep,
     Worker,
 )
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
@@ -27,7 +28,7 @@ from gpuwatch.explain.logs.line_text import in_words
 _MAX_ENTRIES = 100
 _MAX_TIMES = 20_000
 """Limits for lists, so that a process that sends too much cannot fill memory."""
-_MAX_STEPS = 1000
+_MAX_LATEST_STEPS = 1000
 """Latest steps of which it is kept when they were made."""
 
 
@@ -46,7 +47,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepCount(msgspec.Struct, kw_only=True):
-    """The steps of a program that ``gpuwatch try`` runs."""
+    """The steps that a program has done."""
 
     counted: str = ""
     """What counts as a step, such as ``batches of Keras``; empty before the first one."""
@@ -58,18 +59,8 @@ class StepCount(msgspec.Struct, kw_only=True):
     first_at: float | None = None
     """Monotonic time of the first and of the latest report, by the clock that all processes of the machine share."""
     last_at: float | None = None
-
-
-class TimedSteps(msgspec.Struct, frozen=True, array_like=True):
-    """One step, or several that were counted together."""
-
-    end: float
-    """Monotonic time, by the clock that all processes of the machine share."""
-    seconds: float
-    """Since the end of the step before."""
-    number: int
-    """Number of the last one, counted from 1."""
-    steps: int = 1
+    latest: deque[TimedStep] = msgspec.field(default_factory=lambda: deque(maxlen=_MAX_LATEST_STEPS))
+    """The latest steps, oldest first, warm-up included; ``t`` is the monotonic time, by that clock."""
 
 
 _WHOLE = {"framework": Framework, "devices": Devices, "applied": Applied, "waiting": Waiting, "pipeline": Pipeline}
@@ -113,10 +104,6 @@ class ReceivedEvents:
         self._holds: dict[str, int] = {}
         self.applied: Applied | None = None
         self.steps = StepCount()
-        self.timed_steps: deque[TimedSteps] = deque(maxlen=_MAX_STEPS)
-        """The latest steps, oldest first."""
-        self.timed_kind = ""
-        """What these are: ``batches of Keras``."""
         self.memory_records = MemoryRecords()
         self.retraced: tuple[Retraced, ...] = ()
         self.waiting: Waiting | None = None
@@ -140,7 +127,7 @@ class ReceivedEvents:
             return None
         try:
             self._take_event(event)
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError, msgspec.ValidationError) as error:
             self.problem(f"event {event.kind!r} has a missing or invalid field: {error}")
         return event
 
@@ -202,11 +189,6 @@ class ReceivedEvents:
                     self.limits.append(str(data["text"]))
             case "steps":
                 self._take_steps(data, event.t)
-            case "step_times":
-                if data["counted"] != self.timed_kind:
-                    self.timed_kind = str(data["counted"])
-                    self.timed_steps.clear()
-                self.timed_steps += msgspec.convert(data["times"], list[TimedSteps])
             case "retraced":
                 self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
             case "standing":
@@ -241,8 +223,11 @@ class ReceivedEvents:
         self.steps.last_at = at
         validations = data.get("validations")
         self.steps.validations = None if validations is None else int(validations)
-        times = msgspec.convert(data["times"], list[float])
-        self.steps.times += times[: _MAX_TIMES - len(self.steps.times)]
+        warm_up = int(data["warm_up"])
+        for end, seconds, number, steps in msgspec.convert(data["times"], list[tuple[float, float, int, int]]):
+            self.steps.latest.append(TimedStep(t=end, seconds=seconds, number=number, steps=steps))
+            if number - steps >= warm_up and len(self.steps.times) < _MAX_TIMES:
+                self.steps.times.append(seconds / steps)
 
     def _take_memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:

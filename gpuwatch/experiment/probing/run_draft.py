@@ -22,7 +22,6 @@ from gpuwatch.core.model.run import (
     Phases,
     Run,
     RunProcess,
-    TimedStep,
     Verdict,
     Worker,
 )
@@ -257,10 +256,8 @@ class RunBuilder:
             ),
             throughput=state.throughput,
             step_times=tuple(
-                TimedStep(
-                    t=round(step.end - self._started, 6), seconds=step.seconds, number=step.number, steps=step.steps
-                )
-                for step in state.timed_steps
+                msgspec.structs.replace(step, t=round(step.t - self._started, 6), seconds=round(step.seconds, 6))
+                for step in state.steps.latest
             ),
             phases=Phases(
                 import_seconds=state.phases.get("import"),
