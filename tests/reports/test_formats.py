@@ -26,7 +26,7 @@ from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.drawing.ink_colors import colors
+from gpuwatch.ui.drawing.text_styles import colors
 from tests.every import every
 from tests.reports import diagnostics
 from tests.reports.documents import (
@@ -338,7 +338,7 @@ def test_a_quantity_has_the_colour_that_the_dashboard_gives_it() -> None:
     for palette, block in zip((LIGHT, DARK, LIGHT), blocks, strict=False):
         for name in QUANTITIES:
             assert rgb(block[name]) == colors(palette, name, "background")[0]
-        states = [colors(palette, ink, "background")[0] for ink in ("ok", "warning", "error")]
+        states = [colors(palette, style, "background")[0] for style in ("ok", "warning", "error")]
         assert [rgb(block[name]) for name in ("ok", "warn", "bad")] == states
         assert len({block[name] for name in QUANTITIES}) == 5, "each its own"
 

@@ -18,7 +18,7 @@ from gpuwatch.session import free_gpus
 from gpuwatch.session.view import Since, View, most_important_first
 from gpuwatch.share.openmetrics import PROCESS_IDLE
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.process_columns import BY_ID, time_column_text
@@ -55,9 +55,9 @@ def said(snapshot: Snapshot, *findings: Finding, width: int = 120, **changes: An
         errors_and_warnings=most_important_first(findings),
         **changes,
     )
-    pen = Pen(width)
-    places = draw_summary(pen, view)
-    line = "".join(text for text, _ in pen.spans)
+    builder = LineBuilder(width)
+    places = draw_summary(builder, view)
+    line = "".join(text for text, _ in builder.spans)
     assert all(0 <= start < end <= width for start, end, _ in places)
     assert [part.id for *_, part in places] == [
         one for one in ("free", "idle", "wrong") if one in line.lower().replace("note: ", "wrong")

@@ -18,13 +18,13 @@ from gpuwatch.session.session import Session
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing import textual_themes
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
-from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, Painted, contrast
+from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, PaintedPane, contrast
 from tests.every import every
 from tests.terminal import Terminal
 from tests.ui import machines
@@ -77,10 +77,12 @@ async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: 
         feed.push(machines.broken())
         await pilot.pause()
         assert app.gathered().theme == chosen
-        pane = app.screen.query(Painted).first()
-        number = {ink: pane.ink(ink).color.number for ink in ("error", "warning", "ok", "memory", "accent")}
+        pane = app.screen.query(PaintedPane).first()
+        number = {
+            style: pane.rich_style_of(style).color.number for style in ("error", "warning", "ok", "memory", "accent")
+        }
         assert number == {"error": 1, "warning": 3, "ok": 2, "memory": 5, "accent": 6}
-        assert pane.ink("dim").dim
+        assert pane.rich_style_of("dim").dim
         app.theme = "nord"
         assert app.gathered().theme == "nord", "who chooses another one now means it"
 
@@ -97,7 +99,7 @@ def test_green_and_cyan_on_a_terminal_of_sixteen(sim_machine: Callable[[str], Si
     try:
         assert terminal.drain(20, lambda output: b"quit" in output and b"SIMULATED" in output) is not None
         terminal.drain(0.5)
-        used = {int(one) for ink in re.findall(rb"\x1b\[([0-9;]+)m", terminal.output) for one in ink.split(b";")}
+        used = {int(one) for style in re.findall(rb"\x1b\[([0-9;]+)m", terminal.output) for one in style.split(b";")}
         assert {32, 36} <= used, "green, cyan"
         assert not used & {38, 48}, "nothing that it does not have"
         terminal.keys("q")
@@ -149,15 +151,15 @@ def test_in_every_theme_alarms_stand_apart_quantities_differ_and_all_can_be_read
     assert (unreadable, alike) == ([], [])
 
 
-def test_no_graph_has_the_ink_of_a_state() -> None:
-    inks = {field.graph.ink for field in GRAPHS.values()}
-    assert not inks & {"warning", "error", "high", "full", "accent"}
+def test_no_graph_has_the_style_of_a_state() -> None:
+    styles = {field.graph.style for field in GRAPHS.values()}
+    assert not styles & {"warning", "error", "high", "full", "accent"}
 
 
 def test_full_use_and_simulation_are_no_alarm() -> None:
     full = machines.device(0, busy=100, readings={"memory.used_bytes": 139 * machines.GIB, "power.draw_watts": 699.0})
     at = DEFAULT_THRESHOLDS
     assert {rank("utilization", full, at), rank("memory", full, at), rank("power", full, at)} == {NORMAL}
-    pen = Pen(120)
-    top_line(pen, view_of(machines.simulated()), "overview")
-    assert [ink for text, ink in pen.spans if "SIMULATED" in text] == ["badge-neutral"]
+    builder = LineBuilder(120)
+    top_line(builder, view_of(machines.simulated()), "overview")
+    assert [style for text, style in builder.spans if "SIMULATED" in text] == ["badge-neutral"]

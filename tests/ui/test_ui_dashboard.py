@@ -313,7 +313,7 @@ async def test_a_hung_driver_is_reported_once_and_old_data_are_dimmed(stage: Sta
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        fresh = stage.app.overview.gpus.ink("strong")
+        fresh = stage.app.overview.gpus.rich_style_of("strong")
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
         stage.app._last_data = float("-inf")
         stage.app._tick()
@@ -322,13 +322,13 @@ async def test_a_hung_driver_is_reported_once_and_old_data_are_dimmed(stage: Sta
         assert "no answer for 8 s" in text
         assert "data 9 s old" not in text, "the same a second time"
         assert "NVIDIA H200" in text, "what is known stays on screen"
-        assert stage.app.overview.gpus.ink("strong") != fresh, "and is dimmed"
+        assert stage.app.overview.gpus.rich_style_of("strong") != fresh, "and is dimmed"
         await pilot.press("down")
         assert chosen_pid(stage) == 51877, "keys go on working"
         stage.push(machines.pair(1))
         await settle(pilot)
         assert "not answering" not in everything(stage)
-        assert stage.app.overview.gpus.ink("strong") == fresh
+        assert stage.app.overview.gpus.rich_style_of("strong") == fresh
 
 
 async def test_a_feed_that_stopped_says_why(stage: Stage) -> None:
@@ -656,15 +656,17 @@ async def test_themes_redraw_everything(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        dark = stage.app.overview.gpus.ink("strong")
+        dark = stage.app.overview.gpus.rich_style_of("strong")
         for name in ("gpuwatch-light", "gpuwatch-contrast", "gpuwatch-color-blind", "ansi-dark"):
             stage.app.theme = name
             await settle(pilot)
             assert stage.app.overview.gpus.render_line(1).cell_length == 120
-            assert stage.app.overview.processes.ink("cursor").reverse is (True if name == "ansi-dark" else None)
+            assert stage.app.overview.processes.rich_style_of("cursor").reverse is (
+                True if name == "ansi-dark" else None
+            )
         stage.app.theme = "gpuwatch-light"
         await settle(pilot)
-        assert stage.app.overview.gpus.ink("strong") != dark
+        assert stage.app.overview.gpus.rich_style_of("strong") != dark
 
 
 def test_every_action_has_a_method_and_keys_are_not_taken_twice() -> None:

@@ -12,7 +12,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.tabs import labels, number_of
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import plain, settle
@@ -130,13 +130,13 @@ async def test_a_frozen_list_stands_still(stage: Stage) -> None:
         await settle(pilot)
         await pilot.press(KEY, "P")
         await settle(pilot)
-        before = stage.app.tab.query_one("#event-list", Painted).plain
+        before = stage.app.tab.query_one("#event-list", PaintedPane).plain
         stage.push(machines.pair(2), alone(3))
         await settle(pilot)
-        assert stage.app.tab.query_one("#event-list", Painted).plain == before
+        assert stage.app.tab.query_one("#event-list", PaintedPane).plain == before
         await pilot.press("P")
         await settle(pilot)
-        assert stage.app.tab.query_one("#event-list", Painted).plain != before
+        assert stage.app.tab.query_one("#event-list", PaintedPane).plain != before
 
 
 async def test_a_wide_terminal_shows_the_event_and_the_machine_then_beside_the_list(stage: Stage) -> None:

@@ -23,7 +23,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.ui.drawing import ink_colors
+from gpuwatch.ui.drawing import text_styles
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
@@ -86,13 +86,13 @@ async def test_everything_stands_where_textual_puts_it(
 
 
 def cells(line: Line, width: int) -> list[tuple[str, str, bool]]:
-    """Each cell's character, its ink, and whether it is highlighted; of a blank only what it stands on."""
+    """Each cell's character, its style, and whether it is highlighted; of a blank only what it stands on."""
     found = []
-    for text, ink in (*line.spans, (" " * width, "text")):
+    for text, style in (*line.spans, (" " * width, "text")):
         for char in text:
-            ground = ink in ("header", "sorted") or ink.startswith("badge")
-            under = ink not in ink_colors.NOT_HIGHLIGHTED and line.highlighted
-            found += [(char, ink if char != " " or ground else "", under)] + [("", "", under)] * (width_of(char) - 1)
+            ground = style in ("header", "sorted") or style.startswith("badge")
+            under = style not in text_styles.NOT_HIGHLIGHTED and line.highlighted
+            found += [(char, style if char != " " or ground else "", under)] + [("", "", under)] * (width_of(char) - 1)
     return found[:width]
 
 
@@ -153,21 +153,21 @@ async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
 async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
-    make_stage: Callable[..., Stage], palette: ink_colors.Palette
+    make_stage: Callable[..., Stage], palette: text_styles.Palette
 ) -> None:
     stage = make_stage()
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.app.theme = palette.name
         stage.push(machines.pair())
         await pilot.pause()
-        style = stage.app.overview.processes.ink("cursor")
-        assert style.bgcolor is not None
-        drawn, ours = style.bgcolor.triplet, ink_colors.highlight(palette, "background")
+        rich = stage.app.overview.processes.rich_style_of("cursor")
+        assert rich.bgcolor is not None
+        drawn, ours = rich.bgcolor.triplet, text_styles.highlight(palette, "background")
         assert drawn is not None
         assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
-    highlighted = ink_colors.sequences(palette, "background", 24, highlighted=True)
+    highlighted = text_styles.sequences(palette, "background", 24, highlighted=True)
     assert "48;2;{};{};{}m".format(*ours) in highlighted["memory"]
-    assert highlighted["frame"] == ink_colors.sequences(palette, "background", 24)["frame"]
+    assert highlighted["frame"] == text_styles.sequences(palette, "background", 24)["frame"]
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
@@ -180,30 +180,30 @@ def test_there_is_no_picture_without_devices_or_room() -> None:
 
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
-async def test_the_inks_are_those_of_textual(make_stage: Callable[..., Stage], palette: ink_colors.Palette) -> None:
+async def test_the_styles_are_those_of_textual(make_stage: Callable[..., Stage], palette: text_styles.Palette) -> None:
     stage = make_stage()
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.app.theme = palette.name
         stage.push(machines.pair())
         await pilot.pause()
         for pane, ground in ((stage.app.overview.processes, "background"), (stage.app.overview.top_line, "surface")):
-            for ink in ink_colors.INKS:
-                style = pane.ink(ink)
-                over, under, bold = ink_colors.colors(palette, ink, ground)
-                assert style.color is not None
-                assert style.bgcolor is not None
+            for style in text_styles.STYLES:
+                rich = pane.rich_style_of(style)
+                over, under, bold = text_styles.colors(palette, style, ground)
+                assert rich.color is not None
+                assert rich.bgcolor is not None
                 # Textual takes some colors through another space and back, which may cost one step of 255.
-                for drawn, ours in ((style.color.triplet, over), (style.bgcolor.triplet, under)):
+                for drawn, ours in ((rich.color.triplet, over), (rich.bgcolor.triplet, under)):
                     assert drawn is not None
-                    assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1, ink
-                assert bool(style.bold) == bold, ink
+                    assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1, style
+                assert bool(rich.bold) == bold, style
 
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
-def test_256_colors_are_chosen_as_rich_chooses_them(palette: ink_colors.Palette) -> None:
+def test_256_colors_are_chosen_as_rich_chooses_them(palette: text_styles.Palette) -> None:
     for ground in ("background", "surface"):
-        for ink, sequence in ink_colors.sequences(palette, ground, 8).items():
-            over, under, _ = ink_colors.colors(palette, ink, ground)
+        for style, sequence in text_styles.sequences(palette, ground, 8).items():
+            over, under, _ = text_styles.colors(palette, style, ground)
             wanted = [RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number for color in (over, under)]
             assert f"38;5;{wanted[0]};48;5;{wanted[1]}m" in sequence
 
@@ -219,7 +219,7 @@ def test_256_colors_are_chosen_as_rich_chooses_them(palette: ink_colors.Palette)
     ],
 )
 def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
-    assert ink_colors.depth_of(environment) == depth
+    assert text_styles.depth_of(environment) == depth
 
 
 # On a real terminal, with simulated GPUs

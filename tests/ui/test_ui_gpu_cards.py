@@ -122,7 +122,7 @@ def test_no_label_is_cut_and_no_value_leaves_its_place(gpus: int, height: int) -
     )
     for width in range(60, 251):
         wanted = planned_for(usual, width, height, chosen)
-        if wanted.style != "card":
+        if wanted.gpus_as != "card":
             continue
         low, high = (drawn(view, width, height, chosen) for view in (small, large))
         inner = (width // wanted.columns) - 4
@@ -167,7 +167,7 @@ def test_no_value_stands_alone_in_a_line_that_the_graphs_lose(width: int, height
     for gpus in (1, 2, 4, 8, 16):
         fields = [(field.id, field.card_cells) for field in card_fields(chosen)]
         wanted = plan(width, height, gpus, fields=fields)
-        if wanted.style != "card":
+        if wanted.gpus_as != "card":
             continue
         inner = width // wanted.columns - 4
         drawn = card_fields(chosen, Preferences().graphs[: wanted.graphs])
@@ -218,28 +218,28 @@ def test_lines_leave_most_rows_to_processes() -> None:
     assert rows["cards"] < rows["lines"]
     assert plan(200, 60, 2, layout="graphs").extra_graph_lines > plan(200, 60, 2, processes=40).extra_graph_lines
     assert plan(200, 60, 2, layout="cards").extra_graph_lines == 0
-    assert plan(60, 15, 8, layout="graphs").style == "line", "no room for cards"
+    assert plan(60, 15, 8, layout="graphs").gpus_as == "line", "no room for cards"
 
 
 def test_many_gpus_are_lines_unless_cards_were_chosen() -> None:
     for size in ((120, 40), (200, 60), (250, 80)):
-        assert plan(*size, MANY_GPUS).style == "line"
-    assert plan(250, 80, MANY_GPUS, layout="cards").style == "card"
-    assert plan(250, 80, MANY_GPUS - 1).style == "card"
+        assert plan(*size, MANY_GPUS).gpus_as == "line"
+    assert plan(250, 80, MANY_GPUS, layout="cards").gpus_as == "card"
+    assert plan(250, 80, MANY_GPUS - 1).gpus_as == "card"
 
 
 async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[..., Stage]) -> None:
-    def style(stage: Stage) -> str:
+    def drawn_as(stage: Stage) -> str:
         wanted = stage.app.overview._plan
-        return wanted.style if wanted is not None else ""
+        return wanted.gpus_as if wanted is not None else ""
 
     stage = make_stage()
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(8, 5))
         overview = stage.app.overview
-        await until(pilot, lambda: style(stage) == "card")
+        await until(pilot, lambda: drawn_as(stage) == "card")
         await pilot.press("L")
-        await until(pilot, lambda: style(stage) == "line" and "layout: lines" in overview.keys.plain)
+        await until(pilot, lambda: drawn_as(stage) == "line" and "layout: lines" in overview.keys.plain)
         assert overview._plan is not None
         height = overview._plan.gpu_height
         await until(pilot, lambda: overview.gpus.size.height == height)
@@ -253,7 +253,7 @@ async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[.
     again = make_stage(settings=load(default_path()))
     async with again.app.run_test(size=(120, 40)) as pilot:
         again.push(machines.many(8, 5))
-        await until(pilot, lambda: style(again) == "line")
+        await until(pilot, lambda: drawn_as(again) == "line")
 
 
 async def test_without_a_gpu_the_layout_is_only_named(stage: Stage) -> None:
@@ -331,8 +331,8 @@ def test_a_load_is_ranked_by_the_limits_of_the_card(load_: Any, device: Device, 
     assert rank(load_, device, STRICT) == level
 
 
-def inks(lines: list[Line]) -> set[str]:
-    return {ink for line in lines for _, ink in line.spans}
+def styles(lines: list[Line]) -> set[str]:
+    return {style for line in lines for _, style in line.spans}
 
 
 def test_thresholds_come_from_the_settings_file() -> None:
@@ -343,10 +343,10 @@ def test_thresholds_come_from_the_settings_file() -> None:
     for size in ((120, 40), (60, 12)):
         usual = drawn(view_of(device), *size, GpuChoice(thresholds=STRICT))
         chosen = drawn(view_of(device), *size, GpuChoice(thresholds=found.thresholds))
-        assert "high" in inks(usual)
-        assert "full" not in inks(usual)
-        assert "full" in inks(chosen)
-        assert "high" not in inks(chosen), "memory never ranks high"
+        assert "high" in styles(usual)
+        assert "full" not in styles(usual)
+        assert "full" in styles(chosen)
+        assert "high" not in styles(chosen), "memory never ranks high"
 
 
 @pytest.mark.parametrize(

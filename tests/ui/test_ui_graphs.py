@@ -68,7 +68,7 @@ def test_an_unknown_total_gives_no_axis(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("caption", "readings", "ink", "shown"),
+    ("caption", "readings", "style", "shown"),
     [
         ("Temperature", {"temperature.gpu_celsius": 61.0}, "temperature", "61"),
         ("Temperature", {"temperature.gpu_celsius": 91.0}, "temperature", "▲ 91"),
@@ -80,7 +80,7 @@ def test_an_unknown_total_gives_no_axis(stage: Stage) -> None:
     ],
 )
 async def test_a_graph_has_the_colour_and_the_mark_of_its_load(
-    stage: Stage, caption: str, readings: dict[str, float], ink: str, shown: str
+    stage: Stage, caption: str, readings: dict[str, float], style: str, shown: str
 ) -> None:
     async with stage.app.run_test(size=(120, 50)) as pilot:
         stage.push(machines.snapshot((machines.device(0, busy=60, readings=readings),)))
@@ -93,7 +93,7 @@ async def test_a_graph_has_the_colour_and_the_mark_of_its_load(
         place = next(n for n, line in enumerate(lines) if any(f"{caption} " in text for text, _ in line.spans))
         assert f"{caption} {shown} " in "".join(text for text, _ in lines[place].spans)
         below = [used for text, used in lines[place + 1].spans if len(text) > 20]
-        assert below == [ink]
+        assert below == [style]
 
 
 async def test_graphs_on_a_low_terminal_have_two_rows_each(stage: Stage) -> None:

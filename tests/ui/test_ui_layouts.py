@@ -135,7 +135,7 @@ async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int
         assert sum("PID" in line for line in lines) == 1
         pane.focus()
         await pilot.pause()
-        across, down = (0, 1) if planned.style == "line" else (1, 0)
+        across, down = (0, 1) if planned.gpus_as == "line" else (1, 0)
         await pilot.press("down" if down else "right")
         for _ in range(gpus - 2):
             pane.move(across, down)
@@ -202,7 +202,7 @@ def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
             assert table >= (3 if size[1] >= 16 else 1), planned
             again = plan(*size, gpus, findings=True, processes=processes, fields=fields, layout=layout)
             assert planned == again
-            if planned.style == "card":
+            if planned.gpus_as == "card":
                 rows = -(-gpus // planned.columns)
                 assert planned.gpu_height == rows * planned.card_height
                 assert planned.bands == 1 or (planned.extra_graph_lines + 2) // planned.bands >= 5

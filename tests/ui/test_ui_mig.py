@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import MigInstance, Snapshot
 from gpuwatch.ui.drawing.overview_layout import plan
-from gpuwatch.ui.panes.mig_line import mig_pens
+from gpuwatch.ui.panes.mig_line import mig_instance_lines
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle
@@ -47,8 +47,8 @@ def divided(gpus: int = 2, instances: int = 3, tick: int = 0) -> Snapshot:
 
 
 def texts(shot: Snapshot, lines: int, width: int = 100) -> list[str]:
-    pens = mig_pens(shot.devices[0], shot.processes, lines, width)
-    return ["".join(text for text, _ in pen.spans).rstrip() for pen in pens]
+    builders = mig_instance_lines(shot.devices[0], shot.processes, lines, width)
+    return ["".join(text for text, _ in builder.spans).rstrip() for builder in builders]
 
 
 def test_a_line_for_each_instance_and_a_dash_for_unknown_values() -> None:
@@ -115,7 +115,7 @@ def test_the_layout_holds_with_instances(width: int, height: int, instances: tup
     assert wanted.mig_lines <= max(instances, default=0)
     plain = plan(width, height, max(len(instances), 1), processes=8)
     # Instances fold graphs; cards themselves only where there would be no room to show an instance in them.
-    assert wanted.style == plain.style or (height < 30 and wanted.style == "line" and wanted.mig_lines)
+    assert wanted.gpus_as == plain.gpus_as or (height < 30 and wanted.gpus_as == "line" and wanted.mig_lines)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80)])
@@ -142,7 +142,7 @@ async def test_a_click_on_an_instance_chooses_its_gpu(stage: Stage) -> None:
         await settle(pilot)
         pane = stage.app.overview.gpus
         lines = pane.plain.splitlines()
-        if pane._plan.style != "line":
+        if pane._plan.gpus_as != "line":
             pytest.skip("cards are shown at this size")
         await pilot.click(pane, offset=(10, next(n for n, line in enumerate(lines) if "MIG 1 " in line)))
         await settle(pilot)

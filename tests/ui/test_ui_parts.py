@@ -98,11 +98,11 @@ def test_span_grows_with_width() -> None:
 
 def test_layout_folds_graphs_first_then_cards() -> None:
     assert plan(200, 60, 8).extra_graph_lines > 0
-    assert plan(120, 40, 8).style == "card"
+    assert plan(120, 40, 8).gpus_as == "card"
     assert plan(120, 40, 8).extra_graph_lines == 0
-    assert plan(80, 24, 8).style == "line"
-    assert plan(MIN_WIDTH - 1, 40, 1).style == "none"
-    assert plan(80, MIN_HEIGHT - 1, 1).style == "none"
+    assert plan(80, 24, 8).gpus_as == "line"
+    assert plan(MIN_WIDTH - 1, 40, 1).gpus_as == "none"
+    assert plan(80, MIN_HEIGHT - 1, 1).gpus_as == "none"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 118, 120, 160, 248])

@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.session.event_timeline import TROUBLE
 from gpuwatch.ui import app as application
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
 from tests.ui import machines
@@ -34,7 +34,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Growin
 
 
 def text(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+    return "\n".join(pane.plain for pane in stage.app.screen.query(PaintedPane) if pane.display)
 
 
 async def found(stage: Stage, pilot: Pilot[None]) -> None:

@@ -11,13 +11,13 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import IDLE_SINCE, MigInstance, Process, Snapshot
 from gpuwatch.ui.tables.process_columns import BY_ID, time_column_text
 from gpuwatch.ui.tables.process_filter import parse
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
 
 def counts(stage: Stage) -> dict[str, int]:
-    return {pane.id or "": pane.lines_painted for pane in stage.app.overview.query(Painted)}
+    return {pane.id or "": pane.lines_painted for pane in stage.app.overview.query(PaintedPane)}
 
 
 def drawn_since(stage: Stage, before: dict[str, int]) -> dict[str, int]:

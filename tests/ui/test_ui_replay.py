@@ -27,7 +27,7 @@ from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import REPLAY
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
 from tests.ui.conftest import Stage
@@ -69,7 +69,7 @@ class Replayed:
         await settle(pilot)
 
     def text(self) -> str:
-        return "\n".join(pane.plain for pane in self.app.screen.query(Painted) if pane.display)
+        return "\n".join(pane.plain for pane in self.app.screen.query(PaintedPane) if pane.display)
 
     @property
     def footer(self) -> str:

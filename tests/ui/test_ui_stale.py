@@ -24,12 +24,12 @@ async def test_old_values_can_be_read_in_every_theme(stage: Stage) -> None:
             stage.app._tick()
             await pilot.pause()
             pane = stage.app.overview.gpus
-            style, back = pane.ink("strong"), pane.background_colors[1]
-            assert style.color is not None, theme
+            rich, back = pane.rich_style_of("strong"), pane.background_colors[1]
+            assert rich.color is not None, theme
             if stage.app.available_themes[theme].ansi:
                 continue
-            assert style.bgcolor is not None
-            ratio = contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+            assert rich.bgcolor is not None
+            ratio = contrast(Color.from_rich_color(rich.color), Color.from_rich_color(rich.bgcolor))
             assert ratio >= MIN_READABLE_CONTRAST, theme
             assert ratio < contrast(Color.parse(stage.app.theme_variables["foreground"]), back), f"{theme}: dimmed"
 

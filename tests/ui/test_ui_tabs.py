@@ -22,7 +22,7 @@ from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.time_prompt import TimePrompt
 from gpuwatch.ui.settings.tabs import TABS, labels
 from gpuwatch.ui.tables.device_notes import SHORT_TITLES
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.probe_bench import HIDDEN, Bench, run_of
@@ -119,11 +119,11 @@ async def test_only_the_visible_tab_draws_and_it_draws_what_came_meanwhile(stage
         await settle(pilot)
         await pilot.press("2")
         await settle(pilot)
-        before = {pane.id: pane.lines_painted for pane in stage.app.overview.query(Painted)}
+        before = {pane.id: pane.lines_painted for pane in stage.app.overview.query(PaintedPane)}
         for tick in range(1, 6):
             stage.push(machines.pair(tick))
             await settle(pilot)
-        assert {pane.id: pane.lines_painted for pane in stage.app.overview.query(Painted)} == before
+        assert {pane.id: pane.lines_painted for pane in stage.app.overview.query(PaintedPane)} == before
         await pilot.press("1")
         await settle(pilot)
         assert stage.app.overview.processes._view is not None

@@ -30,7 +30,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.widgets import textual_internals
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.screen import Screen
 from tests.terminal import Terminal
 from tests.ui import machines
@@ -181,7 +181,7 @@ async def test_a_pane_of_a_tab_that_is_still_opening_is_drawn_later(stage: Stage
     async with stage.app.run_test(size=SIZE):
         stage.app.terminal_writes.output = output.append
         with stage.app.terminal_writes:
-            Painted().paint([Line((("early", "text"),))])
+            PaintedPane().paint([Line((("early", "text"),))])
         assert "early" not in "".join(output)
 
 
@@ -295,7 +295,7 @@ import textual.drivers.linux_driver
 sys.modules["textual._parser"] = sys.modules["textual._xterm_parser"] = None
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.widgets import textual_internals
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 textual_internals.internal = lambda owner, name, kind: None
 import gpuwatch.ui.startup.terminal_driver as driver
 del sys.modules["textual._parser"], sys.modules["textual._xterm_parser"]

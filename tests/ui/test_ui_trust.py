@@ -15,7 +15,7 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.ui.details.finding_lines import all_evidence
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.host_list_lines import wrong_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from tests.ui import machines
@@ -318,10 +318,10 @@ def test_what_cannot_be_read_is_not_called_well_anywhere() -> None:
     for missing, well in (({}, True), (failed, False)):
         device = machines.device(0, busy=0, readings={"memory.used_bytes": 0}, missing=missing)
         shot = machines.snapshot((device,))
-        pen = Pen(120)
+        builder = LineBuilder(120)
         hosts = (HostView(name="a", snapshot=shot),)
-        wrong_line(pen, summarize_fleet(Fleet(taken_at=0.0, source="x", hosts=hosts)))
-        line = "".join(text for text, _ in pen.spans)
+        wrong_line(builder, summarize_fleet(Fleet(taken_at=0.0, source="x", hosts=hosts)))
+        line = "".join(text for text, _ in builder.spans)
         assert ("●" in line) is well
         assert ("too little is known" in line) is not well
         view = View(shot, History(), FeedStatus("ok", 0.0), shot.taken_at.timestamp(), 1.0)

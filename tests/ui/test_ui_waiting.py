@@ -107,14 +107,14 @@ async def test_lists_fade_with_the_data_that_they_show(stage: Stage, key: str) -
         await pilot.pause()
         shown = [pane for pane in stage.app.screen.query(ScrollList) if pane.content]
         assert shown
-        before = {id(pane): str(pane.ink("text")) for pane in shown}
+        before = {id(pane): str(pane.rich_style_of("text")) for pane in shown}
         stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replaced=1, machine=host_alone(30))
         stage.now = host_alone(30).taken_at.timestamp()
         stage.app._last_data = float("-inf")
         stage.app._tick()
         await pilot.pause()
         assert stage.app.session.live_view().stale
-        assert all(str(pane.ink("text")) != before[id(pane)] for pane in shown)
+        assert all(str(pane.rich_style_of("text")) != before[id(pane)] for pane in shown)
 
 
 async def test_the_host_goes_on_while_the_gpus_stand_still(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui.conftest import Stage
 
 _PATIENCE = 120.0
@@ -31,4 +31,4 @@ async def settle(pilot: Pilot[Any]) -> None:
 
 def plain(stage: Stage) -> str:
     """The text of all panes on screen."""
-    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+    return "\n".join(pane.plain for pane in stage.app.screen.query(PaintedPane) if pane.display)

@@ -13,11 +13,11 @@ SPANS = st.lists(st.tuples(st.text("ab1–█漢", max_size=5), st.sampled_from(
 
 
 def cells(line: Line) -> list[tuple[str, str]]:
-    """Each cell with its ink; the second half of a wide character is empty."""
+    """Each cell with its style; the second half of a wide character is empty."""
     found: list[tuple[str, str]] = []
-    for text, ink in line.spans:
+    for text, style in line.spans:
         for char in text:
-            found += [(char, ink), *[("", ink)] * (width_of(char) - 1)]
+            found += [(char, style), *[("", style)] * (width_of(char) - 1)]
     return found + [(" ", "")] * (WIDTH - len(found))
 
 
@@ -29,16 +29,16 @@ def test_patches_turn_one_line_into_the_other(
     if any(sum(width_of(text) for text, _ in line.spans) > WIDTH for line in (old, new)):
         return
     grid = cells(old)
-    for x, text, ink in patches(old, new, WIDTH):
+    for x, text, style in patches(old, new, WIDTH):
         assert text
         for char in text:
-            grid[x] = (char, ink)
+            grid[x] = (char, style)
             for half in range(1, width_of(char)):
-                grid[x + half] = ("", ink)
+                grid[x + half] = ("", style)
             x += width_of(char)
     wanted = cells(new)
     assert [char for char, _ in grid] == [char for char, _ in wanted]
-    assert all(ink == other for (char, ink), (_, other) in zip(grid, wanted, strict=True) if char.strip())
+    assert all(style == other for (char, style), (_, other) in zip(grid, wanted, strict=True) if char.strip())
 
 
 def test_a_digit_is_a_patch_of_one_cell() -> None:
@@ -56,7 +56,7 @@ def test_a_span_of_the_same_width_is_replaced() -> None:
     line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), True)
     assert with_spans_replaced(line, {5: ("34", "ok")}) == Line((*line.spans[:3], ("34", "ok")), True)
     both = with_spans_replaced(line, {3: ("xy", "text"), 0: ("ab", "dim")})
-    assert both == Line((("ab", "dim"), line.spans[1], ("xy", "text"), line.spans[3]), True), "ink and text"
+    assert both == Line((("ab", "dim"), line.spans[1], ("xy", "text"), line.spans[3]), True), "style and text"
     assert with_spans_replaced(line, {3: ("漢", "dim"), 5: ("12", "ok")}) == line, "nothing changed"
     assert [with_spans_replaced(line, {x: ("12345", "dim")}) for x in range(8)] == [None] * 8, "no span is as wide"
     assert with_spans_replaced(line, {0: ("ab", "dim"), 4: ("x", "dim")}) is None, "no span begins there"

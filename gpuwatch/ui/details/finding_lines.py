@@ -8,21 +8,21 @@ from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.ink_colors import link_ink
 from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.top_and_host_lines import notable_notes
 
 Entry = Finding | Problem
 
 MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("•", "dim")}
-"""Glyph and ink of a severity."""
+"""Glyph and style of a severity."""
 HEALTHY = ("●", "ok")
 PAST = ("○", "dim")
 
 
 def finding_mark(finding: Finding) -> tuple[str, str]:
-    """Glyph and ink of a finding; past and healthy ones have their own."""
+    """Glyph and style of a finding; past and healthy ones have their own."""
     if finding.until is not None:
         return PAST
     return HEALTHY if finding.id == "healthy" else MARKS[finding.severity]
@@ -61,7 +61,7 @@ def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
     if isinstance(entry, Problem):
         lines: Lines = [[("▲ ", "warning"), (printable(entry.detail), "strong")]]
         return [*lines, [(f"  {entry.source} · {entry.reason}", "dim")], *acted]
-    glyph, ink = finding_mark(entry)
+    glyph, style = finding_mark(entry)
     device = snapshot.device(entry.device_uuid) if snapshot is not None else None
     where = f"GPU {device.index} · " if device is not None else ""
     process = f"process {entry.pid} · " if entry.pid is not None else ""
@@ -70,7 +70,7 @@ def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
     cause = cause_of(entry)
     named: list[Span] = [(cause, page_link(cause)), (f" · {entry.certainty}{moment}", "dim")] if cause else []
     return [
-        [(f"{glyph} ", ink), (printable(entry.title), "strong")],
+        [(f"{glyph} ", style), (printable(entry.title), "strong")],
         [(f"  {where}{process}", "dim"), *(named or [(f"{id_and_certainty(entry)}{moment}", "dim")])],
         *([("  · ", "dim"), (printable(line), "text")] for line in entry.evidence),
         *acted,
@@ -78,11 +78,11 @@ def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
 
 
 def page_link(cause: str) -> str:
-    """The ink of a cause id: a link to its page."""
+    """The style of a cause id: a link to its page."""
     from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
     page = page_path(cause)
-    return link_ink(file_url(page), "dim") if page is not None else "dim"
+    return link_style(file_url(page), "dim") if page is not None else "dim"
 
 
 def all_evidence(view: View) -> Lines:

@@ -206,11 +206,11 @@ def event_lines(
     for event in reversed(happened):
         if not event.concerns(device.uuid):
             continue
-        glyph, ink = EVENT_MARKS[event.severity]
+        glyph, style = EVENT_MARKS[event.severity]
         text = event.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
         likely = " (likely)" if event.certainty == "likely" else ""
         if len(lines) >= most:
             lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
             break
-        lines.append([(f"{clock_text(event.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
+        lines.append([(f"{clock_text(event.at, now)}  ", "dim"), (f"{glyph} ", style), (text + likely, "text")])
     return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]

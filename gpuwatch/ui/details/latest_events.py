@@ -7,14 +7,14 @@ from itertools import islice
 
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width
 
 _MIN_EMPTY_LINES = 4
 """Empty lines of a table from which on it has events in them: two, below a heading and a line apart."""
 EVENT_MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
-"""Glyph and ink of an event's severity."""
+"""Glyph and style of an event's severity."""
 
 
 def with_latest_events(
@@ -24,9 +24,9 @@ def with_latest_events(
     spare = room - len(lines)
     if not happened or spare < _MIN_EMPTY_LINES:
         return lines
-    below = [Pen(width).add("  LATEST EVENTS", "header").to(width, ink="header").line()]
+    below = [LineBuilder(width).add("  LATEST EVENTS", "header").fill_to(width, style="header").line()]
     for event in islice(reversed(happened), spare - 2):
-        glyph, ink = EVENT_MARKS[event.severity]
-        pen = Pen(width).add(f"  {clock_text(event.at, now)}  ", "dim").add(f"{glyph} ", ink)
-        below.append(pen.add(cut_to_width(event.text, pen.left), "text").line())
+        glyph, style = EVENT_MARKS[event.severity]
+        builder = LineBuilder(width).add(f"  {clock_text(event.at, now)}  ", "dim").add(f"{glyph} ", style)
+        below.append(builder.add(cut_to_width(event.text, builder.cells_left), "text").line())
     return [*lines, *[Line(())] * (spare - len(below)), *below]

@@ -88,9 +88,9 @@ def why_not_comparable(probe_runs: ProbeRuns) -> str:
 
 
 def event_text(event: Event) -> Span:
-    """An event in words, with its ink; no words if it is not worth showing."""
-    text, ink = _words(event)
-    return printable(text)[:400], ink
+    """An event in words, with its style; no words if it is not worth showing."""
+    text, style = _words(event)
+    return printable(text)[:400], style
 
 
 def current_activity(live: Live) -> str:

@@ -160,7 +160,9 @@ def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view
     lines: Lines = []
     for finding in findings:
         if finding.pid in pids:
-            lines += [[(mask_text(text), ink) for text, ink in line] for line in entry_lines(finding, view.snapshot)]
+            lines += [
+                [(mask_text(text), style) for text, style in line] for line in entry_lines(finding, view.snapshot)
+            ]
     return lines or [[("● ", "ok"), ("no findings about this process", "text")]]
 
 
@@ -179,9 +181,9 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None
     return lines
 
 
-def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:
+def _branch(depth: int, pid: int, command: str, style: str) -> list[Span]:
     lead = "  " * (depth - 1) + "└─" if depth else ""
-    return [(lead, "faint"), (f"{pid} ", ink), (printable(command), ink)]
+    return [(lead, "faint"), (f"{pid} ", style), (printable(command), style)]
 
 
 def environment_lines(details: Details | None) -> Lines:

@@ -1,1 +1,1 @@
-"""Drawing lines: cells, inks, frames, bars, layout. Pure: imports neither GPU data nor Textual."""
+"""Drawing lines: cells, styles, frames, bars, layout. Pure: imports neither GPU data nor Textual."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 
@@ -31,22 +31,22 @@ def frame(
 ) -> list[Line]:
     """Exactly ``height`` lines; the rows of ``bar`` count from line ``bar_from`` inside the frame."""
     edge = "frame" if focused else "border"
-    pen = Pen(width)
-    pen.add("╭─ ", edge)
-    for text, ink in title:
-        pen.add(text, edge if ink == "border" else ink)
-    pen.add(" ", edge)
-    if pen.left < width_of(note) + 3:
+    builder = LineBuilder(width)
+    builder.add("╭─ ", edge)
+    for text, style in title:
+        builder.add(text, edge if style == "border" else style)
+    builder.add(" ", edge)
+    if builder.cells_left < width_of(note) + 3:
         note = ""
-    pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
-    framed = [pen.line()]
+    builder.fill_to(width - 2 - width_of(note), "─", edge).add(note, "dim").fill_to(width - 1, "─", edge).add("╮", edge)
+    framed = [builder.line()]
     for y in range(height - 2):
         line = lines[y] if y < len(lines) else BLANK
         used = sum(width_of(text) for text, _ in line.spans)
         rest = " " * max(width - 2 - used, 0)
         end = ("┃", "thumb") if y - bar_from in bar else ("│", edge)
         framed.append(Line((("│", edge), *line.spans, (rest, "text"), end), line.highlighted))
-    framed.append(Pen(width).add("╰", edge).to(width - 1, "─", edge).add("╯", edge).line())
+    framed.append(LineBuilder(width).add("╰", edge).fill_to(width - 1, "─", edge).add("╯", edge).line())
     return framed
 
 

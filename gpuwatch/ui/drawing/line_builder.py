@@ -37,47 +37,47 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     return filled, " " * (width - len(filled))
 
 
-class Pen:
-    """Writes from left to right up to the cell ``limit``."""
+class LineBuilder:
+    """Writes from left to right up to ``width`` cells."""
 
-    __slots__ = ("limit", "spans", "x")
+    __slots__ = ("spans", "width", "x")
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, width: int) -> None:
+        self.width = width
         self.x = 0
         self.spans: list[Span] = []
 
     @property
-    def left(self) -> int:
-        return self.limit - self.x
+    def cells_left(self) -> int:
+        return self.width - self.x
 
-    def add(self, text: str, ink: str = "text") -> Pen:
+    def add(self, text: str, style: str = "text") -> LineBuilder:
         """Writes ``text``, cut at the limit."""
-        room = self.limit - self.x
+        room = self.width - self.x
         if text and room > 0:
             size = width_of(text)
             if size > room:
                 text = cut_to_width(text, room)
                 size = width_of(text)
-            self.spans.append((text, ink))
+            self.spans.append((text, style))
             self.x += size
         return self
 
-    def write(self, spans: Iterable[Span]) -> Pen:
-        for text, ink in spans:
-            self.add(text, ink)
+    def add_spans(self, spans: Iterable[Span]) -> LineBuilder:
+        for text, style in spans:
+            self.add(text, style)
         return self
 
-    def to(self, x: int, fill: str = " ", ink: str = "text") -> Pen:
+    def fill_to(self, x: int, fill: str = " ", style: str = "text") -> LineBuilder:
         """Fills up to column ``x``."""
-        gap = min(x, self.limit) - self.x
-        return self.add(fill * gap, ink) if gap > 0 else self
+        gap = min(x, self.width) - self.x
+        return self.add(fill * gap, style) if gap > 0 else self
 
-    def bar(self, fraction: float | None, width: int, ink: str) -> Pen:
+    def bar(self, fraction: float | None, width: int, style: str) -> LineBuilder:
         """A bar of ``width`` cells, and a frame cell on each side."""
         filled, empty = bar(fraction, width)
         self.add("▕", "track")
-        self.add(filled, ink)
+        self.add(filled, style)
         self.add(empty, "text")
         return self.add("▏", "track")
 

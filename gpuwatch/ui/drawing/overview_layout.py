@@ -55,26 +55,26 @@ class Plan:
     """Rows of each part; the process table gets the rest."""
 
     host: bool = True
-    style: Literal["none", "line", "card"] = "none"
+    gpus_as: Literal["none", "line", "card"] = "none"
     columns: int = 1
     heading: bool = False
-    """Line style: whether a line names the columns."""
+    """With lines: whether a line names the columns."""
     extra_graph_lines: int = 0
-    """Card style: lines of graphs in each card beyond the lowest."""
+    """With cards: lines of graphs in each card beyond the lowest."""
     bands: int = 1
-    """Card style: how many rows of graphs are stacked in those lines."""
+    """With cards: how many rows of graphs are stacked in those lines."""
     across: int = 2
-    """Card style: how many graphs stand side by side."""
+    """With cards: how many graphs stand side by side."""
     gpu_height: int = 0
     framed: bool = False
     """Whether the table has a border."""
 
     further_lines: int = 0
-    """Card style: lines below the first line of fields: holders of memory, further fields."""
+    """With cards: lines below the first line of fields: holders of memory, further fields."""
     mig_lines: int = 0
     """Maximum lines for the MIG instances of each GPU."""
     scrolls: bool = False
-    """Line style: not all GPUs fit, and the last line counts the hidden ones."""
+    """With lines: not all GPUs fit, and the last line counts the hidden ones."""
 
     @property
     def card_height(self) -> int:
@@ -113,7 +113,7 @@ def plan(
     room = height - 2 - int(findings)
     if not gpus:
         return Plan(
-            style="none", framed=framed, gpu_height=min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
+            gpus_as="none", framed=framed, gpu_height=min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
         )
     cards = None
     if layout != "lines" and (gpus < MANY_GPUS or layout != "automatic"):
@@ -138,16 +138,16 @@ def plan(
         if rows <= most_rows_with_small_table:
             named = rows < height - 3 - _MIN_TABLE_LINES
             return Plan(
-                style="line", columns=columns, host=False, heading=named, gpu_height=rows + int(named), framed=framed
+                gpus_as="line", columns=columns, host=False, heading=named, gpu_height=rows + int(named), framed=framed
             )
         shown = max(most_rows, (height - 3) // 2)
-        return Plan(style="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
+        return Plan(gpus_as="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
     mig_lines = max(instances, default=0) if columns == 1 else 0
     while mig_lines and rows + sum(min(count, mig_lines) for count in instances) > most_rows:
         mig_lines -= 1
     rows += sum(min(count, mig_lines) for count in instances)
     return Plan(
-        style="line",
+        gpus_as="line",
         columns=columns,
         heading=True,
         host=rows + 2 <= most_rows,
@@ -208,7 +208,7 @@ def _cards(
     extra_graph_lines = max(min(room // bands, tall) * bands - MIN_GRAPH_LINES, 0)  # all of one height
     further_lines = min(further, budget - extra_graph_lines)
     return Plan(
-        style="card",
+        gpus_as="card",
         columns=columns,
         extra_graph_lines=extra_graph_lines,
         bands=bands,

@@ -1,4 +1,4 @@
-"""A pane's lines as plain data: spans of text, each with the name of its ink. Pure, no Textual."""
+"""A pane's lines as plain data: spans of text, each with the name of its style. Pure, no Textual."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpuwatch.ui.drawing.text_width import width_of
 
 Span = tuple[str, str]
-"""Text and the name of its ink, see :data:`gpuwatch.ui.drawing.ink_colors.INKS`."""
+"""Text and the name of its style, see :data:`gpuwatch.ui.drawing.text_styles.STYLES`."""
 
 
 class Line(NamedTuple):
@@ -36,7 +36,7 @@ def with_spans_replaced(line: Line, cells: dict[int, Span]) -> Line | None:
 
 
 Patch = tuple[int, str, str]
-"""Cell, text and ink to write over a line."""
+"""Cell, text and style to write over a line."""
 
 
 _NEAR_CELLS = 8
@@ -53,9 +53,9 @@ def patches(old: Line, new: Line, width: int) -> list[Patch]:
             return found
     found = []
     x = 0
-    for text, ink in new.spans:
+    for text, style in new.spans:
         if text:
-            found.append((x, text, ink))
+            found.append((x, text, style))
             x += width_of(text)
     if x > width:
         return [(0, "", "")]  # the line is cut mid-span: the caller has to draw it
@@ -75,7 +75,7 @@ def differing_range(before: str, now: str) -> tuple[int, int]:
 
 
 def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
-    """The differing cells, neighbors of one ink together; None if a character is not one cell wide, or one is cut."""
+    """The differing cells, neighbors of one style together; None if a character is not one cell wide, or one is cut."""
     before, now = _cells(old, width), _cells(new, width)
     if before is None or now is None:
         return None
@@ -85,22 +85,22 @@ def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[P
         if before[x] == now[x]:
             x += 1
             continue
-        start, ink, end = x, now[x][1], x + 1
-        while x < min(end + _NEAR_CELLS, width) and now[x][1] == ink:
+        start, style, end = x, now[x][1], x + 1
+        while x < min(end + _NEAR_CELLS, width) and now[x][1] == style:
             x += 1
             if before[x - 1] != now[x - 1]:
                 end = x
-        found.append((start, "".join(character for character, _ in now[start:end]), ink))
+        found.append((start, "".join(character for character, _ in now[start:end]), style))
         x = end
     return found
 
 
 def _cells(spans: tuple[Span, ...], width: int) -> list[tuple[str, str]] | None:
     cells: list[tuple[str, str]] = []
-    for text, ink in spans:
+    for text, style in spans:
         if not text.isascii() and any(width_of(word) != 1 for word in text):
             return None
-        cells += [(character, ink) for character in text]
+        cells += [(character, style) for character in text]
     return cells + [(" ", "")] * (width - len(cells)) if len(cells) <= width else None
 
 
@@ -109,15 +109,15 @@ def _in_place(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[
     found: list[Patch] = []
     x = 0
     for before, now in zip(old, new, strict=True):
-        text, ink = now
+        text, style = now
         size = len(text) if text.isascii() else width_of(text)
         if before is not now and before != now and (text or before[0]):
-            was, its_ink = before
+            was, its_style = before
             if width_of(was) != size:
                 return None
             start, end = 0, len(text)
-            if ink == its_ink and len(was) == size == end:
+            if style == its_style and len(was) == size == end:
                 start, end = differing_range(was, text)
-            found.append((x + start, text[start:end], ink))
+            found.append((x + start, text[start:end], style))
         x += size
     return found if x <= width else None

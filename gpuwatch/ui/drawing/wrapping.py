@@ -19,11 +19,11 @@ def wrap_line(line: list[Span], width: int) -> Lines:
     """
     if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
         return [line]
-    *before, (text, ink) = line
+    *before, (text, style) = line
     indent = sum(width_of(part) for part, _ in before)
     if indent <= width // 2:
         parts = _folded(text, max(width - indent, 8)) or [""]
-        return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
+        return [[*before, (parts[0], style)], *([(" " * indent, "text"), (part, style)] for part in parts[1:])]
     near = 4
     gap = text[: len(text) - len(text.lstrip())]
     first, rest = "", text.split()
@@ -31,7 +31,7 @@ def wrap_line(line: list[Span], width: int) -> Lines:
         first = f"{first} {rest.pop(0)}".lstrip()
     first = gap + first if first else ""
     parts = _folded(" ".join(rest), max(width - near, 8))
-    return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
+    return [[*before, (first, style)], *([(" " * near, "text"), (part, style)] for part in parts)]
 
 
 def _folded(text: str, width: int) -> list[str]:
@@ -51,8 +51,8 @@ def _folded(text: str, width: int) -> list[str]:
 
 def cut_line(line: list[Span], width: int) -> list[Span]:
     """``line`` cut to ``width`` in its last span."""
-    *before, (text, ink) = line
-    return [*before, (cut_to_width(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
+    *before, (text, style) = line
+    return [*before, (cut_to_width(text, max(width - sum(width_of(part) for part, _ in before), 0)), style)]
 
 
 _SEPARATORS = (re.compile(r"[/,;:=&|]"), re.compile(r"[_.-]"))

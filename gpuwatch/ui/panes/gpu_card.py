@@ -15,16 +15,16 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
-from gpuwatch.ui.panes.mig_line import mig_pens
+from gpuwatch.ui.panes.mig_line import mig_instance_lines
 from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, link, state_note
 from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, in_card
 from gpuwatch.ui.tables.gpu_order import GpuChoice
-from gpuwatch.ui.tables.load_levels import bar_ink, rank
+from gpuwatch.ui.tables.load_levels import bar_style, rank
 from gpuwatch.ui.tables.process_columns import owner_and_pid
 
 _GIB = 1024**3
@@ -47,24 +47,24 @@ def gpu_card(
     edge = "focus" if selected else "border"
     inner = width - 4
     lines = [_top(device, width, edge, selected=selected)]
-    bad, bad_ink = state_note(device)
+    bad, bad_style = state_note(device)
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost(device, view, inner, plan, bad, bad_ink, choice)
+        rows = _lost(device, view, inner, plan, bad, bad_style, choice)
     else:
         processes = view.processes if plan.mig_lines else ()
-        divided = mig_pens(device, processes, plan.mig_lines, inner)
+        divided = mig_instance_lines(device, processes, plan.mig_lines, inner)
         rows = _graphs(device, view, inner, plan, choice)
         fields = _fields(device, plan, inner, choice)
-        rows += [fields[0], *divided, *(Pen(inner) for _ in range(plan.mig_lines - len(divided)))]
+        rows += [fields[0], *divided, *(LineBuilder(inner) for _ in range(plan.mig_lines - len(divided)))]
         rows += [memory_holders(device, view, inner), *fields[1:]] if plan.further_lines else []
-    for pen in rows:
-        pen.to(inner)
-        lines.append([("│ ", edge), *pen.spans, (" │", edge)])
+    for builder in rows:
+        builder.fill_to(inner)
+        lines.append([("│ ", edge), *builder.spans, (" │", edge)])
     lines.append(_bottom(device, view, width, edge, finding))
     return lines
 
 
-def memory_holders(device: Device, view: View, inner: int) -> Pen:
+def memory_holders(device: Device, view: View, inner: int) -> LineBuilder:
     """GPU memory by process, unexplained memory, and free memory."""
     processes = view.processes
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
@@ -75,67 +75,67 @@ def memory_holders(device: Device, view: View, inner: int) -> Pen:
     if nobody is not None and nobody >= _MIN_SHOWN_BYTES:
         after.append((nobody, "unexplained"))
     after += [(free, "free on the host" if device.unified_memory else "free")] if free is not None else []
-    pen = Pen(inner)
+    builder = LineBuilder(inner)
     compared = "memory.unexplained_bytes" in (*device.readings, *device.missing)  # with what its processes hold
     if not any(row.readings or row.missing for row in processes) and (processes or not compared):
-        return pen.add("HELD ", "dim")  # processes were not read yet
+        return builder.add("HELD ", "dim")  # processes were not read yet
     # An empty list of processes is trusted only if unexplained memory could be computed; unified memory has none.
     listed = nobody is not None or device.unified_memory
     none = "No processes" if listed else f"{UNKNOWN} processes cannot be listed"
-    pen.add("HELD " if parts else none, "dim")
+    builder.add("HELD " if parts else none, "dim")
     named_unit = False
     for number, (amount, name) in enumerate(parts + after):
         size = units.gib_text(amount) + " GiB" * (amount is not None and not named_unit)  # the unit is shown once
         left = len(parts) - number
-        gap = " · " if pen.x > len("HELD ") else ""
-        if pen.left < len(gap + size) + 1 + width_of(name) + (len(f" · {left - 1} more") if left > 1 else 0):
+        gap = " · " if builder.x > len("HELD ") else ""
+        if builder.cells_left < len(gap + size) + 1 + width_of(name) + (len(f" · {left - 1} more") if left > 1 else 0):
             if left > 0:
-                pen.add(f"{gap}{left} {'more' if number else 'processes'}", "dim")
+                builder.add(f"{gap}{left} {'more' if number else 'processes'}", "dim")
             break
-        pen.add(gap, "faint").add(size, "dim" if amount is None else "text").add(f" {name}", "dim")
+        builder.add(gap, "faint").add(size, "dim" if amount is None else "text").add(f" {name}", "dim")
         named_unit = named_unit or amount is not None
-    return pen
+    return builder
 
 
 def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
-    pen = Pen(width)
-    pen.add("╭─", edge).add(f" {device.index}", "title").add(" · ", edge)
+    builder = LineBuilder(width)
+    builder.add("╭─", edge).add(f" {device.index}", "title").add(" · ", edge)
     bus = device.pci_bus_id
-    name = cut_to_width(printable(device.name), width - pen.x - width_of(bus) - 8)
-    pen.add(name, "strong")
-    if device.simulated and "simulated" not in name.lower() and pen.left > width_of(bus) + 20:
-        pen.add(" simulated", "dim")
-    pen.add(" ", edge)
+    name = cut_to_width(printable(device.name), width - builder.x - width_of(bus) - 8)
+    builder.add(name, "strong")
+    if device.simulated and "simulated" not in name.lower() and builder.cells_left > width_of(bus) + 20:
+        builder.add(" simulated", "dim")
+    builder.add(" ", edge)
     if selected:
-        pen.add("◂ ", edge)
-    if pen.left >= width_of(bus) + 5:
-        pen.to(width - width_of(bus) - 4, "─", edge).add(f" {bus} ", "dim")
-    return pen.to(width - 1, "─", edge).add("╮", edge).spans
+        builder.add("◂ ", edge)
+    if builder.cells_left >= width_of(bus) + 5:
+        builder.fill_to(width - width_of(bus) - 4, "─", edge).add(f" {bus} ", "dim")
+    return builder.fill_to(width - 1, "─", edge).add("╮", edge).spans
 
 
 def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding | None) -> list[Span]:
-    pen = Pen(width)
-    pen.add("╰", edge)
+    builder = LineBuilder(width)
+    builder.add("╰", edge)
     found = link(device)
     pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}" if found else ""
     start = width - width_of(pcie) - 4 if pcie else width - 2
-    mark, mark_ink = finding_mark(device, finding, view.findings)
-    bad, ink = state_note(device)
+    mark, mark_style = finding_mark(device, finding, view.findings)
+    bad, style = state_note(device)
     clocks = clock_note(device, finding, view.findings)
     reserved = holder_note(device, view)
     bad = bad if device.number("memory.used_bytes") is not None else ""
-    notes = [(mark, mark_ink), (bad, ink), (reserved, "dim"), (f"clocks: {clocks}" if clocks else "", "dim")]
-    for number, (text, note_ink) in enumerate(note for note in notes if note[0]):
+    notes = [(mark, mark_style), (bad, style), (reserved, "dim"), (f"clocks: {clocks}" if clocks else "", "dim")]
+    for number, (text, note_style) in enumerate(note for note in notes if note[0]):
         # The first note is worth more than the link, but its details are not.
-        room = start - pen.x - 3
+        room = start - builder.x - 3
         short = drop_last_clauses(text, room)
         if short.endswith("…") and not number:
-            short = drop_last_clauses(text, width - pen.x - 5)
+            short = drop_last_clauses(text, width - builder.x - 5)
         if not short.endswith("…"):
-            pen.add("─", edge).add(f" {short} ", note_ink)
-    if pcie and pen.x <= start:
-        pen.to(start, "─", edge).add(f" {pcie} ", "dim")
-    return pen.to(width - 1, "─", edge).add("╯", edge).spans
+            builder.add("─", edge).add(f" {short} ", note_style)
+    if pcie and builder.x <= start:
+        builder.fill_to(start, "─", edge).add(f" {pcie} ", "dim")
+    return builder.fill_to(width - 1, "─", edge).add("╯", edge).spans
 
 
 def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuField]:
@@ -153,32 +153,32 @@ def fields_that_fit(inner: int, plan: Plan, choice: GpuChoice) -> list[str]:
     return [field for field in choice.fields if field not in hidden]
 
 
-def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[Pen]:
+def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[LineBuilder]:
     """The line of the first fields, and the further ones that fit below the holders of memory."""
     drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
     fields = iter(drawn)
-    pens = [Pen(inner) for _ in range(max(plan.further_lines, 1))]
-    for pen, starts in zip(pens, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
+    builders = [LineBuilder(inner) for _ in range(max(plan.further_lines, 1))]
+    for builder, starts in zip(builders, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
-            pen.to(start).write(in_card(field, device, choice.thresholds, sorted_by=choice.order))
-    return pens
+            builder.fill_to(start).add_spans(in_card(field, device, choice.thresholds, sorted_by=choice.order))
+    return builders
 
 
-def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoice) -> list[Pen]:
+def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoice) -> list[LineBuilder]:
     """The graphs in bands, each with its number in its caption."""
     lines = MIN_GRAPH_LINES + plan.extra_graph_lines
     shown = choice.graphs[: plan.graphs]
-    pens: list[Pen] = []
+    builders: list[LineBuilder] = []
     for band in range(plan.bands):
         here = shown[plan.across * band :][: plan.across]
         value = (inner + 3) // max(len(here), 1) - 3
         height = (band + 1) * lines // plan.bands - band * lines // plan.bands
         parts = [_graph(device, view, GRAPHS[name], value, height, choice, shown) for name in here]
         for row in range(height):
-            pens.append(pen := Pen(inner))
+            builders.append(builder := LineBuilder(inner))
             for number, part in enumerate(parts):
-                pen.to(number * (value + 3)).write(part[row])
-    return pens
+                builder.fill_to(number * (value + 3)).add_spans(part[row])
+    return builders
 
 
 def _graph(
@@ -187,29 +187,29 @@ def _graph(
     """A caption with the number, then rows of dots; empty rows if the end of the axis is unknown."""
     spec, why = BY_ID[field.metric], device.get(field.metric)
     ends = axis_of(spec, device, view.history)
-    pen = Pen(width)
+    builder = LineBuilder(width)
     spans = in_card(field, device, choice.thresholds, sorted_by=choice.order)
     span, columns = recent(view, view.history.times, view.history.series(device.uuid, field.metric), width)
     end = f"{span}s"
     if isinstance(why, Missing):
         reason = f" {UNKNOWN} {why.reason.replace('_', ' ')}"
-        pen.add(field.label, "dim").add(reason if len(reason) < width - len(field.label) - 6 else reason[:2], "dim")
+        builder.add(field.label, "dim").add(reason if len(reason) < width - len(field.label) - 6 else reason[:2], "dim")
     else:
-        pen.write((text, "strong" if ink == "text" else ink) for text, ink in spans)
+        builder.add_spans((text, "strong" if style == "text" else style) for text, style in spans)
     if ends is None:
-        return [pen.spans, *([] for _ in range(height - 1))]
+        return [builder.spans, *([] for _ in range(height - 1))]
     if field.card is None:  # whose text names the end of the axis
         end = f"{axis_text(spec, ends)} {end}"
     seen = [value for value in columns if value is not None]
     for note in _notes(device, field, seen, shown):
-        if pen.left >= len(note) + len(end) + 4:
-            pen.add(f"  {note}", "faint")
-    end = end if pen.left > len(end) else f"{span}s"
-    if pen.left > len(end):
-        pen.to(width - len(end)).add(end, "dim")
+        if builder.cells_left >= len(note) + len(end) + 4:
+            builder.add(f"  {note}", "faint")
+    end = end if builder.cells_left > len(end) else f"{span}s"
+    if builder.cells_left > len(end):
+        builder.fill_to(width - len(end)).add(end, "dim")
     rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
-    ink = bar_ink(field.graph.ink, rank(field.load, device, choice.thresholds))
-    return [pen.spans, *_with_middle(rows, ink)]
+    style = bar_style(field.graph.style, rank(field.load, device, choice.thresholds))
+    return [builder.spans, *_with_middle(rows, style)]
 
 
 def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
@@ -224,28 +224,32 @@ def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequen
         yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"
 
 
-def _with_middle(rows: Sequence[str], ink: str) -> list[list[Span]]:
+def _with_middle(rows: Sequence[str], style: str) -> list[list[Span]]:
     """The rows of a graph; of a high one, with a faint line in the middle of its axis where nothing is drawn."""
-    lines = [[(row, ink)] for row in rows]
+    lines = [[(row, style)] for row in rows]
     if len(rows) >= _MIN_RULED_ROWS:
         middle, sign = (len(rows) // 2, "┄") if len(rows) % 2 else (len(rows) // 2 - 1, "▁")
         runs = _RUNS.findall(rows[middle])
-        lines[middle] = [(sign * len(run), "border") if run[0] == " " else (run, ink) for run in runs]
+        lines[middle] = [(sign * len(run), "border") if run[0] == " " else (run, style) for run in runs]
     return lines
 
 
-def _lost(device: Device, view: View, inner: int, plan: Plan, text: str, ink: str, choice: GpuChoice) -> list[Pen]:
+def _lost(
+    device: Device, view: View, inner: int, plan: Plan, text: str, style: str, choice: GpuChoice
+) -> list[LineBuilder]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
     height = plan.card_height - 2
-    pens = [Pen(inner).add(cut_to_width(printable(text), inner), ink)]
+    builders = [LineBuilder(inner).add(cut_to_width(printable(text), inner), style)]
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
         names = [f"{units.memory(row.number('gpu_memory_bytes'))} {owner_and_pid(row)}" for row in held]
-        pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim"))
-    room = height - len(pens)
+        builders.append(
+            LineBuilder(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim")
+        )
+    room = height - len(builders)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
-        for pen in _graphs(
+        for builder in _graphs(
             device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, bands=1), choice
         ):
-            pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
-    return pens + [Pen(inner) for _ in range(height - len(pens))]
+            builders.append(LineBuilder(inner).add_spans((part, "dim") for part, _ in builder.spans))
+    return builders + [LineBuilder(inner) for _ in range(height - len(builders))]

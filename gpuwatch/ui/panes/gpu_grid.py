@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import Plan, plan
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
-from gpuwatch.ui.panes.mig_line import mig_pens
+from gpuwatch.ui.panes.mig_line import mig_instance_lines
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 
@@ -46,7 +46,7 @@ def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, cursor: 
     ``top``: the first visible row of lines, if not all fit.
     """
     findings = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
-    if plan.style == "card":
+    if plan.gpus_as == "card":
         return _cards(view, plan, width, cursor, findings, choice)
     lines = _rows(view, plan, width, cursor, findings, choice)
     if not plan.scrolls:
@@ -69,14 +69,14 @@ def _more(
         row = number % rows
         if not top <= row < top + room:
             hidden[row >= top].append(device.uuid)
-    pen = Pen(width)
-    pen.add("  ")
+    builder = LineBuilder(width)
+    builder.add("  ")
     for sign, word, there in (("↑", "above", hidden[0]), ("↓", "below", hidden[1])):
         if there:
             wrong = sum(uuid in findings for uuid in there)
-            pen.add(f"{sign} {len(there)} more {word}", "accent")
-            pen.add(f", ▲ {wrong}" if wrong else "", "warning").add("   ")
-    return pen.add("Tab and arrows, or mouse wheel", "dim").to(width).line()
+            builder.add(f"{sign} {len(there)} more {word}", "accent")
+            builder.add(f", ▲ {wrong}" if wrong else "", "warning").add("   ")
+    return builder.add("Tab and arrows, or mouse wheel", "dim").fill_to(width).line()
 
 
 def _cards(
@@ -109,35 +109,35 @@ def _rows(
     columns = gpu_line.columns_for(cell_width, tuple(view.devices), choice.fields)
     lines: list[Line] = []
     if plan.heading:
-        pen = Pen(width)
+        builder = LineBuilder(width)
         for column in range(plan.columns):
-            part = Pen(cell_width)
+            part = LineBuilder(cell_width)
             gpu_line.heading(part, columns, view, choice.order)
-            pen.to(column * cell_width)
-            pen.write(part.spans)
-        lines.append(pen.to(width, ink="header").line())
+            builder.fill_to(column * cell_width)
+            builder.add_spans(part.spans)
+        lines.append(builder.fill_to(width, style="header").line())
     rows = rows_of_lines(len(view.devices), plan)
     for row in range(rows):
-        pen = Pen(width)
+        builder = LineBuilder(width)
         for column in range(plan.columns):
             number = column * rows + row
             if number >= len(view.devices):
                 continue
             device = view.devices[number]
-            pen.to(column * cell_width)
+            builder.fill_to(column * cell_width)
             severity = findings[device.uuid].severity if device.uuid in findings else ""
-            part = Pen(cell_width)
+            part = LineBuilder(cell_width)
             gpu_line.draw(part, device, columns, view, choice.thresholds, finding=severity, selected=number == cursor)
-            pen.write(part.spans)
-        lines.append(pen.to(width).line())
+            builder.add_spans(part.spans)
+        lines.append(builder.fill_to(width).line())
         if plan.mig_lines:
-            for below in mig_pens(view.devices[row], view.processes, plan.mig_lines, width - 4):
-                lines.append(Line((("    ", "text"), *below.to(width - 4).spans)))
+            for below in mig_instance_lines(view.devices[row], view.processes, plan.mig_lines, width - 4):
+                lines.append(Line((("    ", "text"), *below.fill_to(width - 4).spans)))
     return lines
 
 
 def devices_of_rows(view: View, plan: Plan) -> list[int]:
-    """Line style with MIG instances: the device number of each row."""
+    """Of lines with MIG instances: the device number of each row."""
     numbers: list[int] = []
     for number, device in enumerate(view.devices):
         numbers += [number] * (1 + min(len(device.mig_instances), plan.mig_lines))

@@ -11,11 +11,11 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
-from gpuwatch.ui.drawing.line_builder import Pen, meter
+from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
 from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of
 from gpuwatch.ui.tables.device_notes import attention, holder_note, reserved_note, short_name, state_note, throttled_now
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
-from gpuwatch.ui.tables.load_levels import INKS, Thresholds, bar_ink, mark, rank
+from gpuwatch.ui.tables.load_levels import LEVEL_STYLES, Thresholds, bar_style, mark, rank
 
 _MIN_TREND_CELLS = 6
 _MIN_BARS_WITH_NAME_CELLS = 14
@@ -90,75 +90,86 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
 
 
-def heading(pen: Pen, at: LineColumns, view: View, sorted_by: str = "index") -> None:
+def heading(builder: LineBuilder, at: LineColumns, view: View, sorted_by: str = "index") -> None:
     """The column titles; the one that sorts the GPUs with an arrow."""
-    pen.add("  ", "header").add(align_left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
+    builder.add("  ", "header").add(
+        align_left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header"
+    )
     for load, title, cells in (("utilization", " UTIL", at.gpu_bar), ("memory", " MEMORY", at.memory_bar)):
         room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
-        pen.add(align_left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
+        builder.add(align_left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
     for field in at.fields:
         by_it = field.load != "" and field.load == sorted_by
-        pen.add(f"{SORTED * by_it + field.title:>{field.line_cells}}", "sorted" if by_it else "header")
+        builder.add(f"{SORTED * by_it + field.title:>{field.line_cells}}", "sorted" if by_it else "header")
     if at.trend:
         label = f"UTIL {span_for(at.trend, view.interval)}s"
-        pen.add(" " + align_left(label if len(label) <= at.trend else label[5:], at.trend), "header")
-    pen.to(pen.limit, ink="header")
+        builder.add(" " + align_left(label if len(label) <= at.trend else label[5:], at.trend), "header")
+    builder.fill_to(builder.width, style="header")
 
 
 def draw(
-    pen: Pen, device: Device, at: LineColumns, view: View, thresholds: Thresholds, *, finding: str, selected: bool
+    builder: LineBuilder,
+    device: Device,
+    at: LineColumns,
+    view: View,
+    thresholds: Thresholds,
+    *,
+    finding: str,
+    selected: bool,
 ) -> None:
     """One device."""
     holder = holder_note(device, view)
-    glyph, ink = attention(
+    glyph, style = attention(
         device,
         finding=finding,
         throttled=bool(throttled_now(device, view.findings)),
         reserved=bool(reserved_note(device, view.snapshot)),
     )
     standing = at.gpu_bar == 1
-    pen.add("▸" if selected else " ", "focus")
+    builder.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
-    pen.add(glyph if standing else " ", ink)
-    pen.add(f"{device.index:>{at.index}} ", "strong")
+    builder.add(glyph if standing else " ", style)
+    builder.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
-        pen.add(align_left(cut_inside(printable(short_name(device.name)), at.name - 1), at.name), "text")
-    note, note_ink = state_note(device)
+        builder.add(align_left(cut_inside(printable(short_name(device.name)), at.name - 1), at.name), "text")
+    note, note_style = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
-        pen.add(note, note_ink).to(pen.limit - 2)
+        builder.add(note, note_style).fill_to(builder.width - 2)
         return
     gpu = device.number("utilization.gpu_percent")
     level = rank("utilization", device, thresholds)
-    _bar(pen, fraction(gpu, 100), at.gpu_bar, bar_ink("gpu", level))
-    pen.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text").add(mark("utilization", level), INKS[level])
+    _bar(builder, fraction(gpu, 100), at.gpu_bar, bar_style("gpu", level))
+    builder.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text").add(
+        mark("utilization", level), LEVEL_STYLES[level]
+    )
     total = device.number("memory.total_bytes")
     level = rank("memory", device, thresholds)
-    _bar(pen, fraction(used, total), at.memory_bar, bar_ink("memory", level))
-    pen.add(f"{gib_text(used):>5}", "dim" if used is None else INKS[level])
-    pen.add(f"/{gib_text(total)}G".ljust(at.total) if at.total else "G", "dim")
+    _bar(builder, fraction(used, total), at.memory_bar, bar_style("memory", level))
+    builder.add(f"{gib_text(used):>5}", "dim" if used is None else LEVEL_STYLES[level])
+    builder.add(f"/{gib_text(total)}G".ljust(at.total) if at.total else "G", "dim")
     if at.total:
-        pen.add(mark("memory", level), INKS[level])
+        builder.add(mark("memory", level), LEVEL_STYLES[level])
     for field in at.fields:
-        pen.write(in_line(field, device, thresholds))
+        builder.add_spans(in_line(field, device, thresholds))
     if at.trend:
-        pen.add(" ")
+        builder.add(" ")
         fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
         if fitting and not _used(device, view):  # nothing else shows that it is not free
-            pen.add(align_left(fitting[0], at.trend), "dim")
+            builder.add(align_left(fitting[0], at.trend), "dim")
         else:
             busy = view.history.series(device.uuid, "utilization.gpu_percent")
             _, columns = recent(view, view.history.times, busy, at.trend)
-            pen.add(braille(tuple(columns), low=0, high=100)[0], "graph")
-    pen.to(pen.limit - 2).add(" " + ("" if standing else glyph), ink)
+            builder.add(braille(tuple(columns), low=0, high=100)[0], "graph")
+    builder.fill_to(builder.width - 2).add(" " + ("" if standing else glyph), style)
 
 
 def _used(device: Device, view: View) -> bool:
     return any(row.device_uuid == device.uuid and row.type != "G" for row in view.processes)
 
 
-def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:
+def _bar(builder: LineBuilder, value: float | None, cells: int, style: str) -> None:
     if cells > 1:
-        pen.bar(value, cells, ink)
+        builder.bar(value, cells, style)
     else:
-        pen.add(meter(value), ink)
+        builder.add(meter(value), style)

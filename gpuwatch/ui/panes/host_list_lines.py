@@ -9,7 +9,7 @@ from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.safe_text import printable
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen, meter
+from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import Wrong, write_wrong
@@ -36,7 +36,9 @@ def answered_hosts(fleet: Fleet | None, *, short: bool = False) -> Span:
     return text, "badge-warning" if answered + awaited < total else "text"
 
 
-def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: float, interval: float) -> None:
+def fleet_top_line(
+    builder: LineBuilder, summary: FleetSummary | None, source: str, now: float, interval: float
+) -> None:
     """The source, how many hosts answered, the verdict, the clock."""
     fleet = summary.fleet if summary is not None else None
     ends: list[Span] = [(clock_text(now), "text"), (f"  {interval:g}s ", "dim")]
@@ -48,84 +50,86 @@ def fleet_top_line(pen: Pen, summary: FleetSummary | None, source: str, now: flo
         if age > interval + _LATE_SECONDS:
             marks.append((f"data {age:.0f} s old", "warning"))
         errors = sum(finding.severity == "error" for _, finding in summary.errors_and_warnings)
-        marks += [(f" {text} ", ink) for text, ink in error_count(errors, len(summary.errors_and_warnings) - errors)]
-    room = pen.limit - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
-    pen.add(" gpuwatch ", "title")
-    text, ink = answered_hosts(fleet)
-    if pen.x + width_of(text) + 4 > room:
-        text, ink = answered_hosts(fleet, short=True)
+        marks += [
+            (f" {text} ", style) for text, style in error_count(errors, len(summary.errors_and_warnings) - errors)
+        ]
+    room = builder.width - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
+    builder.add(" gpuwatch ", "title")
+    text, style = answered_hosts(fleet)
+    if builder.x + width_of(text) + 4 > room:
+        text, style = answered_hosts(fleet, short=True)
     named = printable(source)
-    if pen.x + width_of(named) + width_of(text) + 6 <= room:
-        pen.add(f" {named} ", "dim")
-    pen.add(" ").add(f" {text} " if ink.startswith("badge") else text, ink)
-    pen.to(room)
-    for text, ink in marks:
-        pen.add(text, ink).add("  ")
-    pen.write(ends)
+    if builder.x + width_of(named) + width_of(text) + 6 <= room:
+        builder.add(f" {named} ", "dim")
+    builder.add(" ").add(f" {text} " if style.startswith("badge") else text, style)
+    builder.fill_to(room)
+    for text, style in marks:
+        builder.add(text, style).add("  ")
+    builder.add_spans(ends)
 
 
-def free_line(pen: Pen, summary: FleetSummary | None) -> None:
+def free_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     """``Free  ○ 212 of 943 GPUs   n03 8  n07 8  … and 41 more hosts``."""
-    pen.add(align_left(" Free", _LABEL_CELLS), "strong")
+    builder.add(align_left(" Free", _LABEL_CELLS), "strong")
     if summary is None:
         return
-    pen.add(f"○ {summary.free}", "ok" if summary.free else "dim")
-    pen.add(f" of {summary.gpus} GPU{'s' * (summary.gpus != 1)}", "text")
-    _counts(pen, summary.free_hosts, "host", " ")
+    builder.add(f"○ {summary.free}", "ok" if summary.free else "dim")
+    builder.add(f" of {summary.gpus} GPU{'s' * (summary.gpus != 1)}", "text")
+    _counts(builder, summary.free_hosts, "host", " ")
 
 
-def used_line(pen: Pen, summary: FleetSummary | None) -> None:
+def used_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     """``In use  alice 40  bob 12 …``, in GPUs."""
-    pen.add(align_left(" In use", _LABEL_CELLS), "strong")
+    builder.add(align_left(" In use", _LABEL_CELLS), "strong")
     if summary is None:
         return
     used = [gpu for host in summary.hosts if host.view.answered for gpu in host.gpus if gpu.use == "used"]
-    pen.add(f"■ {len(used)}", "text" if used else "dim")
+    builder.add(f"■ {len(used)}", "text" if used else "dim")
     nobody = sum(not any(holder.name for holder in gpu.holders) for gpu in used)
-    _counts(pen, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user", " ×")
+    _counts(builder, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user", " ×")
 
 
-def _counts(pen: Pen, counts: Sequence[tuple[str, int]], what: str, sign: str) -> None:
+def _counts(builder: LineBuilder, counts: Sequence[tuple[str, int]], what: str, sign: str) -> None:
     """Names with numbers, as many as fit."""
-    pen.add("  ")
+    builder.add("  ")
     for place, (name, number) in enumerate(counts):
         rest = len(counts) - place - 1
         more = f"  and {rest + 1} more {what}{'s' * (rest > 0)}"
         text, amount = f"  {printable(name)}", f"{sign}{number}"
         need = width_of(text) + len(amount) + (len(f"  and {rest} more {what}s") if rest else 0)
-        if pen.left < need + 1:
-            pen.add(more if place else more[1:], "dim")
+        if builder.cells_left < need + 1:
+            builder.add(more if place else more[1:], "dim")
             return
-        pen.add(text, "text").add(amount, "dim")
+        builder.add(text, "text").add(amount, "dim")
 
 
-def wrong_line(pen: Pen, summary: FleetSummary | None) -> None:
+def wrong_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     """The most important finding of all hosts; else the hosts that do not answer; else that all is well."""
     if summary is None:
         return
     if summary.fleet.problem:
-        pen.add(" ✖ ", "error").add(printable(summary.fleet.problem), "text")
+        builder.add(" ✖ ", "error").add(printable(summary.fleet.problem), "text")
         if summary.fleet.hint:
-            pen.add(f"  → {printable(summary.fleet.hint)}", "dim")
+            builder.add(f"  → {printable(summary.fleet.hint)}", "dim")
         return
     silent = [host for host in summary.hosts if not host.view.answered and not host.view.pending]
     if summary.errors_and_warnings:
         host, finding = summary.errors_and_warnings[0]
         lead = f"{printable(host.name)}  {gpu_label(host, finding.device_uuid)}"
         wrong = Wrong(finding.severity, lead, printable(finding.title), "", len(summary.errors_and_warnings))
-        write_wrong(pen.add(" "), wrong, ("[f]", "list"))
+        write_wrong(builder.add(" "), wrong, ("[f]", "list"))
     elif silent:
         names = ", ".join(printable(host.name) for host in silent)
         why = f": {printable(silent[0].view.reason)}" if len(silent) == 1 else ""
-        pen.add(" ✖ ", "error").add(cut_to_width(f"no answer from {names}{why}", pen.left), "text")
+        builder.add(" ✖ ", "error").add(cut_to_width(f"no answer from {names}{why}", builder.cells_left), "text")
     elif any(host.view.pending for host in summary.hosts):
-        pen.add(" ◌ connecting…", "dim")
+        builder.add(" ◌ connecting…", "dim")
     elif summary.hosts:
         unread = sum(gpu.use == "unknown" for host in summary.hosts for gpu in host.gpus)
-        pen.add(*((" ◌ ", "dim") if unread else (" ● ", "ok"))).add("no errors or warnings reported", "dim")
-        pen.add(f"; of {unread} GPU{'s' * (unread > 1)} too little is known" if unread else "", "dim")
+        builder.add(*((" ◌ ", "dim") if unread else (" ● ", "ok"))).add("no errors or warnings reported", "dim")
+        builder.add(f"; of {unread} GPU{'s' * (unread > 1)} too little is known" if unread else "", "dim")
     else:
-        pen.add(" – ", "dim").add("no GPUs reported", "dim")
+        builder.add(" – ", "dim").add("no GPUs reported", "dim")
 
 
 def gpu_label(host: HostSummary, uuid: str | None) -> str:
@@ -136,7 +140,7 @@ def gpu_label(host: HostSummary, uuid: str | None) -> str:
 
 def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) -> Line:
     """The titles of the columns; an arrow beside the one that sorts."""
-    pen = Pen(width)
+    builder = LineBuilder(width)
     for place in placed:
         chosen = place.column.id == sort
         title = place.column.title
@@ -146,44 +150,46 @@ def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) ->
             arrow = "↓" if place.column.descending != reverse else "↑"
             title = f"{arrow}{title}" if place.column.at_right else f"{title}{arrow}"
         text = align_right(title, place.width) if place.column.at_right else align_left(title, place.width)
-        pen.to(place.x, ink="header").add(text, "sorted" if chosen else "header")
-    return pen.to(width, ink="header").line()
+        builder.fill_to(place.x, style="header").add(text, "sorted" if chosen else "header")
+    return builder.fill_to(width, style="header").line()
 
 
 def host_line(host: HostSummary, placed: Sequence[Placed], width: int) -> Line:
     """One host."""
-    pen = Pen(width)
+    builder = LineBuilder(width)
     both = any(placement.column.id == "user" for placement in placed)
     for place in placed:
-        pen.to(place.x)
-        room = Pen(place.width)
+        builder.fill_to(place.x)
+        room = LineBuilder(place.width)
         if place.column.id == "state":
             _state(room, host, both=both)
         else:
             _CELLS[place.column.id](room, host)
-        pen.write(room.spans)
-    return pen.to(width).line()
+        builder.add_spans(room.spans)
+    return builder.fill_to(width).line()
 
 
-def _name(pen: Pen, host: HostSummary) -> None:
-    pen.add(cut_to_width(printable(host.name), pen.limit), "strong" if host.view.answered else "dim")
+def _name(builder: LineBuilder, host: HostSummary) -> None:
+    builder.add(cut_to_width(printable(host.name), builder.width), "strong" if host.view.answered else "dim")
 
 
-def _free(pen: Pen, host: HostSummary) -> None:
+def _free(builder: LineBuilder, host: HostSummary) -> None:
     if not host.view.answered or not host.gpus:
-        _known(pen, None)
+        _known(builder, None)
         return
     text = f"{host.free}/{len(host.gpus)}"
-    pen.to(pen.limit - len(text)).add(str(host.free), "ok" if host.free else "dim").add(f"/{len(host.gpus)}", "dim")
+    builder.fill_to(builder.width - len(text)).add(str(host.free), "ok" if host.free else "dim").add(
+        f"/{len(host.gpus)}", "dim"
+    )
 
 
-def _gpus(pen: Pen, host: HostSummary) -> None:
-    more = len(host.gpus) - pen.limit
-    shown = host.gpus if more <= 0 else host.gpus[: pen.limit - len(f"+{more + 3}")]
+def _gpus(builder: LineBuilder, host: HostSummary) -> None:
+    more = len(host.gpus) - builder.width
+    shown = host.gpus if more <= 0 else host.gpus[: builder.width - len(f"+{more + 3}")]
     for gpu in shown:
-        pen.add(*(gpu_sign(gpu) if host.view.answered else ("–", "dim")))
+        builder.add(*(gpu_sign(gpu) if host.view.answered else ("–", "dim")))
     if more > 0:
-        pen.add(f"+{len(host.gpus) - len(shown)}", "dim")
+        builder.add(f"+{len(host.gpus) - len(shown)}", "dim")
 
 
 def gpu_sign(gpu: GpuUse) -> Span:
@@ -200,9 +206,9 @@ def gpu_sign(gpu: GpuUse) -> Span:
     return meter(max(busy / 100, 0.01)), "text"  # green is for what is free
 
 
-def _known(pen: Pen, text: str | None, ink: str = "text") -> None:
+def _known(builder: LineBuilder, text: str | None, style: str = "text") -> None:
     """At the right of its column; None: unknown."""
-    pen.add(align_right(UNKNOWN if text is None else text, pen.limit), "dim" if text is None else ink)
+    builder.add(align_right(UNKNOWN if text is None else text, builder.width), "dim" if text is None else style)
 
 
 def _memory(host: HostSummary) -> str | None:
@@ -211,37 +217,37 @@ def _memory(host: HostSummary) -> str | None:
     return f"{host.memory_used / 2**30:.0f}/{host.memory_total / 2**30:.0f}G"
 
 
-def _temperature(pen: Pen, host: HostSummary) -> None:
+def _temperature(builder: LineBuilder, host: HostSummary) -> None:
     hot = host.hottest is not None and host.hottest >= _HOT_CELSIUS
     text = None if host.hottest is None else f"{host.hottest:.0f}°{'▲' if hot else ' '}"
-    _known(pen, text, "high" if hot else "text")
+    _known(builder, text, "high" if hot else "text")
 
 
-def _state(pen: Pen, host: HostSummary, *, both: bool) -> None:
+def _state(builder: LineBuilder, host: HostSummary, *, both: bool) -> None:
     """Draws what is wrong, or who uses the GPUs if that has no column of its own."""
     if not host.view.answered:
-        pen.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
-        pen.add(cut_to_width(printable(host.view.reason), pen.left), "dim")
+        builder.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
+        builder.add(cut_to_width(printable(host.view.reason), builder.cells_left), "dim")
         return
     if host.errors_and_warnings:
         first, count = host.errors_and_warnings[0], len(host.errors_and_warnings)
         bad = first.severity == "error"
-        pen.add("✖ " if bad else "▲ ", "error" if bad else "warning")
+        builder.add("✖ " if bad else "▲ ", "error" if bad else "warning")
         more = f" +{count - 1}" if count > 1 else ""
         title = f"{gpu_label(host, first.device_uuid)}{printable(first.title)}"
-        pen.add(cut_to_width(title, pen.left - len(more)), "text").add(more, "dim")
+        builder.add(cut_to_width(title, builder.cells_left - len(more)), "text").add(more, "dim")
     elif not both:
-        pen.add(cut_to_width(used_by(host), pen.left), "text")
+        builder.add(cut_to_width(used_by(host), builder.cells_left), "text")
 
 
-_CELLS: dict[str, Callable[[Pen, HostSummary], object]] = {
+_CELLS: dict[str, Callable[[LineBuilder, HostSummary], object]] = {
     "host": _name,
     "free": _free,
     "gpus": _gpus,
-    "util": lambda pen, host: _known(pen, None if host.utilization is None else f"{host.utilization:.0f}%"),
-    "mem": lambda pen, host: _known(pen, _memory(host)),
-    "most": lambda pen, host: _known(pen, None if host.memory_free is None else short_gib(host.memory_free)),
+    "util": lambda builder, host: _known(builder, None if host.utilization is None else f"{host.utilization:.0f}%"),
+    "mem": lambda builder, host: _known(builder, _memory(host)),
+    "most": lambda builder, host: _known(builder, None if host.memory_free is None else short_gib(host.memory_free)),
     "temp": _temperature,
-    "model": lambda pen, host: pen.add(cut_to_width(printable(model_of(host)), pen.limit), "dim"),
-    "user": lambda pen, host: pen.add(cut_to_width(used_by(host), pen.limit), "text"),
+    "model": lambda builder, host: builder.add(cut_to_width(printable(model_of(host)), builder.width), "dim"),
+    "user": lambda builder, host: builder.add(cut_to_width(used_by(host), builder.width), "text"),
 }

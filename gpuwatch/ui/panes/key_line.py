@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.actions import Action, for_pane
@@ -49,23 +49,23 @@ def key_line(
     """The line, and the place of each action in it.
 
     ``titles``: titles that differ from the table of actions, by action id; empty: the action is unavailable.
-    ``note``: at the right, and whether it is a warning. ``message``: the result of the last action, with its ink; it
+    ``note``: at the right, and whether it is a warning. ``message``: the result of the last action, with its style; it
     replaces keys. ``replay``: whether a recording is shown, which has keys of its own. ``covered``:
     whether a sheet is open, so that none of these keys works. ``name`` spells keys.
     """
-    pen = Pen(width)
-    pen.add(" ")
+    builder = LineBuilder(width)
+    builder.add(" ")
     if message[0]:
-        pen.add(cut_to_width(message[0], pen.limit - HELP_AND_QUIT_CELLS), message[1]).add("  ")
+        builder.add(cut_to_width(message[0], builder.width - HELP_AND_QUIT_CELLS), message[1]).add("  ")
     if covered:
-        return pen.to(pen.limit).line(), []
+        return builder.fill_to(builder.width).line(), []
     text, hiding = note  # which names the filter, and so its key
     actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer and not (hiding and a.id == "filter")]
     first = () if replay else _FIRST.get(pane, ())  # a replay's own keys come first
     actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
     last = [a for a in actions if a.id in ("help", "quit")]
     named = [a for a in actions if a in last or a.shown in first]
-    room = pen.left - sum(len(name(a.shown)) + len(titles.get(a.id, a.title)) + 3 for a in named)
+    room = builder.cells_left - sum(len(name(a.shown)) + len(titles.get(a.id, a.title)) + 3 for a in named)
     if room + len(named) < 0:  # the range of GPUs goes before a key
         titles = {id: title for id, title in titles.items() if id != "gpu_number" or not title}
     gap = 2 if message[0] or room >= (width_of(text) + 2 if text else 0) else 1  # closer, before a key is left out
@@ -80,11 +80,11 @@ def key_line(
         need = len(key) + len(title) + 1 + gap
         if action in last:
             reserve -= need
-        elif pen.left - reserve < need:
+        elif builder.cells_left - reserve < need:
             continue
-        places.append((pen.x, pen.x + need - gap, action))
-        pen.add(key, "key").add(f" {title}", "dim")
-        pen.to(pen.x + gap, ink="dim")
-    if pen.left >= width_of(text) + 1:
-        pen.to(pen.limit - width_of(text) - 1).add(text, "warning" if hiding else "dim")
-    return pen.to(pen.limit).line(), places
+        places.append((builder.x, builder.x + need - gap, action))
+        builder.add(key, "key").add(f" {title}", "dim")
+        builder.fill_to(builder.x + gap, style="dim")
+    if builder.cells_left >= width_of(text) + 1:
+        builder.fill_to(builder.width - width_of(text) - 1).add(text, "warning" if hiding else "dim")
+    return builder.fill_to(builder.width).line(), places

@@ -9,7 +9,7 @@ from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.process_labels import program_name
-from gpuwatch.ui.drawing.line_builder import Pen, bar
+from gpuwatch.ui.drawing.line_builder import LineBuilder, bar
 from gpuwatch.ui.drawing.styled_lines import Span
 
 _ROOMY_BAR_CELLS = 10
@@ -58,17 +58,17 @@ def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None
     return on
 
 
-def mig_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:
+def mig_instance_lines(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[LineBuilder]:
     """At most ``lines`` lines for the instances of a device; the last one counts those left out."""
     on = by_instance(device, processes)
     parts = device.mig_instances
     shown = parts if len(parts) <= lines else parts[: max(lines - 1, 0)]
-    pens: list[Pen] = []
+    builders: list[LineBuilder] = []
     for number, instance in enumerate(shown):
         last = number == len(shown) - 1 and len(shown) == len(parts)
-        pen = Pen(width).add("└─ " if last else "├─ ", "faint")
-        pen.write(mig_spans(instance, on.get(instance.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
-        pens.append(pen)
+        builder = LineBuilder(width).add("└─ " if last else "├─ ", "faint")
+        builder.add_spans(mig_spans(instance, on.get(instance.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
+        builders.append(builder)
     if len(shown) < len(parts) and lines:
-        pens.append(Pen(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))
-    return pens
+        builders.append(LineBuilder(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))
+    return builders

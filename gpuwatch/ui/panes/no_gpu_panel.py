@@ -9,7 +9,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes.top_and_host_lines import no_gpus
 from gpuwatch.ui.settings.tabs import number_of
@@ -28,12 +28,12 @@ def no_gpu_lines(view: View, width: int, height: int, *, keys: bool = True) -> l
 
     ``keys``: whether the keys of the Overview work there; else its tab is named too.
     """
-    title, ink, body = _text(view, width, keys=keys)
+    title, style, body = _text(view, width, keys=keys)
     room = height - 2
     if len(body) > room and view.snapshot is not None:
         body = [*_cut_off(body[: max(room - 1, 0)]), body[-1]]
-    lines = [Pen(width - 4).add("  ").write(line).line() for line in body]
-    return frame(lines, width, height, title=[(title, ink)])
+    lines = [LineBuilder(width - 4).add("  ").add_spans(line).line() for line in body]
+    return frame(lines, width, height, title=[(title, style)])
 
 
 def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[list[Span]]]:
@@ -42,7 +42,7 @@ def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[
     if snapshot is None or view.waiting:
         return _waiting(view, inner)
     body: list[list[Span]] = []
-    title, ink = no_gpus(snapshot)[1], "strong"
+    title, style = no_gpus(snapshot)[1], "strong"
     problems = [p for p in snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
     for problem in problems or snapshot.problems:
         _add(body, "✖ ", "error", printable(problem.detail), inner)
@@ -50,14 +50,14 @@ def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[
     if not body:
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated:
-        return title, ink, body
+        return title, style, body
     if offers_simulation(view):
         named: list[Span] = [] if keys else [(f"{number_of('overview')} Overview", "key"), (", then ", "dim")]
         named += [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
         body.append([*named, ("d", "key"), (" doctor: every check", "dim")])
     else:
         body.append([("With simulated GPUs:  ", "dim"), (f"gpuwatch --sim {SHAPE}", "key")])
-    return title, ink, body
+    return title, style, body
 
 
 def offers_simulation(view: View) -> bool:
@@ -70,8 +70,8 @@ def _cut_off(lines: list[list[Span]]) -> list[list[Span]]:
     """Lines of a text that goes on: the last word gives way to an ellipsis."""
     if not lines or not lines[-1]:
         return lines
-    *spans, (text, ink) = lines[-1]
-    return [*lines[:-1], [*spans, (f"{text.rpartition(' ')[0]} …", ink)]]
+    *spans, (text, style) = lines[-1]
+    return [*lines[:-1], [*spans, (f"{text.rpartition(' ')[0]} …", style)]]
 
 
 def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
@@ -98,7 +98,7 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
     return "waiting for the driver: GPUs unknown", "strong", body
 
 
-def _add(body: list[list[Span]], lead: str, ink: str, text: str, inner: int) -> None:
+def _add(body: list[list[Span]], lead: str, style: str, text: str, inner: int) -> None:
     """Adds a sentence, wrapped; ``lead`` begins its first line."""
     for number, part in enumerate(textwrap.wrap(text, inner - len(lead))):
-        body.append([(lead if not number else " " * len(lead), ink), (part, "text")])
+        body.append([(lead if not number else " " * len(lead), style), (part, "text")])

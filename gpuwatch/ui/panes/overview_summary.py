@@ -16,7 +16,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.session.view import BEGAN_BEFORE, View
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.top_and_host_lines import notable_notes
@@ -35,7 +35,7 @@ class SummaryItem(NamedTuple):
     id: str
     """``free``, ``idle`` or ``wrong``: where it leads to."""
     forms: tuple[str, ...]
-    ink: str
+    style: str
     target: Key | None = None
     """GPU (UUID), and the pid and start time of the process; the pid is 0 for the GPU alone."""
 
@@ -83,20 +83,20 @@ def _of_finding(finding: Finding, snapshot: Snapshot, count: int) -> Wrong:
     return Wrong(finding.severity, lead, text, printable(finding.action), count)
 
 
-def write_wrong(pen: Pen, wrong: Wrong, key: tuple[str, str]) -> None:
+def write_wrong(builder: LineBuilder, wrong: Wrong, key: tuple[str, str]) -> None:
     """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
-    glyph, label, ink = SEVERITIES[wrong.severity]
+    glyph, label, style = SEVERITIES[wrong.severity]
     more = _count(wrong)
-    pen.add(f"{glyph} {label}: ", ink).add(wrong.lead, "strong")
-    room = pen.left - len(more + key[0]) - 1
+    builder.add(f"{glyph} {label}: ", style).add(wrong.lead, "strong")
+    room = builder.cells_left - len(more + key[0]) - 1
     shown = drop_last_clauses(wrong.text, room)
     why = f" {key[1]} " if width_of(shown) + len(key[1]) + 1 <= room else " "
-    text = Pen(room + 1 - len(why))
+    text = LineBuilder(room + 1 - len(why))
     text.add(shown, "text")
-    if wrong.action and text.left > 12:
-        text.add("  → ", ink).add(wrong.action, "dim")
-    end = pen.x + text.limit
-    pen.write(text.spans).to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
+    if wrong.action and text.cells_left > 12:
+        text.add("  → ", style).add(wrong.action, "dim")
+    end = builder.x + text.width
+    builder.add_spans(text.spans).fill_to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
 
 
 def _count(wrong: Wrong) -> str:
@@ -108,10 +108,10 @@ SEVERITIES = {
     "warning": ("▲", "Wrong", "warning"),
     "info": ("●", "Note", "text"),
 }
-"""Glyph, word and ink of each."""
+"""Glyph, word and style of each."""
 
 
-def draw_summary(pen: Pen, view: View, chosen: str = "") -> list[PlacedItem]:
+def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[PlacedItem]:
     """Draws the line; returns its places (start, end, item). ``chosen``: the item under the cursor."""
     items, wrong = summary_items(view), wrong_now(view)
     least = 0
@@ -119,32 +119,32 @@ def draw_summary(pen: Pen, view: View, chosen: str = "") -> list[PlacedItem]:
         around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITIES[wrong.severity][1]}: [f] ")
         least = min(
             _MIN_WRONG_CELLS,
-            width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, pen.limit // 2) - around)) + around,
+            width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, builder.width // 2) - around)) + around,
         )
     texts = [item.forms[0] for item in items]
     for number in range(max((len(item.forms) for item in items), default=1)):
         for place, item in enumerate(items):
-            if sum(width_of(text) + 3 for text in texts) + least <= pen.limit:
+            if sum(width_of(text) + 3 for text in texts) + least <= builder.width:
                 break
             texts[place] = item.forms[min(number + 1, len(item.forms) - 1)]
     places = []
     for item, text in zip(items, texts, strict=True):
-        start = _begin(pen, item.id == chosen)
+        start = _begin(builder, item.id == chosen)
         label, _, rest = text.partition(": ")
-        pen.add(f"{label}: ", "dim" if item.ink == "dim" else "text").add(rest, item.ink)
-        places.append((start, pen.x, item))
+        builder.add(f"{label}: ", "dim" if item.style == "dim" else "text").add(rest, item.style)
+        places.append((start, builder.x, item))
     if wrong is not None:
-        start = _begin(pen, chosen == "wrong")
-        write_wrong(pen, wrong, ("[f]", "why"))
-        places.append((start, pen.limit, SummaryItem("wrong", (), "")))
+        start = _begin(builder, chosen == "wrong")
+        write_wrong(builder, wrong, ("[f]", "why"))
+        places.append((start, builder.width, SummaryItem("wrong", (), "")))
     return places
 
 
-def _begin(pen: Pen, chosen: bool) -> int:
-    if pen.x:
-        pen.add(" ·", "faint")
-    start = pen.x
-    pen.add("▸" if chosen else " ", "focus")
+def _begin(builder: LineBuilder, chosen: bool) -> int:
+    if builder.x:
+        builder.add(" ·", "faint")
+    start = builder.x
+    builder.add("▸" if chosen else " ", "focus")
     return start
 
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame, scroll_thumb, visible_rows
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.preferences import Preferences
@@ -42,7 +42,7 @@ _SHARES = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
 
 
 @dataclass(slots=True)
-class TableStyle:
+class TableLayout:
     """How a table is drawn: columns, sort order, focus."""
 
     columns: tuple[Placed, ...]
@@ -77,7 +77,7 @@ _SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("�
 
 
 def mig_indices_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
-    """The value of :attr:`TableStyle.mig_indices`."""
+    """The value of :attr:`TableLayout.mig_indices`."""
     return {
         (device.uuid, instance.id): instance.index for device in snapshot.devices for instance in device.mig_instances
     }
@@ -86,7 +86,7 @@ def mig_indices_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], in
 def time_cell(process: Process, placed: Placed, at: float) -> Span:
     """A cell of a column of times, in its width."""
     text = time_column_text(placed.column, process, at)
-    return align_right(text, placed.width), _ink(process, placed.column, text)
+    return align_right(text, placed.width), _style(process, placed.column, text)
 
 
 def process_count(rows: Iterable[Row]) -> int:
@@ -99,50 +99,52 @@ def command(row: Row) -> str:
     return row.reason if isinstance(row, Unexplained) else command_text(row)
 
 
-def header_line(style: TableStyle, shown: Sequence[Row]) -> Line:
+def header_line(layout: TableLayout, shown: Sequence[Row]) -> Line:
     """The column headers above the rows ``shown``."""
-    pen = Pen(style.width)
+    builder = LineBuilder(layout.width)
     blank = False
-    for placed in style.columns:
+    for placed in layout.columns:
         title = placed.column.title
-        sorted_by = placed.column.id == style.sort_column
-        mark = ("↓" if style.sort_reverse else "↑") if sorted_by else ""
-        ink = "sorted" if sorted_by else "header"
+        sorted_by = placed.column.id == layout.sort_column
+        mark = ("↓" if layout.sort_reverse else "↑") if sorted_by else ""
+        style = "sorted" if sorted_by else "header"
         if placed.column.id == "command" and any(width_of(command(row)) > placed.width for row in shown):
             title += " →"  # the key that scrolls it
         text = title + mark
         if placed.at_right and (len(title) < placed.width or blank):
             # The arrow goes before the name if there is a cell, so that headers stay above their numbers.
             wide = placed.width + (len(title) >= placed.width)
-            pen.to(placed.start + placed.width - wide, ink="header").add(align_right(mark + title, wide), ink)
+            builder.fill_to(placed.start + placed.width - wide, style="header").add(
+                align_right(mark + title, wide), style
+            )
         elif placed.at_right:
-            pen.to(placed.start, ink="header").add(align_right(title, placed.width), ink).add(mark, ink)
+            builder.fill_to(placed.start, style="header").add(align_right(title, placed.width), style).add(mark, style)
         else:
-            size = min(max(placed.width, len(text)), placed.width + 1, pen.left)
-            pen.to(placed.start, ink="header").add(align_left(text, size), ink)
+            size = min(max(placed.width, len(text)), placed.width + 1, builder.cells_left)
+            builder.fill_to(placed.start, style="header").add(align_left(text, size), style)
         blank = not placed.at_right and len(text) < placed.width
-    pen.to(style.width, ink="header")
-    return pen.line()
+    builder.fill_to(layout.width, style="header")
+    return builder.line()
 
 
-def row_line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = False) -> Line:
+def row_line(row: Row, layout: TableLayout, *, chosen: bool = False, tagged: bool = False) -> Line:
     """One row; ``chosen``: whether it is under the cursor."""
-    pen = Pen(style.width)
-    pen.add("▶" if chosen else " ", "focus" if style.focused else "dim")
-    mark = style.marks.get((row.pid, row.device_uuid)) if isinstance(row, Process) else None
-    pen.add(*(("✓", "accent") if tagged else mark or (" ", "text")))
+    builder = LineBuilder(layout.width)
+    builder.add("▶" if chosen else " ", "focus" if layout.focused else "dim")
+    mark = layout.marks.get((row.pid, row.device_uuid)) if isinstance(row, Process) else None
+    builder.add(*(("✓", "accent") if tagged else mark or (" ", "text")))
     if isinstance(row, Unexplained):
-        _unexplained(pen, row, style)
+        _unexplained(builder, row, layout)
     else:
-        branch = style.branches.get(row.key) if style.branches else None
-        for placed in style.columns:
-            _cell(pen, row, placed, style, branch)
-    return pen.to(style.width).line(chosen and style.focused)
+        branch = layout.branches.get(row.key) if layout.branches else None
+        for placed in layout.columns:
+            _cell(builder, row, placed, layout, branch)
+    return builder.fill_to(layout.width).line(chosen and layout.focused)
 
 
 def table_lines(
     rows: Sequence[Row],
-    style: TableStyle,
+    layout: TableLayout,
     room: int,
     *,
     top: int = 0,
@@ -152,41 +154,41 @@ def table_lines(
 ) -> list[Line]:
     """The header, and ``room`` rows from ``top`` on; ``empty``: why there is none."""
     shown = rows[top : top + room]
-    lines = [header_line(style, shown)]
+    lines = [header_line(layout, shown)]
     for number, row in enumerate(shown, top):
-        lines.append(row_line(row, style, chosen=number == cursor, tagged=tagged(row)))
+        lines.append(row_line(row, layout, chosen=number == cursor, tagged=tagged(row)))
     if not rows and room > 1:
         lines.append(Line(((f"  {empty}", "dim"),)))
     return lines
 
 
-def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch: Branch | None) -> None:
+def _cell(builder: LineBuilder, process: Process, placed: Placed, layout: TableLayout, branch: Branch | None) -> None:
     column = placed.column
     if column.id == "memory":
-        text = memory_text(process.number("gpu_memory_bytes"), placed.width, style.most)
+        text = memory_text(process.number("gpu_memory_bytes"), placed.width, layout.most)
     elif column.seconds is not None:
-        text = time_column_text(column, process, style.at)
+        text = time_column_text(column, process, layout.at)
     else:
         text = column.text_of(process, placed.width)
-    number = style.mig_indices.get((process.device_uuid, process.mig_instance)) if column.id == "mig" else None
+    number = layout.mig_indices.get((process.device_uuid, process.mig_instance)) if column.id == "mig" else None
     if number is not None and len(f"{number} ({text})") <= placed.width:
         text = f"{number} ({text})"
     if column.id == "command" and branch is not None and not branch.requested:
         text = without_folder(command_text(process))  # the tree shows who launched it
-    if column.id == "command" and style.shift:
+    if column.id == "command" and layout.shift:
         # The first step to the right shows the full path, later steps scroll.
         text = command_text(process)
-        text = "…" + text[style.shift - SCROLL_CELLS + 1 :] if style.shift > SCROLL_CELLS else text
-    ink = "dim" if branch is not None and not branch.requested else _ink(process, column, text)
-    pen.to(placed.start)
+        text = "…" + text[layout.shift - SCROLL_CELLS + 1 :] if layout.shift > SCROLL_CELLS else text
+    style = "dim" if branch is not None and not branch.requested else _style(process, column, text)
+    builder.fill_to(placed.start)
     width = placed.width
     if branch is not None and column.id == "command":
-        pen.add(cut_to_width(branch.lead, width), "faint")
-        width, ink = max(width - width_of(branch.lead), 0), "text" if branch.requested else "dim"
-    pen.add(align_right(text, width) if placed.at_right else align_left(text, width), ink)
+        builder.add(cut_to_width(branch.lead, width), "faint")
+        width, style = max(width - width_of(branch.lead), 0), "text" if branch.requested else "dim"
+    builder.add(align_right(text, width) if placed.at_right else align_left(text, width), style)
 
 
-def _ink(process: Process, column: Column, text: str) -> str:
+def _style(process: Process, column: Column, text: str) -> str:
     if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM or process.type == "G":
         return "dim"
     if column.id in ("gpu", "memory"):
@@ -197,28 +199,28 @@ def _ink(process: Process, column: Column, text: str) -> str:
     return "accent" if column.id == "framework" else "text"
 
 
-def _unexplained(pen: Pen, row: Unexplained, style: TableStyle) -> None:
+def _unexplained(builder: LineBuilder, row: Unexplained, layout: TableLayout) -> None:
     """GPU, "unexplained" and the amount in their columns; the reason in the largest gap."""
-    used = [placed for placed in style.columns if placed.column.id in ("gpu", "pid", "memory")]
+    used = [placed for placed in layout.columns if placed.column.id in ("gpu", "pid", "memory")]
     cells: list[tuple[int, str, str]] = []
     ends = []
-    starts = [placed.start for placed in used] + [pen.limit]
+    starts = [placed.start for placed in used] + [builder.width]
     for placed, following in zip(used, starts[1:], strict=True):
         match placed.column.id:
             case "gpu":
                 index = str(row.parts[0][0].index) if len(row.parts) == 1 else UNKNOWN
-                text, ink = align_left(index, placed.width), "strong"
+                text, style = align_left(index, placed.width), "strong"
             case "pid":
-                text, ink = cut_to_width("unexplained", following - placed.start - 1), "warning"
+                text, style = cut_to_width("unexplained", following - placed.start - 1), "warning"
             case _:
-                text, ink = align_right(memory_text(row.amount, placed.width, style.most), placed.width), "strong"
-        cells.append((placed.start, text, ink))
+                text, style = align_right(memory_text(row.amount, placed.width, layout.most), placed.width), "strong"
+        cells.append((placed.start, text, style))
         ends.append((following - placed.start - len(text), placed.start + len(text)))
-    ends.append((starts[0] - pen.x, pen.x - 2))
+    ends.append((starts[0] - builder.x, builder.x - 2))
     room, start = max(ends)
     cells.append((start + 2, cut_to_width(row.reason, room - 3), "dim"))
-    for x, text, ink in sorted(cells):
-        pen.to(x).add(text, ink)
+    for x, text, style in sorted(cells):
+        builder.fill_to(x).add(text, style)
 
 
 def chosen_order(chosen: Preferences) -> tuple[str, bool] | None:
@@ -242,17 +244,17 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     at = snapshot.taken_at.timestamp()
     rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
     columns, indices, most = place(inner, ids, gpus=gpus), mig_indices_of(snapshot), most_memory(rows)
-    style = TableStyle(columns, inner, sort, descending, at, focused=True, mig_indices=indices, most=most)
+    layout = TableLayout(columns, inner, sort, descending, at, focused=True, mig_indices=indices, most=most)
     room = max(height - 1 - 2 * framed, 1)
-    lines = table_lines(rows, style, room)
+    lines = table_lines(rows, layout, room)
     if framed:
-        return in_frame(lines, style, height, rows=rows, total=len(snapshot.processes)), ""
+        return in_frame(lines, layout, height, rows=rows, total=len(snapshot.processes)), ""
     return lines, visible_rows(0, room, len(snapshot.processes))
 
 
 def in_frame(
     lines: list[Line],
-    style: TableStyle,
+    layout: TableLayout,
     height: int,
     *,
     rows: Sequence[Row],
@@ -267,11 +269,11 @@ def in_frame(
 
     ``rows``: all of the list; ``total``: process rows without a filter; ``requested``: those that match it.
     """
-    width, count = style.width + 2, process_count(rows)
+    width, count = layout.width + 2, process_count(rows)
     title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
     if filtered is not None:
         title += [(" ─ ", "border"), ("/ ", "key"), (cut_to_width(filtered, width // 3), "strong")]
-    by = BY_ID[style.sort_column].title.lower()
+    by = BY_ID[layout.sort_column].title.lower()
     counts = f"{requested} of {total}" if filtered is not None else str(total)
     seen = visible_rows(top, max(height - 3, 1), count)
     if seen:
@@ -282,8 +284,8 @@ def in_frame(
         width,
         height,
         title=title,
-        note=f" {counts}, by {by} {'↓' if style.sort_reverse else '↑'} " if total else "",
-        focused=style.focused,
+        note=f" {counts}, by {by} {'↓' if layout.sort_reverse else '↑'} " if total else "",
+        focused=layout.focused,
         bar=scroll_thumb(top, max(height - 3, 1), len(rows)),
         bar_from=1,
     )

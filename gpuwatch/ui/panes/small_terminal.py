@@ -7,7 +7,7 @@ from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
@@ -37,7 +37,7 @@ def tiny_lines(view: View, width: int, height: int) -> list[Line]:
     cells = max(len(str(device.index)) for device in view.devices)
     lines += [_gpu(device, width, cells) for device in view.devices[:shown]]
     if shown < count:
-        lines.append(Pen(width).add(f" and {count - shown} more GPUs", "dim").line())
+        lines.append(LineBuilder(width).add(f" and {count - shown} more GPUs", "dim").line())
     return _filled([*lines, *found], last, height)
 
 
@@ -49,17 +49,21 @@ def _filled(lines: list[Line], last: Line, height: int) -> list[Line]:
 
 def _top(view: View, width: int) -> Line:
     now = f"{clock_text(view.moment)} "
-    words, ink = verdict(view)
-    pen = Pen(width).add(" gpuwatch ", "title") if width >= len(now) + width_of(words) + 12 else Pen(width).add(" ")
-    pen.add(cut_to_width(words, max(width - pen.x - len(now) - 1, 0)), ink)
-    return (pen.to(width - len(now)).add(now, "dim") if pen.left >= len(now) else pen).line()
+    words, style = verdict(view)
+    builder = (
+        LineBuilder(width).add(" gpuwatch ", "title")
+        if width >= len(now) + width_of(words) + 12
+        else LineBuilder(width).add(" ")
+    )
+    builder.add(cut_to_width(words, max(width - builder.x - len(now) - 1, 0)), style)
+    return (builder.fill_to(width - len(now)).add(now, "dim") if builder.cells_left >= len(now) else builder).line()
 
 
 def _gpu(device: Device, width: int, cells: int) -> Line:
     """Utilization, memory, temperature; a bar of the memory where there is room."""
-    state, ink = state_note(device)
+    state, style = state_note(device)
     if state:
-        return Pen(width).add(f" {device.index:>{cells}} ", "strong").add(state, ink).line()
+        return LineBuilder(width).add(f" {device.index:>{cells}} ", "strong").add(state, style).line()
     load, heat = device.number("utilization.gpu_percent"), device.number("temperature.gpu_celsius")
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
     parts: list[Span] = [
@@ -67,23 +71,23 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
         (align_right(f"{gib_text(used)}/{gib_text(total)}G", 13), "memory" if used is not None else "dim"),
         (align_right(UNKNOWN if heat is None else f"{heat:.0f}°C", 6), "text" if heat is not None else "dim"),
     ]
-    pen = Pen(width).add(f" {device.index:>{cells}} ", "strong")
-    bar = width - pen.x - sum(len(text) for text, _ in parts) - 3
+    builder = LineBuilder(width).add(f" {device.index:>{cells}} ", "strong")
+    bar = width - builder.x - sum(len(text) for text, _ in parts) - 3
     if bar >= _MIN_BAR_CELLS:
-        pen.bar(fraction(used, total), bar, "memory")
-    return pen.write(parts).line()
+        builder.bar(fraction(used, total), bar, "memory")
+    return builder.add_spans(parts).line()
 
 
 def _finding(view: View, width: int) -> list[Line]:
     """The problem and its action, as on the Overview; else who holds memory idle."""
     wrong = wrong_now(view)
     if wrong is not None:
-        glyph, _, ink = SEVERITIES[wrong.severity]
+        glyph, _, style = SEVERITIES[wrong.severity]
         more = f" (1 of {wrong.number})" if wrong.number > 1 else ""
-        spans: Lines = [[(f" {glyph} ", ink), (wrong.lead + wrong.text + more, "text")]]
-        spans += [[(" → ", ink), (wrong.action, "dim")]] if wrong.action else []
+        spans: Lines = [[(f" {glyph} ", style), (wrong.lead + wrong.text + more, "text")]]
+        spans += [[(" → ", style), (wrong.action, "dim")]] if wrong.action else []
     else:
-        spans = [[(f" {part.forms[0]}", part.ink)] for part in summary_items(view) if part.id == "idle"]
+        spans = [[(f" {part.forms[0]}", part.style)] for part in summary_items(view) if part.id == "idle"]
     return [Line(tuple(part)) for line in spans for part in wrap_line(line, max(width - 1, 8))]
 
 
@@ -92,4 +96,4 @@ def _size(width: int, height: int) -> Line:
     needs = f"needs {MIN_WIDTH}×{MIN_HEIGHT}"
     short = f" {width}×{height}, {needs}  q quit"
     text = next((text for text in (f" Terminal too small:{short}", short) if width_of(text) <= width), needs)
-    return Pen(width).add(text, "dim").line()
+    return LineBuilder(width).add(text, "dim").line()

@@ -16,7 +16,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import PlayheadPosition, View
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.tabs import labels
@@ -42,12 +42,12 @@ def verdict(view: View) -> Span:
     """
     if view.live is None:
         return _verdict(view)
-    (then, then_ink), (now, now_ink) = _verdict(view), _verdict(view.live)
+    (then, then_style), (now, now_style) = _verdict(view), _verdict(view.live)
     if then == now or not now:
-        return (now, now_ink) if now or then_ink != "ok" else ("", "dim")
-    if now_ink == "ok":
-        return (f"then {then}", then_ink) if then_ink != "ok" else (now, now_ink)
-    return f"now {now}", now_ink
+        return (now, now_style) if now or then_style != "ok" else ("", "dim")
+    if now_style == "ok":
+        return (f"then {then}", then_style) if then_style != "ok" else (now, now_style)
+    return f"now {now}", now_style
 
 
 def _verdict(view: View) -> Span:
@@ -199,15 +199,15 @@ def _marks(view: View, level: int) -> list[Span]:
         marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-neutral"))
     if view.read_only:
         marks.append((" read-only " if level < 3 else "r/o", "dim"))
-    state, ink = feed_state(view, short=level > 0)
+    state, style = feed_state(view, short=level > 0)
     if state:
-        marks.append((state, ink))
+        marks.append((state, style))
     if view.stale and view.status.state != "not-answering":  # that state shows its own duration
         marks.append((f"data {view.age:.0f} s old", "warning"))
-    words, ink = verdict(view)
+    words, style = verdict(view)
     if words and not view.waiting:
-        short = words.partition(" for ")[0] if ink == "ok" and level else words
-        marks.append((f" {words} " if ink.startswith("badge") else short, ink))
+        short = words.partition(" for ")[0] if style == "ok" and level else words
+        marks.append((f" {words} " if style.startswith("badge") else short, style))
     return _apart(marks, level)
 
 
@@ -278,40 +278,40 @@ def _last_event(view: View) -> MachineEvent | None:
     return next((event for event in recent if (event.cause, event.device_uuid) not in shown), None)
 
 
-def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
+def top_line(builder: LineBuilder, view: View, tab: str) -> list[tuple[int, int, str]]:
     """Draws tabs, host, driver, verdict and clock; returns the clickable places (start, end, tab id).
 
     Less important words are dropped from the right as the line gets shorter.
     """
     snapshot = view.snapshot
-    names, marks, ends = _fitting(pen.limit, view, tab)
+    names, marks, ends = _fitting(builder.width, view, tab)
     reserve = _length([*marks, *ends])
     places = []
-    for tab_id, text, tab_ink in names:
+    for tab_id, text, tab_style in names:
         if tab_id:
-            places.append((pen.x, pen.x + width_of(text), tab_id))
-        pen.add(text, tab_ink)
-    pen.add(" ")
-    facts = _facts(snapshot, pen.left - reserve, pen.limit) if snapshot is not None else []
-    for place, (text, fact_ink) in enumerate(facts):
+            places.append((builder.x, builder.x + width_of(text), tab_id))
+        builder.add(text, tab_style)
+    builder.add(" ")
+    facts = _facts(snapshot, builder.cells_left - reserve, builder.width) if snapshot is not None else []
+    for place, (text, fact_style) in enumerate(facts):
         gap = " · " if place else " "
-        room = pen.left - reserve - len(gap) - 1
+        room = builder.cells_left - reserve - len(gap) - 1
         if room < width_of(text):
             if place or room < _MIN_NAME_CELLS:
                 break
             text = cut_to_width(text, room)
-        pen.add(gap, "faint").add(text, fact_ink)
-    room = pen.left - reserve - 4
+        builder.add(gap, "faint").add(text, fact_style)
+    room = builder.cells_left - reserve - 4
     last = _last_event(view) if room >= _MIN_LAST_CELLS else None
     if last is not None:
-        pen.add(" · ", "faint").add(cut_to_width(f"{ago(view.now - last.at)}: {last.text}", room), "text")
-    pen.to(pen.limit - reserve)
+        builder.add(" · ", "faint").add(cut_to_width(f"{ago(view.now - last.at)}: {last.text}", room), "text")
+    builder.fill_to(builder.width - reserve)
     found = verdict(view)[0]
-    for text, mark_ink in marks:
+    for text, mark_style in marks:
         if text.strip() and found.startswith(text.strip()):
-            places.append((pen.x, pen.x + width_of(text), "findings"))
-        pen.add(text, mark_ink)
-    pen.write(ends)
+            places.append((builder.x, builder.x + width_of(text), "findings"))
+        builder.add(text, mark_style)
+    builder.add_spans(ends)
     return places
 
 
@@ -325,32 +325,32 @@ def _versions(view: View) -> str:
     return f"   {_counted(len(view.devices))} · driver {version}{cuda} "
 
 
-def host_line(pen: Pen, view: View) -> bool:
+def host_line(builder: LineBuilder, view: View) -> bool:
     """Draws CPU, memory and load of the host; True if they are stale. Bars share the space left by the numbers."""
     host = view.host
     if host is None:
-        pen.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
+        builder.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
         return False
     total = host.memory_total_bytes
     total_text = gib_text(total)
     memory = f"{gib_text(host.memory_used_bytes):>{len(total_text)}}"
     loads = [f"{value:6.1f}" for value in host.load] if host.load is not None else []
-    versions = _versions(view) if pen.limit in _VERSIONS_BELOW else ""
+    versions = _versions(view) if builder.width in _VERSIONS_BELOW else ""
     # Cells of the labels, the percentage, the sizes, the load and the versions.
     beside = 31 + 2 * len(total_text) + 7 + 6 * len(loads) + len(versions)
-    width = min(max((pen.limit - beside) // 2, 5), 30)
-    pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "gpu")
-    pen.add(rounded(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
-    pen.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
-    pen.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
-    if loads and pen.left >= 7 + sum(map(len, loads)):
-        pen.add("   load", "dim").add(loads[0], "text").add("".join(loads[1:]), "dim")
-    if versions and pen.left > len(versions):
-        pen.to(pen.limit - len(versions)).add(versions, "dim")
+    width = min(max((builder.width - beside) // 2, 5), 30)
+    builder.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "gpu")
+    builder.add(rounded(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
+    builder.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
+    builder.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
+    if loads and builder.cells_left >= 7 + sum(map(len, loads)):
+        builder.add("   load", "dim").add(loads[0], "text").add("".join(loads[1:]), "dim")
+    if versions and builder.cells_left > len(versions):
+        builder.fill_to(builder.width - len(versions)).add(versions, "dim")
         return view.host_stale
-    if host.cpu_count and pen.left >= 16:
-        pen.add(f"   {host.cpu_count} cores", "dim")
+    if host.cpu_count and builder.cells_left >= 16:
+        builder.add(f"   {host.cpu_count} cores", "dim")
     swap = fraction(host.swap_used_bytes, host.swap_total_bytes)
-    if swap is not None and swap > 0.01 and pen.left >= 14:
-        pen.add(f"   swap {swap * 100:3.0f} %", "dim")
+    if swap is not None and swap > 0.01 and builder.cells_left >= 14:
+        builder.add(f"   swap {swap * 100:3.0f} %", "dim")
     return view.host_stale

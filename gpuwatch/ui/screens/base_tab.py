@@ -184,15 +184,15 @@ class TabScreen(Screen[None]):
 
     @property
     def footer_message(self) -> tuple[str, str]:
-        """The result of the last action and its ink; empty after some seconds."""
-        text, ink, until = self._footer_message
-        return (text, ink) if text and time.monotonic() < until else ("", "text")
+        """The result of the last action and its style; empty after some seconds."""
+        text, style, until = self._footer_message
+        return (text, style) if text and time.monotonic() < until else ("", "text")
 
-    def say(self, text: str, ink: str) -> None:
-        self.show_message(text, ink, _MESSAGE_SECONDS)
+    def say(self, text: str, style: str) -> None:
+        self.show_message(text, style, _MESSAGE_SECONDS)
 
-    def show_message(self, text: str, ink: str, seconds: float) -> None:
-        self._footer_message = (text, ink, time.monotonic() + seconds)
+    def show_message(self, text: str, style: str, seconds: float) -> None:
+        self._footer_message = (text, style, time.monotonic() + seconds)
         self.show_keys()
         self.set_timer(seconds + 0.1, self.show_keys)
 

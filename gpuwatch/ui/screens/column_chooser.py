@@ -10,12 +10,12 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.tables import gpu_fields, process_columns
-from gpuwatch.ui.widgets.painted_pane import Line, Span
 
 _KEYS = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
 
@@ -164,16 +164,16 @@ class Chooser(LinesModal[None]):
         """The full help of the choice under the cursor."""
         choice = self._under_cursor
         text = f" {choice.title}: {choice.why_hidden or choice.help}"
-        ink = "warning" if choice.why_hidden else "dim"
-        return [Line(()), Pen(width).add(cut_to_width(text, width - 1), ink).line()]
+        style = "warning" if choice.why_hidden else "dim"
+        return [Line(()), LineBuilder(width).add(cut_to_width(text, width - 1), style).line()]
 
     def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
-        pen = Pen(width)
+        builder = LineBuilder(width)
         on = choice.id in self._chosen
-        pen.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
-        pen.add(align_left(choice.title, title), "strong" if on and not choice.why_hidden else "dim")
+        builder.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
+        builder.add(align_left(choice.title, title), "strong" if on and not choice.why_hidden else "dim")
         end = width - 1
-        pen.add(align_left(choice.help, max(end - pen.x - 9, 0)), "text" if on else "dim").add(" ")
+        builder.add(align_left(choice.help, max(end - builder.x - 9, 0)), "text" if on else "dim").add(" ")
         word = ("hidden" if on else "none") if choice.why_hidden else choice.unit
-        pen.add(align_left(word, max(end - pen.x, 0)), "warning" if on and choice.why_hidden else "dim")
-        return pen.to(width).spans
+        builder.add(align_left(word, max(end - builder.x, 0)), "warning" if on and choice.why_hidden else "dim")
+        return builder.fill_to(width).spans

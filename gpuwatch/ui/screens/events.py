@@ -16,13 +16,13 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.details.event_moment_lines import moment_lines
 from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, Text
 
 _WIDE_COLUMNS = 160
@@ -67,15 +67,15 @@ class EventList(ItemList[MachineEvent]):
             self.screen.draw_event()
 
     def _line(self, event: MachineEvent, view: View, *, fresh: bool) -> Line:
-        pen = Pen(self.inner)
-        pen.add("  ").add(clock_text(event.at, view.now), "strong" if fresh else "dim")
-        glyph, ink = EVENT_MARKS[event.severity]
-        pen.add(f"  {glyph} ", ink)
+        builder = LineBuilder(self.inner)
+        builder.add("  ").add(clock_text(event.at, view.now), "strong" if fresh else "dim")
+        glyph, style = EVENT_MARKS[event.severity]
+        builder.add(f"  {glyph} ", style)
         end = f"  {event.kind} · {event.certainty} "
-        pen.add(cut_to_width(event.text, pen.left), "strong" if fresh else "text")
-        if self.inner >= 100 and pen.left >= len(end):
-            pen.to(pen.limit - len(end)).add(end, "dim")
-        return pen.line()
+        builder.add(cut_to_width(event.text, builder.cells_left), "strong" if fresh else "text")
+        if self.inner >= 100 and builder.cells_left >= len(end):
+            builder.fill_to(builder.width - len(end)).add(end, "dim")
+        return builder.line()
 
 
 _KINDS = (
@@ -191,9 +191,9 @@ class EventsScreen(FilterableScreen):
 
 
 def _event_lines(event: MachineEvent, now: float) -> Lines:
-    glyph, ink = EVENT_MARKS[event.severity]
+    glyph, style = EVENT_MARKS[event.severity]
     return [
-        [(f"{glyph} ", ink), (event.text, "strong")],
+        [(f"{glyph} ", style), (event.text, "strong")],
         [(f"  {date_and_time(event.at)}, {ago(now - event.at)}", "text")],
         [(f"  {event.kind} · {event.certainty}", "dim")],
     ]

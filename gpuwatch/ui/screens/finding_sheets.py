@@ -35,8 +35,8 @@ def page_lines(text: str) -> Lines:
         elif raw.startswith("- "):
             lines.append([("  · ", "dim"), (_plain(raw[2:]), "text")])
         elif goes_on and raw.strip():
-            *before, (words, ink) = lines[-1]
-            lines[-1] = [*before, (f"{words} {_plain(raw.strip())}", ink)]
+            *before, (words, style) = lines[-1]
+            lines[-1] = [*before, (f"{words} {_plain(raw.strip())}", style)]
         else:
             lines.append([(_plain(raw), "text")] if raw.strip() else [])
         goes_on = bool(raw.strip()) and not (fence or code or raw.startswith(("#", "|")))

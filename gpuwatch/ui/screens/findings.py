@@ -22,7 +22,8 @@ from gpuwatch.ui.details.finding_lines import (
     id_and_certainty,
     page_link,
 )
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
@@ -30,7 +31,6 @@ from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
 
 _WIDE_COLUMNS = 160
@@ -79,13 +79,13 @@ class FindingList(ItemList[Entry]):
         self.set_lines([self._line(entry, view) for entry in self.items] or [nothing], stale=view.stale)
 
     def _line(self, entry: Entry, view: View) -> Line:
-        pen = Pen(self.inner)
+        builder = LineBuilder(self.inner)
         if isinstance(entry, Problem):
-            return pen.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
-        glyph, ink = finding_mark(entry)
+            return builder.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
+        glyph, style = finding_mark(entry)
         device = view.device(entry.device_uuid)
         past = entry.until is not None
-        pen.add("  ").add(f"{glyph} ", ink)
+        builder.add("  ").add(f"{glyph} ", style)
         named = f"GPU {device.index}" if device is not None else ""
         title = printable(entry.title)
         if entry.id == "healthy":
@@ -93,15 +93,15 @@ class FindingList(ItemList[Entry]):
             notes = sum(finding is not entry for finding in current)
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         lead = f"{named}  " if named and named not in title else ""
-        cause = _tail(entry, lead + title, pen.left)
-        shown = cut_to_width(title, pen.left - len(cause + lead))
+        cause = _tail(entry, lead + title, builder.cells_left)
+        shown = cut_to_width(title, builder.cells_left - len(cause + lead))
         if named and not lead and named not in shown:  # a shortened title has lost it
             lead = f"{named}  "
-            shown = cut_to_width(title, pen.left - len(cause + lead))
-        pen.add(lead, "dim" if past else "strong").add(shown, "dim" if past else "text")
-        if pen.left >= len(cause):
-            pen.to(pen.limit - len(cause)).write(_linked(cause, entry))
-        return pen.line()
+            shown = cut_to_width(title, builder.cells_left - len(cause + lead))
+        builder.add(lead, "dim" if past else "strong").add(shown, "dim" if past else "text")
+        if builder.cells_left >= len(cause):
+            builder.fill_to(builder.width - len(cause)).add_spans(_linked(cause, entry))
+        return builder.line()
 
     def on_click(self, event: events.Click) -> None:
         super().on_click(event)
@@ -152,8 +152,8 @@ def _texts(entry: Entry, view: View) -> list[str]:
 def _nothing(view: View) -> Line:
     if view.waiting:
         return WAITING
-    words, ink = verdict(view)
-    if ink not in ("ok", "dim") or not words:
+    words, style = verdict(view)
+    if style not in ("ok", "dim") or not words:
         return Line((("  ◌ ", "dim"), ("not evaluated yet", "dim")))
     return Line((("  ● ", "ok"), ("No problems found.", "text")))
 

@@ -19,8 +19,8 @@ from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
-from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
@@ -32,7 +32,7 @@ from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_not
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.reading_groups import STARTED, Row, Table, energy_rows, row_lines, table_of
 from gpuwatch.ui.widgets.graphs import Graphs, device_graphs
-from gpuwatch.ui.widgets.painted_pane import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList, Sections
@@ -89,12 +89,12 @@ class Readings(ScrollList):
         rows = -(-len(lines) // columns)
         merged: list[Line] = []
         for number in range(rows):
-            pen = Pen(self.inner)
+            builder = LineBuilder(self.inner)
             for column in range(columns):
                 place = column * rows + number
                 if place < len(lines):
-                    pen.to(column * width + 1).write(list(lines[place]))
-            merged.append(pen.line())
+                    builder.fill_to(column * width + 1).add_spans(list(lines[place]))
+            merged.append(builder.line())
         self.set_lines(merged, stale=self.content_stale)
 
     def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
@@ -125,24 +125,26 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -
         for mapping in run.device_map:
             if mapping.uuid != device.uuid:
                 continue
-            pen = Pen(width)
+            builder = LineBuilder(width)
             wide = width >= 100
-            pen.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
-            pen.add(f"physical {device.index}", "strong").add(f" {device.uuid[:12]}…" if width >= 130 else "", "dim")
-            pen.add("  config " if wide else "  ", "dim").add(
+            builder.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
+            builder.add(f"physical {device.index}", "strong").add(
+                f" {device.uuid[:12]}…" if width >= 130 else "", "dim"
+            )
+            builder.add("  config " if wide else "  ", "dim").add(
                 align_left(printable(run.config), 18 if width >= 80 else 11), "text"
             )
-            pen.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
+            builder.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             if width >= 70:
-                pen.add("  peak ", "dim").add(f"{memory(run.memory.nvml_peak_bytes):>9}", "memory")
-            pen.add(f"  {ago(now - run.started_at.timestamp())}", "dim")
+                builder.add("  peak ", "dim").add(f"{memory(run.memory.nvml_peak_bytes):>9}", "memory")
+            builder.add(f"  {ago(now - run.started_at.timestamp())}", "dim")
             if run.simulated:
-                pen.add("  simulated", "warning")
-            lines.append(pen.line())
+                builder.add("  simulated", "warning")
+            lines.append(builder.line())
     return lines
 
 
-class Identity(Painted):
+class Identity(PaintedPane):
     """The device's identity, and the other devices."""
 
     _shown: tuple[Device, View] | None = None
@@ -164,42 +166,42 @@ class Identity(Painted):
         if self._shown is None:
             return
         device, view = self._shown
-        pen = Pen(width)
-        pen.add(" ◂ ", "key" if len(view.devices) > 1 else "faint")
+        builder = LineBuilder(width)
+        builder.add(" ◂ ", "key" if len(view.devices) > 1 else "faint")
         places = []
         for other in view.devices:
             here = other.uuid == device.uuid
             text = f"[{other.index}]" if here else f" {other.index} "
-            places.append((pen.x, pen.x + width_of(text), other.uuid))
-            pen.add(text, "title" if here else "dim")
+            places.append((builder.x, builder.x + width_of(text), other.uuid))
+            builder.add(text, "title" if here else "dim")
         self._places = places
-        pen.add(" ▸", "key" if len(view.devices) > 1 else "faint")
-        if pen.left > _MIN_NAME_CELLS:
-            pen.add("  ").add(printable(device.name), "strong")
+        builder.add(" ▸", "key" if len(view.devices) > 1 else "faint")
+        if builder.cells_left > _MIN_NAME_CELLS:
+            builder.add("  ").add(printable(device.name), "strong")
         if device.simulated and "simulated" not in device.name.lower():
-            pen.add(" simulated", "warning")
-        words, ink = state_note(device)
+            builder.add(" simulated", "warning")
+        words, style = state_note(device)
         worst = next((found for found in view.errors_and_warnings if found.device_uuid == device.uuid), None)
-        wrong, wrong_ink = finding_mark(device, worst, view.findings)
+        wrong, wrong_style = finding_mark(device, worst, view.findings)
         clocks = clock_note(device, worst, view.findings)
         holder = holder_note(device, view)
         if words:
-            pen.add("  ").add(cut_to_width(words, max(pen.left - 2, 0)), ink)
+            builder.add("  ").add(cut_to_width(words, max(builder.cells_left - 2, 0)), style)
         elif clocks:
-            pen.add(f"  clocks: {clocks}", "dim")
+            builder.add(f"  clocks: {clocks}", "dim")
         where = f", see {number_of('findings')} " if worst is not None else " "
-        mark = f"{cut_to_width(wrong, max(pen.left - 3 - len(where), 0))}{where}" if wrong else ""
-        if mark and pen.left > width_of(mark) + 1:
-            pen.to(width - width_of(mark)).add(mark, wrong_ink)
-        who = Pen(width)
+        mark = f"{cut_to_width(wrong, max(builder.cells_left - 3 - len(where), 0))}{where}" if wrong else ""
+        if mark and builder.cells_left > width_of(mark) + 1:
+            builder.fill_to(width - width_of(mark)).add(mark, wrong_style)
+        who = LineBuilder(width)
         who.add("    ").add(device.uuid, "dim").add("  PCI ", "faint").add(device.pci_bus_id, "dim")
         if device.compute_capability:
             who.add("  compute ", "faint").add(device.compute_capability, "dim")
         if device.unified_memory:
             who.add("  shares the host's memory", "text")
         if holder:
-            who.add("  ").add(cut_to_width(holder, max(who.left - 2, 0)), "text")
-        self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
+            who.add("  ").add(cut_to_width(holder, max(who.cells_left - 2, 0)), "text")
+        self.paint((builder.fill_to(width).line(), who.fill_to(width).line()), stale=view.stale)
 
 
 class About(Sections):
@@ -229,7 +231,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.about = About("About", id="about")
         self.device_events = About("Events and probe runs", id="device-events")
         """Beside :attr:`about` if there is room."""
-        self.nothing = Painted(id="nothing")
+        self.nothing = PaintedPane(id="nothing")
         # Kept as attributes: a draw may come before they are mounted or while they are removed.
         self.middle = Horizontal(self.readings, self.graphs, id="middle")
         self.below = Horizontal(self.about, self.device_events, id="below")

@@ -80,13 +80,13 @@ class Group:
     title: str
     rows: tuple[tuple[str, str], ...]
     """Key or word, and its meaning."""
-    ink: str = "key"
+    style: str = "key"
 
     def lines(self, width: int) -> Lines:
         size = max(width_of(sign) for sign, _ in self.rows) + 2
         found: Lines = [[(self.title, "title")]]
         for sign, meaning in self.rows:
-            line = [(" " * _MARGIN_CELLS + align_left(sign, size), self.ink), (meaning, "text")]
+            line = [(" " * _MARGIN_CELLS + align_left(sign, size), self.style), (meaning, "text")]
             found += wrap_line(line, width)
         return found
 

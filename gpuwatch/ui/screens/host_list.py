@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 
 from gpuwatch.fleet.host_summary import FleetSummary, HostSummary
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, header, host_line, used_line, wrong_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
@@ -18,7 +19,6 @@ from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.host_columns import BY_ID, COLUMNS, Placed, in_order, place
 from gpuwatch.ui.tables.host_filter import EXAMPLES, FleetFilter, matches, parse
 from gpuwatch.ui.widgets.one_line_panes import Strip
-from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     def __init__(self) -> None:
         super().__init__()
         self.head = Strip(self._top, id="top")
-        self.free = Strip(lambda pen, view: free_line(pen, self.fleet.summary), id="free")
-        self.used = Strip(lambda pen, view: used_line(pen, self.fleet.summary), id="used")
-        self.wrong = Strip(lambda pen, view: wrong_line(pen, self.fleet.summary), id="wrong")
+        self.free = Strip(lambda builder, view: free_line(builder, self.fleet.summary), id="free")
+        self.used = Strip(lambda builder, view: used_line(builder, self.fleet.summary), id="used")
+        self.wrong = Strip(lambda builder, view: wrong_line(builder, self.fleet.summary), id="wrong")
         self.hosts = HostTable(id="hosts")
         self.hosts.framed = False
         self.panes = (self.free, self.used, self.wrong, self.hosts)
@@ -139,9 +139,9 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     def show_status(self, view: View) -> None:
         self.head.show(view)
 
-    def _top(self, pen: Pen, view: View) -> None:
+    def _top(self, builder: LineBuilder, view: View) -> None:
         fleet = self.fleet
-        fleet_top_line(pen, fleet.summary, fleet.fleet_watch.source.name, fleet.now(), fleet.fleet_watch.interval)
+        fleet_top_line(builder, fleet.summary, fleet.fleet_watch.source.name, fleet.now(), fleet.fleet_watch.interval)
 
     # Filter
 

@@ -14,7 +14,7 @@ from textual.geometry import Region
 from textual.widgets import Static
 
 from gpuwatch.ui.screens.sheet import Modal
-from gpuwatch.ui.widgets.painted_pane import Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Device
@@ -49,7 +49,7 @@ def targets_of(screen: TabScreen) -> list[Target]:
         Target(start, screen.top_line.region.y, lambda opens, tab=tab_id: screen.go(tab), label)  # type: ignore[misc]
         for start, label, tab_id in screen.top_line.tab_places
     ]
-    for pane in screen.query(Painted):
+    for pane in screen.query(PaintedPane):
         if pane.focusable and pane.region.area:
             found += _of_pane(screen, pane, pane.region)
     return found
@@ -66,7 +66,7 @@ def gpu_numbers(screen: TabScreen, devices: Sequence[Device]) -> Jump:
     return Jump(targets, f" number of the GPU, {first} to {last}   Esc leaves ")
 
 
-def _of_pane(screen: TabScreen, pane: Painted, region: Region) -> Iterable[Target]:
+def _of_pane(screen: TabScreen, pane: PaintedPane, region: Region) -> Iterable[Target]:
     if not any(y == 0 for _, y, _ in pane.jump_rows()):  # what begins there focuses the pane, too
 
         def focus(opens: bool) -> None:

@@ -242,7 +242,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
         app.prefer(layout=wanted)
         plan = self._plan
-        drawn = "" if plan.style == "none" else "graphs" if plan.extra_graph_lines else f"{plan.style}s"
+        drawn = "" if plan.gpus_as == "none" else "graphs" if plan.extra_graph_lines else f"{plan.gpus_as}s"
         room = wanted != "automatic" and drawn not in (wanted, "")
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 

@@ -25,14 +25,15 @@ from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 from gpuwatch.ui.screens.sheet import LinesModal, Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.tables.process_columns import short_command
-from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
-from gpuwatch.ui.widgets.probe_table import STATE_INKS
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
+from gpuwatch.ui.widgets.probe_table import STATE_STYLES
 
 _FIELDS = (
     ("workload", "Workload", "the configuration's own; " + " ".join(WORKLOADS)),
@@ -110,7 +111,7 @@ class ParametersModal(Modal[Parameters]):
         super().__init__()
         self._devices = devices
         self._before = parameters
-        self._problem = Painted(id="problem")
+        self._problem = PaintedPane(id="problem")
         self._inputs = {
             name: Input(self._shown(name), placeholder=hint, compact=True, id=name) for name, _, hint in _FIELDS
         }
@@ -121,7 +122,7 @@ class ParametersModal(Modal[Parameters]):
             box.border_subtitle = "Enter Apply  Esc Cancel"
             for name, title, _ in _FIELDS:
                 with Horizontal(classes="field"):
-                    label = Painted()
+                    label = PaintedPane()
                     label.add_class("label")
                     label.paint((Line(((f"{title:<13}", "dim"),)),))
                     yield label
@@ -200,8 +201,8 @@ def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> Lines:
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 
-def _line(name: str, text: str, ink: str) -> list[Span]:
-    return [(align_left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, ink)]
+def _line(name: str, text: str, style: str) -> list[Span]:
+    return [(align_left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, style)]
 
 
 def _gpus(ahead: Preflight) -> str:
@@ -243,7 +244,7 @@ def run_lines(run: Run, width: int) -> Lines:
     content = run_content(shown)
     lines: Lines = [
         [
-            (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_INKS[content.state]),
+            (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_STYLES[content.state]),
             (content.reason, "text"),
         ]
     ]
@@ -266,12 +267,12 @@ def _table(table: Table, width: int) -> Lines:
     sizes = [max(width_of(text) for text in column) for column in zip(table.heads, *table.rows, strict=True)]
     if 2 + sum(sizes) + 2 * len(sizes) <= width:
         rows = [(table.heads, "dim")] + [(row, "text") for row in table.rows]
-        for row, ink in rows:
+        for row, style in rows:
             cells = [
                 (align_right if head in table.right else align_left)(text, size)
                 for head, text, size in zip(table.heads, row, sizes, strict=True)
             ]
-            lines.append([("  " + "  ".join(cells), ink)])
+            lines.append([("  " + "  ".join(cells), style)])
         return lines
     if len(table.heads) == 2:
         return lines + [[(f"  {align_left(name, sizes[0])}  ", "dim"), (text, "text")] for name, text in table.rows]

@@ -28,8 +28,9 @@ from gpuwatch.ui.details.probe_descriptions import (
     runs_progress,
     why_not_comparable,
 )
-from gpuwatch.ui.drawing.ink_colors import link_ink
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import wrap_line
 from gpuwatch.ui.panes.overview_summary import free_gpus
@@ -38,7 +39,7 @@ from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, bar_lines, rows_of
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import Strip
-from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.probe_table import ProbeDetails, ProbeTable
 
 _BAR_CELLS = 12
@@ -74,9 +75,9 @@ class ProbesScreen(FilterableScreen):
         self._message: Span = ("", "text")
         self._key_before = ""
         self._followed = ""
-        self.conclusion = Painted(id="conclusion")
+        self.conclusion = PaintedPane(id="conclusion")
         """What the runs on screen show, in words."""
-        self.bars = Painted(id="probe-bars")
+        self.bars = PaintedPane(id="probe-bars")
         self.panes = (self.head, self.conclusion, self.table, self.bars, self.below)
 
     @property
@@ -99,17 +100,17 @@ class ProbesScreen(FilterableScreen):
         self._draw_bars()
         self._draw_below()
 
-    def _head(self, pen: Pen, view: View) -> None:
+    def _head(self, builder: LineBuilder, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
         live, done = self.probe_runs.live, runs_progress(self.probe_runs)
         reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
         for number, text in enumerate(next_runs(self.probe_runs, view)):
-            if pen.left - reserve < width_of(text) + 5:
+            if builder.cells_left - reserve < width_of(text) + 5:
                 break
-            pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
-        pen.to(pen.limit - reserve).write(done)
+            builder.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
+        builder.fill_to(builder.width - reserve).add_spans(done)
         if live is not None:
-            pen.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
+            builder.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
 
     def _draw_conclusion(self) -> None:
         document = self.document()
@@ -117,13 +118,13 @@ class ProbesScreen(FilterableScreen):
         lines: list[list[Span]] = []
         if document.runs:
             bad = sum(map(run_failed, document.runs))
-            glyph, ink = ("●", "ok") if not bad else ("✖", "error") if bad == len(document.runs) else ("▲", "warning")
-            words = wrap_line([(f" {glyph} ", ink), (printable(conclusion(document)), "strong")], width - 1)
+            glyph, style = ("●", "ok") if not bad else ("✖", "error") if bad == len(document.runs) else ("▲", "warning")
+            words = wrap_line([(f" {glyph} ", style), (printable(conclusion(document)), "strong")], width - 1)
             most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1
             lines = words[:most]
             if len(words) > most:
-                *before, (text, its_ink) = lines[-1]
-                lines[-1] = [*before, (cut_to_width(f"{text} …", width - 4), its_ink)]
+                *before, (text, its_style) = lines[-1]
+                lines[-1] = [*before, (cut_to_width(f"{text} …", width - 4), its_style)]
         self.conclusion.display = bool(lines)
         self.conclusion.styles.height = max(len(lines), 1)
         self.conclusion.paint([Line(tuple(line)) for line in lines])
@@ -250,9 +251,9 @@ class ProbesScreen(FilterableScreen):
             self.table.go_to_name(wanted.text.lower())
             self.cursor_moved()
 
-    def say(self, text: str, ink: str = "text") -> None:
+    def say(self, text: str, style: str = "text") -> None:
         """Shows a message below the table until the cursor moves."""
-        self._message = (text, ink)
+        self._message = (text, style)
         self._draw_below()
 
     def document(self) -> Comparison:
@@ -488,7 +489,7 @@ class ProbesScreen(FilterableScreen):
         except GpuwatchError as error:
             self.say(f"✖ {printable(error.message)}", "error")
         else:
-            self.say(f"● report written: {printable(str(path))}", link_ink(file_url(path), "ok"))
+            self.say(f"● report written: {printable(str(path))}", link_style(file_url(path), "ok"))
 
 
 def _place(run: Run | None, document: Comparison) -> int | None:

@@ -17,14 +17,15 @@ from gpuwatch.session.process_history import Identity, process_identity, process
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.process_columns import BY_ID, in_order, on_cpu
 from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
-from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
 
 _REREAD_SECONDS = 10.0
@@ -46,7 +47,7 @@ class ProcessScreen(FilterableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.who = Painted(id="who")
+        self.who = PaintedPane(id="who")
         self.facts = ProcessSections("Devices and settings", id="facts")
         self.graphs = Graphs(id="history")
         self.middle = Horizontal(self.facts, self.graphs, id="middle")
@@ -160,14 +161,14 @@ class ProcessScreen(FilterableScreen):
         width = self.who.size.width or self.app.size.width
         lines = []
         for spans in facts.who_lines(who, rows, seen or view.now, details, note):
-            pen = Pen(width)
-            pen.write(spans)
-            lines.append(pen.line())
+            builder = LineBuilder(width)
+            builder.add_spans(spans)
+            lines.append(builder.line())
         people = self.people()
         if who in people and len(people) > 1:
             place = f" ◂ {people.index(who) + 1} of {len(people)} ▸ "
-            head = Pen(width - len(place) - 1).write(lines[0].spans)
-            lines[0] = Pen(width).write(head.spans).to(width - len(place)).add(place, "dim").line()
+            head = LineBuilder(width - len(place) - 1).add_spans(lines[0].spans)
+            lines[0] = LineBuilder(width).add_spans(head.spans).fill_to(width - len(place)).add(place, "dim").line()
         self.who.paint(lines, stale=view.stale)
 
     # Reading

@@ -12,9 +12,10 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
 Result = TypeVar("Result")
@@ -47,7 +48,7 @@ class Modal(ModalScreen[Result], Generic[Result]):
         self.dismiss(None)
 
 
-class Sheet(Painted, can_focus=True):
+class Sheet(PaintedPane, can_focus=True):
     """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
 
     def __init__(
@@ -111,8 +112,8 @@ class Sheet(Painted, can_focus=True):
 
     def pointed(self, line: list[Span]) -> list[Span]:
         """The line under the cursor, with a mark in its blank first cell: color alone is not enough."""
-        (text, ink), *rest = line
-        return [("▶", "focus"), (text[1:], ink), *rest]
+        (text, style), *rest = line
+        return [("▶", "focus"), (text[1:], style), *rest]
 
     def move(self, rows: int) -> None:
         if self.cursor is not None:

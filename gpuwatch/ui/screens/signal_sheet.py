@@ -30,7 +30,7 @@ def one_row_per_process(rows: Iterable[Process]) -> list[Process]:
 
 
 def outcome_message(outcomes: Sequence[tuple[Process, Outcome]], number: int) -> tuple[str, str]:
-    """The result of sending a signal, in one line, and its ink."""
+    """The result of sending a signal, in one line, and its style."""
     name = signal.Signals(number).name.removeprefix("SIG")
     delivered = [process for process, outcome in outcomes if outcome.state == "delivered"]
     failed = [(process, outcome) for process, outcome in outcomes if outcome.state != "delivered"]
@@ -65,7 +65,7 @@ def _who(people: Sequence[Process], room: int) -> Lines:
             ("started", _since(process), "text"),
             ("holds", f"{memory(process.number('gpu_memory_bytes'))} of GPU memory", "text"),
         )
-        return [[(f" {name:<9}", "dim"), (cut_to_width(text, room - 10), ink)] for name, text, ink in facts]
+        return [[(f" {name:<9}", "dim"), (cut_to_width(text, room - 10), style)] for name, text, style in facts]
     lines: Lines = []
     for process in people[:_MAX_PROCESSES]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)

@@ -13,8 +13,9 @@ from textual.widgets import Input
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.screens.sheet import Modal
-from gpuwatch.ui.widgets.painted_pane import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 
 class TimePrompt(Modal[float]):
@@ -27,7 +28,7 @@ class TimePrompt(Modal[float]):
         super().__init__()
         self._begin, self._end = begin, end
         self._input = Input(placeholder="14:05  '20 min ago'  -2h  yesterday 14:05  2026-05-11T14:05", compact=True)
-        self._note = Painted()
+        self._note = PaintedPane()
         self._entered = False
 
     def compose(self) -> ComposeResult:
@@ -51,8 +52,8 @@ class TimePrompt(Modal[float]):
             event.stop()
             self._input.insert_text_at_cursor(event.character)
 
-    def _say(self, text: str, ink: str) -> None:
-        self._note.paint((Line(((text, ink),)),))
+    def _say(self, text: str, style: str) -> None:
+        self._note.paint((Line(((text, style),)),))
 
     @on(Input.Submitted)
     def _typed(self) -> None:

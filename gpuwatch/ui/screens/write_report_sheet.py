@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.formatting.file_names import tilde_path
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.safe_text import printable
-from gpuwatch.ui.drawing.ink_colors import link_ink
+from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 
@@ -81,9 +81,9 @@ async def _write(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) ->
             process.kill()
     if process.returncode == 0:
         holds = "without names" if redact else "holds names"
-        text, ink = f"● report: {path.name} {holds}, in {tilde_path(path.parent)}", link_ink(file_url(path), "ok")
+        text, style = f"● report: {path.name} {holds}, in {tilde_path(path.parent)}", link_style(file_url(path), "ok")
     else:
         lines = errors.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"
-        text, ink = f"✖ no report: {printable(why)}", "error"
-    app.tab.show_message(text, ink, _WRITTEN_SECONDS)
+        text, style = f"✖ no report: {printable(why)}", "error"
+    app.tab.show_message(text, style, _WRITTEN_SECONDS)

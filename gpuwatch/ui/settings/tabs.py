@@ -64,22 +64,22 @@ def panes_of(tab_id: str) -> tuple[str, ...]:
 
 
 def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
-    """Tab id, text and ink of each name, fitted into ``room`` cells: with numbers, without, or folded.
+    """Tab id, text and style of each name, fitted into ``room`` cells: with numbers, without, or folded.
 
     ``unseen``: number of new events.
     """
-    for style, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
-        shown = [_label(number, tab, tab.id == active, style, unseen) for number, tab in enumerate(TABS, 1)]
+    for form, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
+        shown = [_label(number, tab, tab.id == active, form, unseen) for number, tab in enumerate(TABS, 1)]
         # Room for the word is reserved, so that names do not jump when something happens.
         coming = 0 if unseen else len(_COUNTER_CELLS)
-        if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
+        if sum(len(text) for _, text, _ in shown) + coming + beside <= room or form == "folded":
             return shown
     raise AssertionError("unreachable")
 
 
-def _label(number: int, tab: Tab, active: bool, style: str, unseen: int) -> tuple[str, str, str]:
-    text = f"{number} {tab.title}" if style == "numbers" else tab.title
-    if style == "folded" and not active:
+def _label(number: int, tab: Tab, active: bool, form: str, unseen: int) -> tuple[str, str, str]:
+    text = f"{number} {tab.title}" if form == "numbers" else tab.title
+    if form == "folded" and not active:
         text = str(number)
     new = unseen > 0 and tab.id == "events"
     if new and not active:

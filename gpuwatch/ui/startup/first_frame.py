@@ -20,9 +20,9 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame, visible_rows
 from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
-from gpuwatch.ui.drawing.ink_colors import depth_of, palette_of, sequences
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
+from gpuwatch.ui.drawing.text_styles import depth_of, palette_of, sequences
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_gpus
 from gpuwatch.ui.panes.key_line import NOBODY, gpu_number_title, key_line
@@ -48,14 +48,14 @@ def picture(
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     fields = shown_fields(chosen.gpu_fields, view.devices)
     wanted = plan_gpus(view, chosen, width, height, fields, processes=rows)
-    if wanted.style == "none" or view.has_problem:
+    if wanted.gpus_as == "none" or view.has_problem:
         return []
-    top, host = Pen(width), Pen(width)
+    top, host = LineBuilder(width), LineBuilder(width)
     top_line(top, view, chosen.tab)
-    lines = [(top.to(width).line(), _STRIP), (_summary_line(view, width) if with_processes else BLANK, _PANE)]
+    lines = [(top.fill_to(width).line(), _STRIP), (_summary_line(view, width) if with_processes else BLANK, _PANE)]
     if wanted.host:
         host_line(host, view)
-        lines.append((host.to(width).line(), _PANE))
+        lines.append((host.fill_to(width).line(), _PANE))
     choice = GpuChoice(fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
     room = height - len(lines) - 1
@@ -67,7 +67,7 @@ def picture(
         titles = gpu_number_title(view) | ({} if rows_of(view.snapshot) else NOBODY)
         table, note = first_table(view, chosen, width, room, framed=wanted.framed)
     else:
-        waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
+        waiting = [LineBuilder(width - 2 * wanted.framed).fill_to(width - 2 * wanted.framed, style="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
         note = visible_rows(0, max(room - 1, 1), rows) if not wanted.framed else ""
         table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
@@ -82,21 +82,21 @@ def picture(
 def _summary_line(view: View, width: int) -> Line:
     from gpuwatch.ui.panes.overview_summary import draw_summary  # slow to import
 
-    pen = Pen(width)
-    draw_summary(pen, view)
-    return pen.to(width).line()
+    builder = LineBuilder(width)
+    draw_summary(builder, view)
+    return builder.fill_to(width).line()
 
 
-def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:
-    """The lines as terminal output; ``inks`` by a line's background and whether it is highlighted."""
+def escape(lines: Sequence[tuple[Line, str]], width: int, styles: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:
+    """The lines as terminal output; ``styles`` by a line's background and whether it is highlighted."""
     out = []
     for y, (line, ground) in enumerate(lines, 1):
         out.append(f"\x1b[{y};1H")
-        x, last, sets = 0, "", inks[ground, line.highlighted]
-        for text, ink in line.spans:
-            if ink != last:
-                out.append(sets[ink])
-                last = ink
+        x, last, sets = 0, "", styles[ground, line.highlighted]
+        for text, style in line.spans:
+            if style != last:
+                out.append(sets[style])
+                last = style
             out.append(text)
             x += width_of(text)
         if x < width:
@@ -159,8 +159,8 @@ class Picture:
             return False
         depth = depth_of(os.environ)
         grounds = {(_STRIP, False), *((ground, line.highlighted) for line, ground in lines)}
-        inks = {key: sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
-        text = escape(lines, width, inks)
+        styles = {key: sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
+        text = escape(lines, width, styles)
         if ascii_only:
             text = to_ascii(text)
         if self.painted:

@@ -82,7 +82,7 @@ def clock_note(device: Device, finding: Finding | None, findings: Sequence[Findi
 
 
 def finding_mark(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> tuple[str, str]:
-    """Its worst finding, ``▲ throttled (thermal)``, and the ink; empty in a bad state, which has its own words."""
+    """Its worst finding, ``▲ throttled (thermal)``, and the style; empty in a bad state, which has its own words."""
     if finding is None or device.state in BAD_STATES:
         now = throttled_now(device, findings)
         return (f"▲ {now}", "warning") if now else ("", "text")
@@ -110,7 +110,7 @@ def _pcie_rate(device: Device, way: str) -> float | None:
 
 
 def state_note(device: Device) -> tuple[str, str]:
-    """Words and ink for a device's state; empty for ``ok``."""
+    """Words and style for a device's state; empty for ``ok``."""
     if device.state == "ok":
         return "", "text"
     if device.state in BAD_STATES:

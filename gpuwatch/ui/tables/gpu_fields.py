@@ -16,15 +16,15 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.tables.device_notes import PERMANENT, link, missing_text
-from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank
+from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, LEVEL_STYLES, NORMAL, Load, Thresholds, mark, rank
 
 
 class GpuGraph(NamedTuple):
-    """How a field is drawn as a graph. A field has one if this has an ink."""
+    """How a field is drawn as a graph. A field has one if this has a style."""
 
     caption: str = ""
     """Title of the graph on the tab of a GPU."""
-    ink: str = ""
+    style: str = ""
     help: str = ""
 
 
@@ -37,7 +37,7 @@ class GpuField:
 
     id: str
     title: str
-    """Header in the line style."""
+    """Header above the lines of GPUs."""
     help: str
     unit: str = ""
     metric: str = ""
@@ -191,7 +191,7 @@ FIXED_FIELDS = (
 # fmt: on
 FIELDS = {field.id: field for field in OPTIONAL_FIELDS}
 DEFAULT_FIELDS = tuple(field.id for field in OPTIONAL_FIELDS if field.shown_by_default)
-GRAPHS = {field.id: field for field in (*FIXED_FIELDS, *OPTIONAL_FIELDS) if field.graph.ink}
+GRAPHS = {field.id: field for field in (*FIXED_FIELDS, *OPTIONAL_FIELDS) if field.graph.style}
 DEFAULT_GRAPHS = tuple(GRAPHS)
 
 
@@ -222,9 +222,9 @@ def known_fields(chosen: Sequence[str], devices: Sequence[Device]) -> set[str]:
     }
 
 
-def _ink(field: GpuField, device: Device, level: int) -> str:
+def _style(field: GpuField, device: Device, level: int) -> str:
     if level:
-        return INKS[level]
+        return LEVEL_STYLES[level]
     return "dim" if field.metric and isinstance(device.get(field.metric), Missing) else "text"
 
 
@@ -236,14 +236,14 @@ def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_TH
         value = device.number(field.metric)
         text = UNKNOWN if value is None else rounded(value, 1) + field.unit
     level = rank(field.load, device, thresholds) if field.load else NORMAL
-    ink = _ink(field, device, level)
+    style = _style(field, device, level)
     cells = f"{text[: field.line_cells - 1]:>{field.line_cells}}"
     if level and len(text) < field.line_cells - 1:
         cells = cells[: -len(text) - 1] + mark(field.load, level) + text
     unit = len(field.unit)
-    if ink != "text" or not unit or not cells.endswith(field.unit):
-        return [(cells, ink)]
-    return [(cells[:-unit], ink), (cells[-unit:], "dim")]
+    if style != "text" or not unit or not cells.endswith(field.unit):
+        return [(cells, style)]
+    return [(cells[:-unit], style), (cells[-unit:], "dim")]
 
 
 SORTED = "↓"
@@ -272,7 +272,7 @@ def in_card(
     label = field.label + (sign.strip() or SORTED * of_order or sign) if field.label else ""
     rest = field.card_cells - len(label) - len(unit)
     return [
-        (label, INKS[level] if level else "sorted" if of_order else "dim"),
-        (f"{value[:rest]:<{rest}}", _ink(field, device, level)),
+        (label, LEVEL_STYLES[level] if level else "sorted" if of_order else "dim"),
+        (f"{value[:rest]:<{rest}}", _style(field, device, level)),
         (unit, "dim"),
     ]

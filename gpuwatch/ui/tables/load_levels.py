@@ -77,13 +77,13 @@ def threshold_celsius(device: Device, name: str) -> float | None:
     return celsius + margin - least if celsius is not None and margin is not None and least is not None else None
 
 
-INKS = ("text", "high", "full")
-"""The ink of each rank, for numbers."""
+LEVEL_STYLES = ("text", "high", "full")
+"""The style of each rank, for numbers."""
 
 
-def bar_ink(usual: str, level: int) -> str:
-    """The ink of a bar of this rank: the hue of its quantity, amber only for the highest."""
-    return INKS[level] if level == FULL else usual
+def bar_style(usual: str, level: int) -> str:
+    """The style of a bar of this rank: the hue of its quantity, amber only for the highest."""
+    return LEVEL_STYLES[level] if level == FULL else usual
 
 
 def mark(load: Load, level: int) -> str:

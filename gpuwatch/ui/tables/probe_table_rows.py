@@ -17,7 +17,7 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT, labels
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
@@ -311,22 +311,22 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     shown = min(len(rows), room - 1)
     of = f" · {shown} of {len(rows)} runs" if shown < len(rows) else ""
     title = f"Seen by NVML, {memory.axis}{of}"
-    head = Pen(width).to(name, ink="header")
+    head = LineBuilder(width).fill_to(name, style="header")
     head.add(cut_to_width(title, behind - name - 2) if speeds is not None else title, "header")
     if speeds is not None:
-        head.to(behind, ink="header").add("steps/s, from 0", "header")
-    lines = [head.to(width, ink="header").line()]
+        head.fill_to(behind, style="header").add("steps/s, from 0", "header")
+    lines = [head.fill_to(width, style="header").line()]
     for row in rows[first : first + shown]:
-        pen = Pen(width)
+        builder = LineBuilder(width)
         mine = chosen is not None and row.label == named[chosen][0]
-        pen.add(align_left(f" {row.label}", name), "strong" if mine else "text")
-        pen.bar(row.parts[0].amount / memory.top, bar, "memory")
-        pen.add(align_right(row.parts[0].shown, _MEMORY_CELLS), "text")
+        builder.add(align_left(f" {row.label}", name), "strong" if mine else "text")
+        builder.bar(row.parts[0].amount / memory.top, bar, "memory")
+        builder.add(align_right(row.parts[0].shown, _MEMORY_CELLS), "text")
         speed = speed_of.get(row.label)
         if speeds is not None and speed is not None:
-            pen.to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
-            pen.add(align_right(speed.shown, _SPEED_CELLS), "text")
+            builder.fill_to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
+            builder.add(align_right(speed.shown, _SPEED_CELLS), "text")
         elif speeds is not None:
-            pen.to(behind).add("not comparable", "dim")
-        lines.append(pen.line())
+            builder.fill_to(behind).add("not comparable", "dim")
+        lines.append(builder.line())
     return lines

@@ -180,19 +180,19 @@ def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[Row, Row]:
 @lru_cache(maxsize=2048)
 def row_lines(row: Row, width: int) -> tuple[tuple[Span, ...], ...]:
     """A reading in lines of ``width`` cells: the title whole, on more lines if needed, its value at the right."""
-    ink, strong = ("text", "strong") if row.known else ("dim", "faint")
+    style, strong = ("text", "strong") if row.known else ("dim", "faint")
     room = max(width, 8)
     for title in (row.title, row.short):
         if title and width_of(title) + width_of(row.text) + 1 <= room:
             gap = room - width_of(title) - width_of(row.text)
-            return (((title, ink), (" " * gap, "text"), (row.text, strong)),)
+            return (((title, style), (" " * gap, "text"), (row.text, strong)),)
     title = row.short or row.title
     values = _pieces(row.text, room)
     titles = _pieces(title, room)
-    lines: list[tuple[Span, ...]] = [((part, ink),) for part in titles]
+    lines: list[tuple[Span, ...]] = [((part, style),) for part in titles]
     if width_of(titles[-1]) + width_of(values[0]) + 1 <= room:
         gap = room - width_of(titles[-1]) - width_of(values[0])
-        lines[-1] = ((titles[-1], ink), (" " * gap, "text"), (values.pop(0), strong))
+        lines[-1] = ((titles[-1], style), (" " * gap, "text"), (values.pop(0), strong))
     lines += [((" " * (room - width_of(part)), "text"), (part, strong)) for part in values]
     return tuple(lines)
 

@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Input
 
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
-from gpuwatch.ui.widgets.painted_pane import Line, Painted
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class FilterBar(Widget):
     def __init__(self, text: str, examples: str) -> None:
         super().__init__()  # without an id: the one before may still be on its way out
         self._input = Input(text, placeholder=examples, compact=True, id="filter")
-        self._note = Painted(id="filter-note")
-        self._mark = Painted(id="filter-mark")
+        self._note = PaintedPane(id="filter-note")
+        self._mark = PaintedPane(id="filter-mark")
         self._wrong = False
         self.was_entered = False
         """Whether the input has had the focus."""

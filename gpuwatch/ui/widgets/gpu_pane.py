@@ -17,14 +17,14 @@ from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, known_fields, shown_fields
 from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
-from gpuwatch.ui.widgets.painted_pane import JumpRow, Painted
+from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 _REDRAW_SECONDS = 5.0
 """Seconds after which graphs are redrawn without new values: a dot column is one to four seconds wide."""
 
 
-class GpuPane(Painted, can_focus=True):
+class GpuPane(PaintedPane, can_focus=True):
     """All GPUs."""
 
     BINDINGS = bindings("gpus")
@@ -79,7 +79,7 @@ class GpuPane(Painted, can_focus=True):
             self._top = min(max(self._top, row - self._room + 1), row)
 
     def move(self, columns: int, rows: int) -> None:
-        count, lines = len(self._devices), self._plan.style == "line"
+        count, lines = len(self._devices), self._plan.gpus_as == "line"
         # Cards are numbered by row, lines by column.
         across, down = (rows_of_lines(count, self._plan), 1) if lines else (1, self._plan.columns)
         there = self._cursor() + columns * across + rows * down
@@ -135,7 +135,7 @@ class GpuPane(Painted, can_focus=True):
             for x in lefts:
                 number = self._at(x, y)
                 if number is not None and number not in found:
-                    inset = 1 if self._plan.style == "card" else 0
+                    inset = 1 if self._plan.gpus_as == "card" else 0
                     found[number] = (x + inset, y, partial(self._jump, self._devices[number].uuid))
         return list(found.values())
 
@@ -158,11 +158,11 @@ class GpuPane(Painted, can_focus=True):
     def _at(self, x: int, y: int) -> int | None:
         """The number of the device that is drawn at a cell."""
         view, plan = self._view, self._plan
-        if view is None or plan.style == "none":
+        if view is None or plan.gpus_as == "none":
             return None
         column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
         number = y // plan.card_height * plan.columns + column
-        if plan.style == "line":
+        if plan.gpus_as == "line":
             y -= int(plan.heading)
             if plan.scrolls and y >= self._room:
                 return None
@@ -208,7 +208,7 @@ class GpuPane(Painted, can_focus=True):
         view, plan = self._view, self._plan
         if view is None or not view.devices:
             return []
-        if plan.style == "card":
+        if plan.gpus_as == "card":
             width = self.size.width // plan.columns - 4
             return gpu_card.fields_that_fit(width, plan, self.choice)
         at = gpu_line.columns_for(self.size.width // plan.columns, tuple(view.devices), self.fields)

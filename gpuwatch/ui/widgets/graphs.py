@@ -17,11 +17,12 @@ from gpuwatch.session.process_history import ProcessHistory, total_reading
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import frame
 from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
-from gpuwatch.ui.tables.load_levels import Thresholds, bar_ink, mark, rank
-from gpuwatch.ui.widgets.painted_pane import Line, Painted, Span
+from gpuwatch.ui.tables.load_levels import Thresholds, bar_style, mark, rank
+from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 _GIB = 1024**3
 _NARROW_CELLS = 44
@@ -34,7 +35,7 @@ _OF_PROCESS = (
     ("cpu_percent", "CPU", "", "graph"),
     ("host_memory_bytes", "Host memory", "HOST", "memory"),
 )
-"""Reading, caption, short caption and ink."""
+"""Reading, caption, short caption and style."""
 _LAST = "   last "
 """Before the time that a graph spans, where there is room."""
 
@@ -44,7 +45,7 @@ class Graph(NamedTuple):
 
     caption: str
     current: Span
-    ink: str
+    style: str
     values: Sequence[float | None]
     axis: tuple[float, float] | None
     note: str
@@ -66,21 +67,23 @@ class Graph(NamedTuple):
         if self.axis is not None:
             dots = braille(tuple(self.values), low=self.axis[0], high=self.axis[1], rows=rows)
         caption = self.short if self.short and (beside or width < _NARROW_CELLS) else self.caption
-        pen = Pen(_BESIDE_CELLS if beside else width).add(f"{caption} ", "dim").add(*self.current)
+        builder = LineBuilder(_BESIDE_CELLS if beside else width).add(f"{caption} ", "dim").add(*self.current)
         if beside:
             axis, _, last = self.note.partition(_LAST)
             whole = f"{axis} · {last}"
-            under = Pen(_BESIDE_CELLS).add(whole if last and width_of(whole) < _BESIDE_CELLS else axis, "dim")
-            left = [pen, under, *(Pen(_BESIDE_CELLS) for _ in range(rows - 2))]
-            padded = [(row.ljust(width - _BESIDE_CELLS), self.ink) for row in dots]
-            return [Line((*pen.to(_BESIDE_CELLS).spans, row)) for pen, row in zip(left, padded, strict=True)]
-        note = self.note if pen.left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
+            under = LineBuilder(_BESIDE_CELLS).add(whole if last and width_of(whole) < _BESIDE_CELLS else axis, "dim")
+            left = [builder, under, *(LineBuilder(_BESIDE_CELLS) for _ in range(rows - 2))]
+            padded = [(row.ljust(width - _BESIDE_CELLS), self.style) for row in dots]
+            return [
+                Line((*builder.fill_to(_BESIDE_CELLS).spans, row)) for builder, row in zip(left, padded, strict=True)
+            ]
+        note = self.note if builder.cells_left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
         most = f"  max {self.form(self.most)}" if self.most is not None else ""
-        if pen.left >= width_of(most) + width_of(note) + 2:
-            pen.add(most, "dim")
-        if pen.left >= width_of(note) + 2:
-            pen.to(width - width_of(note)).add(note, "dim")
-        return [pen.line(), *(Line(((row.ljust(width), self.ink),)) for row in dots)]
+        if builder.cells_left >= width_of(most) + width_of(note) + 2:
+            builder.add(most, "dim")
+        if builder.cells_left >= width_of(note) + 2:
+            builder.fill_to(width - width_of(note)).add(note, "dim")
+        return [builder.line(), *(Line(((row.ljust(width), self.style),)) for row in dots)]
 
     def recent(self, view: View, times: Sequence[float], width: int) -> Graph:
         """The same with the values up to the moment shown, averaged for ``width`` cells, and their time span."""
@@ -93,7 +96,7 @@ class Graph(NamedTuple):
         return self._replace(values=series, most=most, note=f"{self.note}{_LAST}{durations.rounded_duration(span)}")
 
 
-class Graphs(Painted):
+class Graphs(PaintedPane):
     """Graphs one above the other, as many as fit with at least two rows of dots each."""
 
     framed = True
@@ -130,24 +133,24 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
         if field.load:
             spec, value, level = BY_ID[field.metric], device.get(field.metric), rank(field.load, device, thresholds)
             text = f"{mark(field.load, level)} {reading_text(spec, value)}".strip()
-            current = (text, "dim" if isinstance(value, Missing) else bar_ink("strong", level))
+            current = (text, "dim" if isinstance(value, Missing) else bar_style("strong", level))
             values, axis = view.history.series(device.uuid, field.metric), axis_of(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
-            ink, form = bar_ink(field.graph.ink, level), partial(reading_text, spec)
-            found.append(Graph(field.graph.caption, current, ink, values, axis, note, form=form))
+            style, form = bar_style(field.graph.style, level), partial(reading_text, spec)
+            found.append(Graph(field.graph.caption, current, style, values, axis, note, form=form))
     return found
 
 
 def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: View) -> list[Graph]:
     """Every graph of a process, on one time axis."""
     found = []
-    for reading, caption, short, ink in _OF_PROCESS:
+    for reading, caption, short, style in _OF_PROCESS:
         end, note = process_axis(reading, history, rows, view)
         value = total_reading(rows, reading)
         current = (UNKNOWN, "dim") if value is None else (_amount(reading, value), "strong")
         axis = None if end is None else (0.0, end)
         values, form = history.series[reading], partial(_amount, reading)
-        found.append(Graph(caption, current, ink, values, axis, note, short, form))
+        found.append(Graph(caption, current, style, values, axis, note, short, form))
     return found
 
 

@@ -8,20 +8,23 @@ from functools import partial
 from textual import events
 
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
 from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted
+from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 
 
-class Strip(Painted):
+class Strip(PaintedPane):
     """A one-line pane drawn from the view."""
 
     _view: View | None = None
 
-    def __init__(self, fill: Callable[[Pen, View], bool | None] | None = None, *, id: str | None = None) -> None:
+    def __init__(
+        self, fill: Callable[[LineBuilder, View], bool | None] | None = None, *, id: str | None = None
+    ) -> None:
         """``fill``: what :meth:`draw` does, unless a subclass does something else."""
         super().__init__(id=id)
         self._fill = fill
@@ -32,13 +35,13 @@ class Strip(Painted):
 
     def _draw(self, width: int, height: int) -> None:
         if self._view is not None:
-            pen = Pen(width)
-            stale = bool(self.draw(pen, self._view))
-            self.paint((pen.to(pen.limit).line(self.has_focus),), stale=stale)
+            builder = LineBuilder(width)
+            stale = bool(self.draw(builder, self._view))
+            self.paint((builder.fill_to(builder.width).line(self.has_focus),), stale=stale)
 
-    def draw(self, pen: Pen, view: View) -> bool | None:
+    def draw(self, builder: LineBuilder, view: View) -> bool | None:
         """Draws the line; returns whether its data are stale."""
-        return self._fill(pen, view) if self._fill is not None else None
+        return self._fill(builder, view) if self._fill is not None else None
 
 
 class TopLine(Strip):
@@ -67,8 +70,8 @@ class TopLine(Strip):
             if start <= event.x < end:
                 self.screen.call_next(self.screen.run_action, f"show_tab('{tab_id}')")
 
-    def draw(self, pen: Pen, view: View) -> None:
-        self._places = top_line(pen, view, self._tab)
+    def draw(self, builder: LineBuilder, view: View) -> None:
+        self._places = top_line(builder, view, self._tab)
 
 
 class SummaryStrip(Strip, can_focus=True):
@@ -79,9 +82,9 @@ class SummaryStrip(Strip, can_focus=True):
     _places: Sequence[PlacedItem] = ()
     _chosen = ""
 
-    def draw(self, pen: Pen, view: View) -> bool:
+    def draw(self, builder: LineBuilder, view: View) -> bool:
         chosen = self.chosen if self.has_focus else None
-        self._places = draw_summary(pen, view, chosen.id if chosen is not None else "")
+        self._places = draw_summary(builder, view, chosen.id if chosen is not None else "")
         return view.stale
 
     @property
@@ -110,7 +113,7 @@ class SummaryStrip(Strip, can_focus=True):
             self.choose()
 
 
-class KeyLine(Painted):
+class KeyLine(PaintedPane):
     """Keys with their titles; each can be clicked."""
 
     _line: Callable[[int], tuple[Line, list[tuple[int, int, Action]]]] | None = None

@@ -1,6 +1,6 @@
-"""The base of every pane: lines of (text, ink) spans, of which only the changed ones are redrawn.
+"""The base of every pane: lines of (text, style) spans, of which only the changed ones are redrawn.
 
-A pane passes its lines as plain tuples to :meth:`Painted.paint`, which compares them with those on
+A pane passes its lines as plain tuples to :meth:`PaintedPane.paint`, which compares them with those on
 screen and redraws those that differ. Equal lines cost
 only a comparison; strips are built when Textual requests a line and cached until it changes.
 """
@@ -21,11 +21,9 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from gpuwatch.core.safe_text import is_printable, printable
-from gpuwatch.ui.drawing.ink_colors import HIGHLIGHT, HIGHLIGHT_SHARE, INKS, NOT_HIGHLIGHTED, link_of
-from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
-from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
-
-__all__ = ["BLANK", "Line", "Painted", "Span"]
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line
+from gpuwatch.ui.drawing.text_styles import HIGHLIGHT, HIGHLIGHT_SHARE, NOT_HIGHLIGHTED, STYLES, link_of
+from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, escape_sequence
 
 MIN_READABLE_CONTRAST = 3.0
 """Minimum contrast of readable text: that of WCAG 2 for large text."""
@@ -47,21 +45,21 @@ def _harmless(line: Line) -> Line:
     """The line without control characters: the last check for text that skipped :func:`printable`."""
     if is_printable("".join(text for text, _ in line.spans)):
         return line
-    return Line(tuple((printable(text), ink) for text, ink in line.spans), line.highlighted)
+    return Line(tuple((printable(text), style) for text, style in line.spans), line.highlighted)
 
 
 JumpRow = tuple[int, int, Callable[[bool], object]]
 """Cell and line of something in a pane, and what selects it, or opens it too (True)."""
 
 
-class Painted(Widget):
-    """A pane drawn line by line from spans; inks name their styles."""
+class PaintedPane(Widget):
+    """A pane drawn line by line from spans."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: tuple[Line, ...] = ()
         self._strips: dict[int, Strip] = {}
-        self._styles_of_inks: dict[str, Style] = {}
+        self._rich_styles: dict[str, Style] = {}
         self._sequences: dict[tuple[str, bool], str | None] = {}
         self._stale = False
         self.lines_painted = 0
@@ -149,26 +147,26 @@ class Painted(Widget):
         self.notify_style_update()
         self.refresh()
 
-    def ink(self, name: str) -> Style:
-        """The style of an ink on this pane's background."""
-        if name not in self._styles_of_inks:
+    def rich_style_of(self, name: str) -> Style:
+        """The style of this name, as Rich draws it on this pane's background."""
+        if name not in self._rich_styles:
             base, url = link_of(name)
             if url:
-                return self._styles_of_inks.setdefault(name, self.ink(base) + Style(link=url))
+                return self._rich_styles.setdefault(name, self.rich_style_of(base) + Style(link=url))
             faded = self._stale and name not in _UNDIMMED
-            self._styles_of_inks[name] = self._faded() if faded else self._style_of(name)
-        return self._styles_of_inks[name]
+            self._rich_styles[name] = self._faded() if faded else self._make_rich_style(name)
+        return self._rich_styles[name]
 
     def _theme_color(self, name: str) -> Color:
         return Color.parse(self.app.theme_variables[name])
 
-    def _style_of(self, name: str) -> Style:
+    def _make_rich_style(self, name: str) -> Style:
         under, sixteen = self.background_colors[1], self.app.native_ansi_color
         if name == "cursor":
             over = self._theme_color("foreground")
             under = under if sixteen else under.blend(self._theme_color(HIGHLIGHT), HIGHLIGHT_SHARE)
             return Style(color=over.rich_color, bgcolor=under.rich_color, reverse=sixteen or None)
-        rule = INKS[name]
+        rule = STYLES[name]
         over = self._theme_color(rule.foreground)
         if not sixteen:
             under = self._theme_color(rule.background) if rule.background else under
@@ -179,34 +177,34 @@ class Painted(Widget):
         return style + Style.parse(rule.sixteen) if sixteen else style
 
     def _faded(self) -> Style:
-        """The ink of stale data: as faint as this theme allows while readable."""
+        """The style of stale data: as faint as this theme allows while readable."""
         if self.app.native_ansi_color:
-            return self._style_of("faint")
+            return self._make_rich_style("faint")
         over, under = self._theme_color("foreground"), self.background_colors[1]
         shades = (under.blend(over, strength / 100) for strength in range(50, 100, 5))
         readable = next((shade for shade in shades if contrast(shade, under) >= MIN_READABLE_CONTRAST), over)
         return Style(color=readable.rich_color, bgcolor=under.rich_color)
 
-    def _style_in_line(self, name: str, highlighted: bool) -> Style:
-        style = self.ink(name)
+    def _rich_style_in_line(self, name: str, highlighted: bool) -> Style:
+        style = self.rich_style_of(name)
         if not highlighted or name in NOT_HIGHLIGHTED:
             return style
-        under = self.ink("cursor")
+        under = self.rich_style_of("cursor")
         return under if under.reverse else style + Style(bgcolor=under.bgcolor)
 
-    def sequence(self, name: str, highlighted: bool, filters: Sequence[LineFilter]) -> str | None:
-        """The escape sequence of an ink; None if Textual has to draw it."""
+    def escape_sequence(self, name: str, highlighted: bool, filters: Sequence[LineFilter]) -> str | None:
+        """The escape sequence of a style; None if Textual has to draw it."""
         if link_of(name)[1]:
             return None
         key = name, highlighted
         if key not in self._sequences:
-            self._sequences[key] = sequence_of(self, self._style_in_line(name, highlighted), filters)
+            self._sequences[key] = escape_sequence(self, self._rich_style_in_line(name, highlighted), filters)
         return self._sequences[key]
 
     def forget_strips(self) -> None:
         """Drops all cached strips and styles, after a change of theme, size or staleness."""
         self._strips.clear()
-        self._styles_of_inks.clear()
+        self._rich_styles.clear()
         self._sequences.clear()
 
     def notify_style_update(self) -> None:
@@ -232,8 +230,8 @@ class Painted(Widget):
             return strip
         self.lines_painted += 1
         line = self._lines[y] if y < len(self._lines) else BLANK
-        segments = [Segment(text, self._style_in_line(ink, line.highlighted)) for text, ink in line.spans]
-        base = self._style_in_line("text", line.highlighted)
+        segments = [Segment(text, self._rich_style_in_line(style, line.highlighted)) for text, style in line.spans]
+        base = self._rich_style_in_line("text", line.highlighted)
         strip = Strip(segments).adjust_cell_length(width, base)
         self._strips[y] = strip
         return strip

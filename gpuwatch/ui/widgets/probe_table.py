@@ -16,20 +16,20 @@ from gpuwatch.share.reports.run_report import fell_back, state_of
 from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.details.probe_descriptions import event_text
 from gpuwatch.ui.drawing.braille_graph import buckets
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, fitted, place
 from gpuwatch.ui.widgets.graphs import Graph
-from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList, Text
 
 if TYPE_CHECKING:
     from gpuwatch.session.background_probes import Live
 
-STATE_INKS = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
-"""Ink of a run by its state (:func:`gpuwatch.share.reports.run_report.state_of`)."""
+STATE_STYLES = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
+"""TextStyle of a run by its state (:func:`gpuwatch.share.reports.run_report.state_of`)."""
 
 _WIDENED = ("verdict", "asked", "granted", "device_map", "fell_back")
 """Columns that get the cells that are left, the first ones first."""
@@ -81,58 +81,60 @@ class ProbeTable(ItemList[Row]):
         texts = [cells(run) for run in runs]
         wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
         columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
-        head = Pen(self.inner)
-        head.to(MARKS_CELLS, ink="header")
+        head = LineBuilder(self.inner)
+        head.fill_to(MARKS_CELLS, style="header")
         for placed in columns:
-            head.to(placed.start, ink="header")
+            head.fill_to(placed.start, style="header")
             head.add((align_right if placed.at_right else align_left)(placed.title, placed.width), "header")
-        self.head = [head.to(self.inner, ink="header").line()]
+        self.head = [head.fill_to(self.inner, style="header").line()]
         self.set_lines([self._line(row, columns) for row in self.items] or [NO_MATCH])
 
     def _line(self, row: Row, columns: tuple[Placed, ...]) -> Line:
-        pen = Pen(self.inner)
+        builder = LineBuilder(self.inner)
         if isinstance(row, Group):
             mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
-            pen.add("  ").add(f"{mark} ", "accent").add(f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title")
-            return pen.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
+            builder.add("  ").add(f"{mark} ", "accent").add(
+                f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title"
+            )
+            return builder.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
         if isinstance(row, Earlier):
             shown = cells(row.run)
             shown["config"] = f" └ {ago(self._now - row.run.started_at.timestamp())}"
-            return self._cells(pen.add("    "), row.run, shown, columns, old=True)
-        mark, ink = ("■", "accent") if row.chosen else ("□", "track")
-        pen.add("  ").add(f"{mark} ", ink)
+            return self._cells(builder.add("    "), row.run, shown, columns, old=True)
+        mark, style = ("■", "accent") if row.chosen else ("□", "track")
+        builder.add("  ").add(f"{mark} ", style)
         name = printable(row.script.name)
         if row.run is not None and not row.state:
-            return self._cells(pen, row.run, cells(row.run), columns)
-        pen.add(align_left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
+            return self._cells(builder, row.run, cells(row.run), columns)
+        builder.add(align_left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
         if row.state == "running":
-            return pen.add("▸ ", "accent").add(printable(self._activity), "accent").line()
+            return builder.add("▸ ", "accent").add(printable(self._activity), "accent").line()
         if row.state == "waiting":
-            return pen.add("· queued", "dim").line()
-        return pen.add(printable(row.script.title), "dim").line()
+            return builder.add("· queued", "dim").line()
+        return builder.add(printable(row.script.title), "dim").line()
 
     def _cells(
-        self, pen: Pen, run: Run, shown: dict[str, str], columns: tuple[Placed, ...], *, old: bool = False
+        self, builder: LineBuilder, run: Run, shown: dict[str, str], columns: tuple[Placed, ...], *, old: bool = False
     ) -> Line:
         for placed in columns:
-            text, ink = shown[placed.id], "dim" if old else "text"
+            text, style = shown[placed.id], "dim" if old else "text"
             if placed.id == "verdict":
                 state = state_of(run)
-                text, ink = f"{GLYPHS[state]} {text}", STATE_INKS[state]
+                text, style = f"{GLYPHS[state]} {text}", STATE_STYLES[state]
             elif text == "–" or placed.id in ("asked", "device_map"):
-                ink = "dim"
+                style = "dim"
             elif placed.id == "config":
-                ink = "dim" if old else "strong"
+                style = "dim" if old else "strong"
             marks = self._marks.get(id(run), ()) if placed.id == "steps_per_second" else ()
             text = _marked(text, marks, placed.width)
             best = not old and self._best.get(placed.id) == run.config
             if best:
-                ink = "ok"
-            pen.to(placed.start)
+                style = "ok"
+            builder.fill_to(placed.start)
             if best and width_of(text) + 2 <= placed.width:
                 text = f"{BEST} {text}"
-            pen.add((align_right if placed.at_right else align_left)(text, placed.width), ink)
-        return pen.line()
+            builder.add((align_right if placed.at_right else align_left)(text, placed.width), style)
+        return builder.line()
 
 
 def _marked(text: str, marks: tuple[str, ...], width: int) -> str:
@@ -172,13 +174,13 @@ class ProbeDetails(Text):
         drawn = _graph(live, graph, room) if graph else []
         lines = []
         for row in range(room):
-            pen = Pen(width)
+            builder = LineBuilder(width)
             if row < len(events):
-                at, text, ink = events[row]
-                pen.add(f" {at:5.1f} s  ", "faint").add(text, ink)
+                at, text, style = events[row]
+                builder.add(f" {at:5.1f} s  ", "faint").add(text, style)
             elif row == 0:
-                pen.add(f" {live.doing}", "dim")
-            spans = pen.to(width).spans
+                builder.add(f" {live.doing}", "dim")
+            spans = builder.fill_to(width).spans
             lines.append(Line((*spans, ("  ", "text"), *drawn[row].spans) if row < len(drawn) else tuple(spans)))
         self.top = 0
         self.set_lines(lines)

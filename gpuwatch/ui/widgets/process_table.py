@@ -24,7 +24,7 @@ from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.process_table_lines import (
     NOBODY,
     SCROLL_CELLS,
-    TableStyle,
+    TableLayout,
     chosen_order,
     command,
     in_frame,
@@ -398,9 +398,9 @@ class ProcessTable(ItemList[Row]):
         self.redraw()
 
     @property
-    def _table_style(self) -> TableStyle:
+    def _table_layout(self) -> TableLayout:
         view = self._view
-        return TableStyle(
+        return TableLayout(
             self._columns,
             self.inner,
             self.sort_column,
@@ -421,10 +421,10 @@ class ProcessTable(ItemList[Row]):
         if not self.framed and self._noted != self.footer_note:
             self._noted = self.footer_note
             self.post_message(self.Scrolled())
-        style = self._table_style
+        layout = self._table_layout
         lines = table_lines(
             self.items,
-            style,
+            layout,
             self.room,
             top=self.top,
             cursor=-1 if self._gone else self.cursor or 0,
@@ -434,11 +434,11 @@ class ProcessTable(ItemList[Row]):
         if self.only_device is None and self._view.events:
             from gpuwatch.ui.details.latest_events import with_latest_events  # the first frame has none
 
-            lines = with_latest_events(lines, self._view.events, self._view.now, style.width, self.room + 1)
+            lines = with_latest_events(lines, self._view.events, self._view.now, layout.width, self.room + 1)
         if self.framed:
             lines = in_frame(
                 lines,
-                style,
+                layout,
                 height,
                 rows=self.items,
                 total=self.total,

@@ -9,11 +9,12 @@ from typing import Generic, TypeVar, overload
 from textual import events
 
 from gpuwatch.ui.drawing.border import frame, scroll_thumb
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.painted_pane import JumpRow, Line, Painted, Span
+from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 Item = TypeVar("Item")
@@ -48,7 +49,7 @@ class LazyLines(Sequence[Line]):
         return self._draw(found) if isinstance(found, int) else [self._draw(number) for number in found]
 
 
-class ScrollList(Painted, can_focus=True):
+class ScrollList(PaintedPane, can_focus=True):
     """Scrolling lines. Subclasses call :meth:`set_lines` and may change how the cursor's line looks.
 
     Without a frame (on small terminals) there is no title, unless ``headed``.
@@ -84,12 +85,12 @@ class ScrollList(Painted, can_focus=True):
     def _above(self) -> Sequence[Line]:
         if self.framed or not self.headed:
             return self.head
-        pen = Pen(self.inner)
-        pen.add(" ", "header")
+        builder = LineBuilder(self.inner)
+        builder.add(" ", "header")
         for text, _ in self.title:
-            pen.add(text, "header")
-        pen.to(self.inner - width_of(self.note), ink="header").add(self.note, "header")
-        return [pen.to(self.inner, ink="header").line(), *self.head]
+            builder.add(text, "header")
+        builder.fill_to(self.inner - width_of(self.note), style="header").add(self.note, "header")
+        return [builder.fill_to(self.inner, style="header").line(), *self.head]
 
     @property
     def inner(self) -> int:
@@ -170,10 +171,10 @@ class ScrollList(Painted, can_focus=True):
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor; its first two cells hold the mark."""
-        (first, ink), *rest = line.spans or (("  ", "text"),)
-        ink = "focus" if self.has_focus else "dim"
+        (first, style), *rest = line.spans or (("  ", "text"),)
+        style = "focus" if self.has_focus else "dim"
         used = width_of(first) + sum(width_of(text) for text, _ in rest)
-        spans = (("▶ ", ink), (first[2:], line.spans[0][1] if line.spans else "text"), *rest)
+        spans = (("▶ ", style), (first[2:], line.spans[0][1] if line.spans else "text"), *rest)
         return Line((*spans, (" " * max(self.inner - used, 0), "text")), self.has_focus)
 
     # Events
@@ -282,7 +283,9 @@ class Sections(ScrollList):
                     starts.append(len(text))
                 announced = line[-1][0].endswith(":") if line else False
                 text += wrap_line(line, room)
-        self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in text] or [NO_MATCH], stale=stale)
+        self.set_lines(
+            [LineBuilder(self.inner).add(" ").add_spans(line).line() for line in text] or [NO_MATCH], stale=stale
+        )
 
     def in_view(self) -> list[Line]:
         """Without the beginning of what does not fit."""

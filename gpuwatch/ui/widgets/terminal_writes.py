@@ -2,7 +2,7 @@
 
 To draw a change, Textual composes all widgets of the affected screen lines again, which is most of a
 dashboard's CPU time when only a few digits change. This module writes only those digits, with styles from
-Textual's own pipeline. Panes keep their strips themselves, see :meth:`Painted.render_lines`, so later drawing
+Textual's own pipeline. Panes keep their strips themselves, see :meth:`PaintedPane.render_lines`, so later drawing
 gives the same result. Where another widget covers the cells, Textual draws the change.
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from gpuwatch.ui.widgets.painted_pane import Painted
+    from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 _PROBE = "x"
 _COLORED = re.compile(r"\x1b\[0;(38;[\d;]*?);(48;[\d;]*)m")
-"""A style of two colors without bold and the like."""
+"""A sequence that sets two colors without bold and the like."""
 
 
 class TerminalWrites:
@@ -46,13 +46,13 @@ class TerminalWrites:
         self._screen: Screen[object] | None = None
         """The screen to write on, within a frame."""
         self._out: list[str] = []
-        self._ink = ""
+        self._current = ""
         self.frames = 0
         """Number of writes, for tests and benchmarks."""
 
     def __enter__(self) -> TerminalWrites:
         self._screen = self._app.screen if self.output is not None else None
-        self._ink = ""
+        self._current = ""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,7 +67,7 @@ class TerminalWrites:
         self.output("".join(out))
         self.frames += 1
 
-    def write(self, pane: Painted, changes: Sequence[tuple[int, Line, Line]]) -> bool:
+    def write(self, pane: PaintedPane, changes: Sequence[tuple[int, Line, Line]]) -> bool:
         """Writes changed lines (row, before, now) of a pane; False if Textual has to draw them."""
         screen = self._screen
         if screen is None:
@@ -88,7 +88,7 @@ class TerminalWrites:
         return True
 
     def _escaped(
-        self, pane: Painted, screen: Screen[object], region: Region, changes: Sequence[tuple[int, Line, Line]]
+        self, pane: PaintedPane, screen: Screen[object], region: Region, changes: Sequence[tuple[int, Line, Line]]
     ) -> list[str] | None:
         """The changes as escape sequences; None if one is covered or cannot be written alone."""
         filters = pane.get_line_filters()
@@ -99,40 +99,40 @@ class TerminalWrites:
                 continue
             y = region.y + row
             for at, text, name in patches(before, now, region.width):
-                style = pane.sequence(name or "text", now.highlighted, filters) if text else None
+                sequence = pane.escape_sequence(name or "text", now.highlighted, filters) if text else None
                 start, end = region.x + at, region.x + at + width_of(text) - 1
-                if style is None or screen.get_widget_at(start, y)[0] is not pane:
+                if sequence is None or screen.get_widget_at(start, y)[0] is not pane:
                     return None
                 if end != start and screen.get_widget_at(end, y)[0] is not pane:
                     return None
-                pieces.append((style, y + 1, start + 1, text))
+                pieces.append((sequence, y + 1, start + 1, text))
         out: list[str] = []
-        ink, beyond, below = self._ink, (0, 0), (0, 0)
-        # What has one style together, the present one first: a style is longer than most changes.
-        pieces.sort(key=lambda piece: (piece[0] != ink, piece[0].partition(";48;")[2], piece[0]))
-        for style, y, x, text in pieces:
+        current, beyond, below = self._current, (0, 0), (0, 0)
+        # Changes of the same style together, the current style first: a sequence is longer than most changes.
+        pieces.sort(key=lambda piece: (piece[0] != current, piece[0].partition(";48;")[2], piece[0]))
+        for sequence, y, x, text in pieces:
             if (y, x) != beyond:
                 out.append("\x1b[B\b" if (y, x) == below else f"\x1b[{y};{x}H")
             beyond = (y, x + width_of(text))
             # Down a column of times; from the last cell, and after what a terminal may draw wider, it is not sure.
             below = (y + 1, x) if len(text) == 1 and text.isascii() and beyond[1] <= screen.size.width else (0, 0)
-            if style != ink:
-                out.append(_since(ink, style))
-                ink = style
+            if sequence != current:
+                out.append(_sequence_change(current, sequence))
+                current = sequence
             out.append(to_ascii(text) if ascii_only else text)
-        self._ink = ink
+        self._current = current
         return out
 
 
-def _since(before: str, style: str) -> str:
-    """What changes the style ``before`` to another; empty: the terminal's own."""
-    was, now = _COLORED.fullmatch(before or "\x1b[0;38;;48;m"), _COLORED.fullmatch(style)
+def _sequence_change(before: str, sequence: str) -> str:
+    """What changes the style that ``before`` sets into that of ``sequence``; empty: the terminal's own style."""
+    was, now = _COLORED.fullmatch(before or "\x1b[0;38;;48;m"), _COLORED.fullmatch(sequence)
     if was is None or now is None:
-        return style
+        return sequence
     return f"\x1b[{';'.join(group for group in now.groups() if group not in was.groups())}m"
 
 
-def sequence_of(pane: Painted, style: Style, filters: Sequence[LineFilter]) -> str | None:
+def escape_sequence(pane: PaintedPane, style: Style, filters: Sequence[LineFilter]) -> str | None:
     """The escape sequence that sets a style, after Textual's filters; None if it cannot be isolated."""
     strip = Strip([Segment(_PROBE, style)])
     background = pane.background_colors[1]

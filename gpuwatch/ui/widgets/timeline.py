@@ -14,7 +14,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
@@ -71,71 +71,71 @@ class TimelineStrip(Strip, can_focus=True):
         self._track_area = (0, 0, 0)
         lines: list[Line] = []
         if view.paused_since is not None:
-            pen = Pen(width)
-            self._paused(pen, view, past)
-            lines.append(pen.to(width).line())
+            builder = LineBuilder(width)
+            self._paused(builder, view, past)
+            lines.append(builder.fill_to(width).line())
         if past is not None and (self._framed or not lines):
             lines += self._below(width, view, past, len(lines))
         self.paint(lines)
 
-    def _paused(self, pen: Pen, view: View, past: PlayheadPosition | None) -> None:
+    def _paused(self, builder: LineBuilder, view: View, past: PlayheadPosition | None) -> None:
         """The moment, its age, what was wrong then or, on a small terminal, the track; and the keys."""
         if past is None:
-            pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
+            builder.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return
-        long = pen.limit >= 100
+        long = builder.width >= 100
         at = clock_text(past.moment, past.viewers_time)
-        pen.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
+        builder.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
         if past.played is not None:
             ends = [("Space", "key"), (" play ", "dim")]
         else:
-            pen.add(f" {ago(view.now - past.moment)}", "strong")
+            builder.add(f" {ago(view.now - past.moment)}", "strong")
         if long:
             moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
             ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
         around = self._happened.around(past.moment)
         if not self._framed:
-            self._line(pen, view, past, 0, pen.limit - reserve)
+            self._line(builder, view, past, 0, builder.width - reserve)
         elif around is not None:
-            pen.add(f"  {SIGNS[around.severity]} ", around.severity)
-            pen.add(cut_to_width(printable(around.text), max(pen.left - reserve - 2, 0)), "text")
-        pen.to(pen.limit - reserve)
-        pen.write(ends)
+            builder.add(f"  {SIGNS[around.severity]} ", around.severity)
+            builder.add(cut_to_width(printable(around.text), max(builder.cells_left - reserve - 2, 0)), "text")
+        builder.fill_to(builder.width - reserve)
+        builder.add_spans(ends)
 
     def _below(self, width: int, view: View, past: PlayheadPosition, line: int) -> list[Line]:
         """The track, and names and times below it if there is room for them."""
-        pen = Pen(width)
-        self._line(pen, view, past, line, width)
-        lines = [pen.to(width).line()]
+        builder = LineBuilder(width)
+        self._line(builder, view, past, line, width)
+        lines = [builder.fill_to(width).line()]
         _, start, cells = self._track_area
         if self._framed and cells:
             names = labels(past, self._happened, cells)
-            lines.append(Pen(width).to(start).write(names).to(width).line())
+            lines.append(LineBuilder(width).fill_to(start).add_spans(names).fill_to(width).line())
         return lines
 
-    def _line(self, pen: Pen, view: View, past: PlayheadPosition, line: int, limit: int) -> None:
+    def _line(self, builder: LineBuilder, view: View, past: PlayheadPosition, line: int, limit: int) -> None:
         """The track between its two ends, up to the cell ``limit``."""
         if past.played is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
             begin = f"  {_kept(past, view.now):>{_KEPT}} "
             end = " now " if view.now - past.end < 60 else " end "
-        room = limit - pen.x - len(begin) - max(len(end), 6)
+        room = limit - builder.x - len(begin) - max(len(end), 6)
         if room < _MIN_TRACK_CELLS or past.end <= past.begin:
             return
-        pen.add(begin, "dim")
-        self._track_area = (line, pen.x, room)
+        builder.add(begin, "dim")
+        self._track_area = (line, builder.x, room)
         cursor = past.moment if view.paused_since is not None or past.played is not None else None
         drawn = track_spans(past, self._happened, room, cursor)
-        text, ink = drawn[0]
+        text, style = drawn[0]
         if past.played is None and view.since.events is None:
             more = next(label for label in _MORE if text.startswith(" " * len(label)))
-            drawn[:1] = [(more, "faint"), (text[len(more) :], ink)]
-        for text, ink in drawn:
-            pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
-        pen.add(end, "dim")
+            drawn[:1] = [(more, "faint"), (text[len(more) :], style)]
+        for text, style in drawn:
+            builder.add(text, "accent" if self.has_focus and style == "dim" else style)
+        builder.add(end, "dim")
 
     def on_click(self, event: events.Click) -> None:
         line, start, width = self._track_area
@@ -201,14 +201,14 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
     begin, cell_seconds = _grid(past, width)
     cells: list[Span] = [(" ", "text")] * width
 
-    def put(at: float, text: str, ink: str, least: int) -> None:
+    def put(at: float, text: str, style: str, least: int) -> None:
         place = cell(at)
         others = starts - set(range(place + _MIN_NAME_CELLS + 1))
         taken = (x for x in range(place, width) if x in others or cells[x] != (" ", "text"))
         free = next(taken, width + 1) - place - 1
         if free >= least and (place == 0 or cells[place - 1] == (" ", "text")):
             shown = drop_last_clauses(text, free)
-            cells[place : place + width_of(shown)] = [(shown, ink), *[("", ink)] * (width_of(shown) - 1)]
+            cells[place : place + width_of(shown)] = [(shown, style), *[("", style)] * (width_of(shown) - 1)]
 
     def cell(at: float) -> int:
         return max(int((at - begin) / cell_seconds), 0)
@@ -225,9 +225,9 @@ def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
 
 def _joined(cells: list[Span]) -> list[Span]:
     joined: list[Span] = []
-    for text, ink in cells:
-        if joined and joined[-1][1] == ink:
-            joined[-1] = (joined[-1][0] + text, ink)
+    for text, style in cells:
+        if joined and joined[-1][1] == style:
+            joined[-1] = (joined[-1][0] + text, style)
         elif text:
-            joined.append((text, ink))
+            joined.append((text, style))
     return joined

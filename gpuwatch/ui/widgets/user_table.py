@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from gpuwatch.core.formatting.units import UNKNOWN, gib, short_gib
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import Pen
+from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexplained, user_of
 from gpuwatch.ui.tables.process_columns import short_job, unexplained_of
 from gpuwatch.ui.tables.process_filter import Filter
-from gpuwatch.ui.widgets.painted_pane import Line
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
 from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
@@ -116,7 +116,7 @@ class UserTable(ItemList[Total]):
         heads += [align_right("CPU%", at.cpu), align_right("HOST", at.host)]
         gpus = [align_right(f"GPU{'' if at is _TIGHT else ' '}{index}", at.each) for index in indices]
         heads += gpus if fits else ["  ON GPU"] * bool(indices)
-        self.head = [Pen(self.inner).add("".join(heads), "header").to(self.inner, ink="header").line()]
+        self.head = [LineBuilder(self.inner).add("".join(heads), "header").fill_to(self.inner, style="header").line()]
         lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self.items]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
@@ -126,27 +126,27 @@ class UserTable(ItemList[Total]):
         return short_job(total.name, width) if self.by_job and total.name != NO_JOB else printable(total.name)
 
     def _line(self, total: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
-        pen = Pen(self.inner)
+        builder = LineBuilder(self.inner)
         nobody = total.name == ""
         name = "unexplained" if nobody else self._label_of(total, at.user)
-        ink = "warning" if nobody else "strong" if total.name else "dim"
-        pen.add("  ").add(align_left(cut_to_width(name, at.user), at.user + 1), ink)
-        pen.add(align_right("" if nobody else str(total.processes), 5), "text")
+        style = "warning" if nobody else "strong" if total.name else "dim"
+        builder.add("  ").add(align_left(cut_to_width(name, at.user), at.user + 1), style)
+        builder.add(align_right("" if nobody else str(total.processes), 5), "text")
         whole = short_gib if at is _TIGHT else gib
         each = _number if at is _TIGHT else gib
         amount = _rounded if at is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
-            pen.add(align_right(total.memory.shown(amount), at.memory), "strong")
-        pen.add(align_right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
-        pen.add(align_right("" if nobody else total.host.shown(whole), at.host), "dim")
+            builder.add(align_right(total.memory.shown(amount), at.memory), "strong")
+        builder.add(align_right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
+        builder.add(align_right("" if nobody else total.host.shown(whole), at.host), "dim")
         if side_by_side:
             for index in indices:
                 held = total.by_gpu.get(index)
                 text = held.shown(each) if held is not None else "·"
-                pen.add(align_right(text, at.each), "memory" if held is not None else "faint")
+                builder.add(align_right(text, at.each), "memory" if held is not None else "faint")
         elif indices:
-            _behind(pen.add("  "), total)
-        return pen.to(self.inner).line()
+            _behind(builder.add("  "), total)
+        return builder.fill_to(self.inner).line()
 
 
 def _in_words(total: Total) -> tuple[list[tuple[str, str]], int]:
@@ -155,23 +155,23 @@ def _in_words(total: Total) -> tuple[list[tuple[str, str]], int]:
     return full, sum(width_of(name + text) + 2 for name, text in full) - 2
 
 
-def _behind(pen: Pen, total: Total) -> None:
+def _behind(builder: LineBuilder, total: Total) -> None:
     """A user's GPUs in one line: all in full, or those with most memory and the number of others."""
     full, cells = _in_words(total)
-    if cells <= pen.left:
+    if cells <= builder.cells_left:
         named = full
     else:
         named = [(f"{index}:", total.by_gpu[index].shown(_rounded)) for index in sorted(total.by_gpu)]
         most = sorted(total.by_gpu, key=lambda index: (-total.by_gpu[index].known, index))
-        room, count = pen.left, len(named)
+        room, count = builder.cells_left, len(named)
         while sum(width_of(name + text) + 1 for name, text in named) > room and count > 1:
             count -= 1
-            room = pen.left - len(f"+{len(most) - count} more")
+            room = builder.cells_left - len(f"+{len(most) - count} more")
             named = [(f"{index}:", total.by_gpu[index].shown(_rounded)) for index in sorted(most[:count])]
     for number, (name, text) in enumerate(named):
-        pen.add(" " * (number > 0) * (1 + (named is full))).add(name, "dim").add(text, "memory")
+        builder.add(" " * (number > 0) * (1 + (named is full))).add(name, "dim").add(text, "memory")
     if len(named) < len(full):
-        pen.add(f" +{len(full) - len(named)} more", "dim")
+        builder.add(f" +{len(full) - len(named)} more", "dim")
 
 
 def _rounded(value: float | None) -> str:

@@ -1,7 +1,7 @@
-"""The inks: each a color of the theme, perhaps on another one. Pure, no Textual.
+"""The styles of text: each a color of the theme, perhaps on another one. Pure, no Textual.
 
 Panes take their styles from here, and so does the first frame, which is drawn before Textual is loaded and needs
-escape sequences. A test compares both for every ink and theme.
+escape sequences. A test compares both for every style and theme.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palette, mixed, rgb
 
 
-class Ink(NamedTuple):
+class TextStyle(NamedTuple):
     """Names of theme colors, and text styles."""
 
     foreground: str = "foreground"
@@ -26,37 +26,37 @@ class Ink(NamedTuple):
     """Text styles on a terminal of sixteen colors, where nothing is faint and no other background is used."""
 
 
-INKS: dict[str, Ink] = {
-    "text": Ink(),
-    "dim": Ink(strength=0.62, sixteen="dim"),
-    "faint": Ink(strength=0.45, sixteen="dim"),
-    "strong": Ink(bold=True),
-    "title": Ink("accent", bold=True),
-    "accent": Ink("accent"),
-    "ok": Ink("success"),
-    "warning": Ink("warning"),
-    "error": Ink("error", bold=True),
-    "high": Ink(bold=True),
-    "full": Ink("warning", bold=True),
-    **{name: Ink(color, share) for name, (color, share) in QUANTITIES.items()},
-    "graph": Ink("success", 0.75),
-    "track": Ink(strength=0.28, sixteen="dim"),
-    "border": Ink(strength=0.25, sixteen="dim"),
-    "focus": Ink("accent"),
-    "frame": Ink("accent"),
-    "thumb": Ink(strength=0.62),
-    "header": Ink(strength=0.62, background="panel", sixteen="dim underline"),
-    "sorted": Ink("accent", background="panel", bold=True, sixteen="underline"),
-    "key": Ink("accent", bold=True),
-    "badge-neutral": Ink(background="panel", bold=True, sixteen="reverse"),
-    "badge": Ink("background", background="accent", bold=True, sixteen="reverse"),
-    "badge-warning": Ink("background", background="warning", bold=True, sixteen="reverse"),
-    "badge-error": Ink("background", background="error", bold=True, sixteen="reverse"),
+STYLES: dict[str, TextStyle] = {
+    "text": TextStyle(),
+    "dim": TextStyle(strength=0.62, sixteen="dim"),
+    "faint": TextStyle(strength=0.45, sixteen="dim"),
+    "strong": TextStyle(bold=True),
+    "title": TextStyle("accent", bold=True),
+    "accent": TextStyle("accent"),
+    "ok": TextStyle("success"),
+    "warning": TextStyle("warning"),
+    "error": TextStyle("error", bold=True),
+    "high": TextStyle(bold=True),
+    "full": TextStyle("warning", bold=True),
+    **{name: TextStyle(color, share) for name, (color, share) in QUANTITIES.items()},
+    "graph": TextStyle("success", 0.75),
+    "track": TextStyle(strength=0.28, sixteen="dim"),
+    "border": TextStyle(strength=0.25, sixteen="dim"),
+    "focus": TextStyle("accent"),
+    "frame": TextStyle("accent"),
+    "thumb": TextStyle(strength=0.62),
+    "header": TextStyle(strength=0.62, background="panel", sixteen="dim underline"),
+    "sorted": TextStyle("accent", background="panel", bold=True, sixteen="underline"),
+    "key": TextStyle("accent", bold=True),
+    "badge-neutral": TextStyle(background="panel", bold=True, sixteen="reverse"),
+    "badge": TextStyle("background", background="accent", bold=True, sixteen="reverse"),
+    "badge-warning": TextStyle("background", background="warning", bold=True, sixteen="reverse"),
+    "badge-error": TextStyle("background", background="error", bold=True, sixteen="reverse"),
 }
 HIGHLIGHT, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 NOT_HIGHLIGHTED = frozenset({"border", "frame", "thumb"})
-"""Inks of the frame, which keeps its own background beside a highlighted row."""
+"""Styles of the border, which keeps its own background beside a highlighted row."""
 
 
 _CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
@@ -77,9 +77,9 @@ def depth_of(environment: Mapping[str, str]) -> int:
     return 8 if environment.get("TERM", "").strip().lower().endswith(("-256color", "-kitty")) else 0
 
 
-def colors(palette: Palette, ink: str, ground: str) -> tuple[Color, Color, bool]:
+def colors(palette: Palette, style: str, ground: str) -> tuple[Color, Color, bool]:
     """Foreground, background, and whether it is bold; ``ground`` is the pane's background color (``background``)."""
-    rule = INKS[ink]
+    rule = STYLES[style]
     under = rgb(getattr(palette, rule.background or ground))
     over = rgb(getattr(palette, rule.foreground))
     return (over if rule.strength == 1.0 else mixed(over, under, rule.strength)), under, rule.bold
@@ -99,33 +99,33 @@ def highlight(palette: Palette, ground: str) -> Color:
 
 
 def sequences(palette: Palette, ground: str, depth: int, *, highlighted: bool = False) -> dict[str, str]:
-    """The escape sequence of each ink at this color depth; ``highlighted``: in the row under the cursor."""
+    """The escape sequence of each style at this color depth; ``highlighted``: in the row under the cursor."""
     found = {}
-    for ink in INKS:
-        over, under, bold = colors(palette, ink, ground)
-        if highlighted and ink not in NOT_HIGHLIGHTED:
+    for style in STYLES:
+        over, under, bold = colors(palette, style, ground)
+        if highlighted and style not in NOT_HIGHLIGHTED:
             under = highlight(palette, ground)
         if depth == 24:
             set_colors = "38;2;{};{};{};48;2;{};{};{}".format(*over, *under)
         else:
             set_colors = f"38;5;{_of_256(over)};48;5;{_of_256(under)}"
-        found[ink] = f"\x1b[0;{'1;' * bold}{set_colors}m"
+        found[style] = f"\x1b[0;{'1;' * bold}{set_colors}m"
     return found
 
 
 _LINK = "link "
 
 
-def link_ink(url: str, ink: str) -> str:
-    """An ink whose text is a link (OSC 8); the plain ink if the terminal or the user wants none."""
+def link_style(url: str, style: str) -> str:
+    """A style whose text is a link (OSC 8); the plain style if the terminal or the user wants none."""
     from gpuwatch.core.formatting.hyperlinks import links_allowed  # not needed for the first frame
 
-    return f"{_LINK}{ink} {url}" if links_allowed(os.environ, terminal=True) else ink
+    return f"{_LINK}{style} {url}" if links_allowed(os.environ, terminal=True) else style
 
 
 def link_of(name: str) -> tuple[str, str]:
-    """Ink and URL of :func:`link_ink`; the URL is empty for any other ink."""
+    """Style and URL of :func:`link_style`; the URL is empty for any other style."""
     if not name.startswith(_LINK):
         return name, ""
-    ink, _, url = name.removeprefix(_LINK).partition(" ")
-    return ink, url
+    style, _, url = name.removeprefix(_LINK).partition(" ")
+    return style, url
