@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gpuwatch.machine.collector.host_snapshots import HostSnapshots
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.process_rows import host_snapshot
-from gpuwatch.machine.sources.host_reader import HostReader
-from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 
@@ -84,7 +82,7 @@ def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
 
 
 def test_what_is_told_has_no_driver_and_the_busiest_processes() -> None:
-    snapshot = host_snapshot(HostReader(), ProcessTable())
+    snapshot = HostSnapshots().take()
     assert snapshot.driver is None
     assert snapshot.host_processes is not None
     assert 0 < len(snapshot.processes) <= snapshot.host_processes

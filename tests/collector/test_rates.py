@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.machine.collector.collector import Rates
+from gpuwatch.machine.collector.counter_rates import CounterRates
 
 SENT = "nvlink.tx_bytes"
 SENDING = "nvlink.tx_bytes_per_second"
@@ -13,7 +13,7 @@ SHARE = "events.thermal_percent"
 
 
 def look(
-    rates: Rates, at: float, uuid: str = "GPU-a", lost: Missing | None = None, **totals: Value
+    rates: CounterRates, at: float, uuid: str = "GPU-a", lost: Missing | None = None, **totals: Value
 ) -> dict[str, Value | Missing]:
     readings: dict[str, Value] = {name.replace("__", "."): total for name, total in totals.items()}
     missing = {} if lost is None else {SENT: lost}
@@ -23,7 +23,7 @@ def look(
 
 
 def test_the_second_reading_tells_the_rate() -> None:
-    rates = Rates()
+    rates = CounterRates()
     first = look(rates, 10.0, nvlink__tx_bytes=1000.0)[SENDING]
     assert isinstance(first, Missing)
     assert first.reason == "no_sample"
@@ -32,7 +32,7 @@ def test_the_second_reading_tells_the_rate() -> None:
 
 
 def test_between_two_readings_the_rate_is_kept() -> None:
-    rates = Rates()
+    rates = CounterRates()
     look(rates, 10.0, nvlink__tx_bytes=0)
     look(rates, 15.0, nvlink__tx_bytes=500)
     for _ in range(3):
@@ -40,7 +40,7 @@ def test_between_two_readings_the_rate_is_kept() -> None:
 
 
 def test_a_counter_that_goes_back_tells_no_rate() -> None:
-    rates = Rates()
+    rates = CounterRates()
     look(rates, 10.0, nvlink__tx_bytes=5000)
     look(rates, 15.0, nvlink__tx_bytes=6000)
     after = look(rates, 20.0, nvlink__tx_bytes=10)[SENDING]
@@ -50,7 +50,7 @@ def test_a_counter_that_goes_back_tells_no_rate() -> None:
 
 
 def test_a_reading_that_fails_in_between_is_bridged_and_gives_its_reason() -> None:
-    rates = Rates()
+    rates = CounterRates()
     look(rates, 10.0, nvlink__tx_bytes=0)
     lack = Missing("failed", code=999)
     assert look(rates, 15.0, lost=lack)[SENDING] == lack
@@ -58,21 +58,21 @@ def test_a_reading_that_fails_in_between_is_bridged_and_gives_its_reason() -> No
 
 
 def test_seconds_per_second_are_a_share_of_time() -> None:
-    rates = Rates()
+    rates = CounterRates()
     look(rates, 10.0, events__thermal_seconds=1.0)
     assert look(rates, 14.0, events__thermal_seconds=2.0)[SHARE] == 25.0
     assert look(rates, 18.0, events__thermal_seconds=6.1)[SHARE] == 100.0, "the two clocks differ a little"
 
 
 def test_devices_are_kept_apart() -> None:
-    rates = Rates()
+    rates = CounterRates()
     look(rates, 10.0, "GPU-a", nvlink__tx_bytes=0)
     assert isinstance(look(rates, 15.0, "GPU-b", nvlink__tx_bytes=100)[SENDING], Missing)
     assert look(rates, 15.0, "GPU-a", nvlink__tx_bytes=100)[SENDING] == 20.0
 
 
 def test_a_lost_device_stays_lost() -> None:
-    rates = Rates()
+    rates = CounterRates()
     look(rates, 10.0, nvlink__tx_bytes=0)
     look(rates, 15.0, nvlink__tx_bytes=100)
     lost = Missing("device_lost")

@@ -1,7 +1,4 @@
-"""Samples the machine: asks the sources and builds the snapshot. Runs in the collector's process.
-
-Rates, and everything else that needs two samples, are computed here.
-"""
+"""Samples the machine: asks the sources and builds the snapshot. Runs in the collector's process."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
+from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value, number
 from gpuwatch.core.model.snapshot import (
     UNLISTED,
@@ -25,8 +22,9 @@ from gpuwatch.core.model.snapshot import (
     Snapshot,
     Topology,
 )
+from gpuwatch.machine.collector.counter_rates import CounterRates
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
+from gpuwatch.machine.collector.process_rows import ProcessRows, unknown_row
 from gpuwatch.machine.history.reused_objects import same_or_new
 from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
 from gpuwatch.machine.sources.gpu_reservations import reservations
@@ -41,10 +39,6 @@ _REOPEN_SECONDS = 5.0
 """Seconds between attempts to open a source that could not be opened."""
 _SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
 _ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
-
-_RATES = tuple(spec for spec in METRICS if spec.rate_of)
-
-_WENT_BACK = Missing("no_sample", detail="its counter was reset; known after the next reading")
 
 
 def device_sources(seen: Sequence[SeenDevice]) -> tuple[DeviceSource[Any], ...]:
@@ -66,7 +60,7 @@ class Collector:
         self._on_demand = on_demand
         self.gpm = gpm
         """Whether the activity of the GPUs' parts is read, with counters that profilers take too."""
-        self._rates = Rates()
+        self._rates = CounterRates()
         self._rows = ProcessRows(self._table)
         self._built: dict[str, _BuiltDevice] = {}
         self._topology: Topology | None = None
@@ -291,47 +285,6 @@ class _BuiltDevice(NamedTuple):
             and (self.rows is rows or not (self.rows or rows))
             and self.description == description
         )
-
-
-class Rates:
-    """Metrics per second, from two readings of a counter (``MetricSpec.rate_of``).
-
-    Counters are read in the slow lane: a rate is the average since the previous reading, and kept until the next.
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[tuple[str, str], tuple[float, float]] = {}
-        self._kept: dict[str, tuple[float, dict[str, Value | Missing]]] = {}
-
-    def add(self, uuid: str, read_at: float, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
-        """Adds the rates of a device to its readings; the counters were read at ``read_at`` (monotonic)."""
-        if not read_at:
-            return  # the slow lane has not been read yet
-        kept = self._kept.get(uuid)
-        if kept is None or kept[0] != read_at:
-            kept = (read_at, {spec.id: self._rate(uuid, spec, read_at, readings, missing) for spec in _RATES})
-            self._kept[uuid] = kept
-        for metric_id, rate in kept[1].items():
-            if isinstance(rate, Missing):
-                missing.setdefault(metric_id, rate)
-            elif metric_id not in missing:
-                readings[metric_id] = rate
-
-    def _rate(
-        self, uuid: str, spec: MetricSpec, now: float, readings: dict[str, Value], missing: dict[str, Missing]
-    ) -> Value | Missing:
-        total = readings.get(spec.rate_of)
-        if not isinstance(total, (int, float)):
-            return missing.get(spec.rate_of, NO_EARLIER_SAMPLE)
-        before = self._before.get((uuid, spec.id))
-        self._before[uuid, spec.id] = (now, total)
-        if before is None or now <= before[0]:
-            return NO_EARLIER_SAMPLE
-        grown = total - before[1]
-        if grown < 0:
-            return _WENT_BACK
-        rate = grown / (now - before[0]) * spec.scale
-        return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
 
 
 def _device(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:

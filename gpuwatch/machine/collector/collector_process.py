@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_protocol import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
+from gpuwatch.machine.collector.collector_protocol import (
+    FAILURE,
+    PREVIEW,
+    SOURCE,
+    Command,
+    Settings,
+    Source,
+    note_seen_devices,
+)
 from gpuwatch.machine.history.sample_frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_call_tracking
 
@@ -36,18 +44,6 @@ _REPEAT_SECONDS = 1.0
 """Seconds after which the parent is told again that the recorder works although its collector is late."""
 _RECORDER_CHECK_SECONDS = 5.0
 """Seconds between looks for a recorder while this process samples itself."""
-
-
-class Command(msgspec.Struct):
-    """A command of the parent."""
-
-    interval: float | None = None
-    now: bool = False
-    """Take the next sample at once."""
-    gpm: bool | None = None
-    """Read GPM metrics, or stop reading them."""
-    share: bool | None = None
-    """Take the samples from a recorder on this machine if there is one, or stop that."""
 
 
 def _die_with_parent() -> None:

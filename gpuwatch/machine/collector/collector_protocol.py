@@ -1,7 +1,7 @@
-"""The frames that the collector's process sends (:mod:`gpuwatch.machine.history.sample_frames`).
+"""What the collector's process and its parent send each other: settings and commands; frames.
 
-Besides those of samples there are frames that are not part of their sequence of deltas: what is known before the first
-sample, where samples come from, and the error that ended the collector.
+Besides the frames of samples (:mod:`gpuwatch.machine.history.sample_frames`) there are some that are not part of their
+sequence of deltas: what is known before the first sample, where samples come from, the error that ended the collector.
 """
 
 from __future__ import annotations
@@ -30,6 +30,18 @@ class Settings(msgspec.Struct):
     """The descriptor of the page that says which call into the driver is under way."""
     left_out: dict[str, LeftOut] = {}
     """Calls that took an earlier collector down."""
+
+
+class Command(msgspec.Struct):
+    """A command of the parent, one JSON object a line on stdin: what is set of it is changed."""
+
+    interval: float | None = None
+    now: bool = False
+    """Take the next sample at once."""
+    gpm: bool | None = None
+    """Read GPM metrics, or stop reading them."""
+    share: bool | None = None
+    """Take the samples from a recorder on this machine if there is one, or stop that."""
 
 
 def note_seen_devices(seen: dict[str, SeenDevice], devices: Iterable[Device]) -> None:

@@ -49,9 +49,8 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
+    from gpuwatch.machine.collector.host_snapshots import HostSnapshots
     from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
-    from gpuwatch.machine.sources.host_reader import HostReader
-    from gpuwatch.machine.sources.process_table import ProcessTable
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -119,7 +118,7 @@ class LiveFeed:
             self._command(interval=interval, gpm=gpm, share=share)  # it was started before they were known
         self._machine: Snapshot | None = None
         """The host without devices, while the driver has not answered the current collector."""
-        self._host: tuple[HostReader, ProcessTable] | None = None
+        self._host_snapshots: HostSnapshots | None = None
         """Reads the host while no snapshots come."""
         self._ahead: Sequence[tuple[bytes, bytes]] = ()
         self._newest: Snapshot | None = None
@@ -390,13 +389,11 @@ class LiveFeed:
 
     def _look_at_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
-        from gpuwatch.machine.collector.process_rows import host_snapshot  # most dashboards never need it
-        from gpuwatch.machine.sources.host_reader import HostReader
-        from gpuwatch.machine.sources.process_table import ProcessTable
+        from gpuwatch.machine.collector.host_snapshots import HostSnapshots  # most dashboards never need it
 
-        if self._host is None:
-            self._host = HostReader(), ProcessTable()
-        self._machine = host_snapshot(*self._host)
+        if self._host_snapshots is None:
+            self._host_snapshots = HostSnapshots()
+        self._machine = self._host_snapshots.take()
         self._wake()
 
     def _patience(self) -> float:

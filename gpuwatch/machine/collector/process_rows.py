@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,11 +10,10 @@ from msgspec.structs import astuple
 
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, activity_after_sample, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
-from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
-from gpuwatch.machine.sources.host_reader import HostReader
 from gpuwatch.machine.sources.process_table import Facts, ProcessTable, clock_of
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
@@ -280,24 +278,4 @@ def host_process(facts: Facts) -> Process:
         note=facts.note,
         readings=readings,
         missing=missing,
-    )
-
-
-def host_snapshot(reader: HostReader, table: ProcessTable) -> Snapshot:
-    """Host and processes alone, for while the driver blocks the collector: a screen without them would stay empty."""
-    taken_at = datetime.datetime.now(datetime.UTC)
-    began = time.monotonic()
-    host, problems = reader.read()
-    processes = tuple(map(host_process, table.everyone(began)))
-    table.forget_except({process.pid for process in processes})
-    return Snapshot(
-        taken_at=taken_at,
-        took_seconds=time.monotonic() - began,
-        simulated=False,
-        driver=None,
-        devices=(),
-        processes=processes,
-        host=host,
-        problems=tuple(problems),
-        host_processes=table.counted,
     )

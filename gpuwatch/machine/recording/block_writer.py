@@ -1,18 +1,16 @@
-"""Seals samples into a recording's tables: a block, its means, and the lives of its processes."""
+"""Seals samples into a block of a recording, with what is stored of them besides: means, GPU time, rows."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from gpuwatch.core.model.findings import Finding
-from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
-from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, encoded_with_checksum, pack_times
-from gpuwatch.machine.recording.database_rows import life_of, recorded_findings
+from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, pack_times
+from gpuwatch.machine.recording.database_rows import life_of, recorded_findings, write_findings, write_lives
 from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
 
 _R = TypeVar("_R")
@@ -54,13 +52,7 @@ class BlockWriter:
         for begin, time in self._meter.pop_hours().items():
             self._write_hour(begin, time, cursor.lastrowid or 0)
         write_findings(self._db, list(recorded_findings(samples, lambda *query: self._db.execute(*query).fetchall())))
-        self._db.executemany(
-            "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                (*life.key, life.first, life.last, encoded_with_checksum(life, life.first, life.last))
-                for life in self._lives.changed(times[-1] - _LIVES_KEPT_SECONDS)
-            ],
-        )
+        write_lives(self._db, self._lives.changed(times[-1] - _LIVES_KEPT_SECONDS))
 
     def _write_tier(self, seconds: int, block: int, points: minute_and_hour_means.Points) -> None:
         by_block: dict[int, minute_and_hour_means.Points] = {}
@@ -112,30 +104,3 @@ def _decoded_or_none(decode: Callable[[_R], _T], data: _R) -> _T | None:
     with suppress(DamagedData):
         return decode(data)
     return None
-
-
-def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, Finding]]) -> None:
-    """Writes findings, without secrets, with the times since and until which they held, inside a transaction."""
-    db.executemany(
-        "INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                finding.id,
-                finding.device_uuid or "",
-                finding.pid or 0,
-                since,
-                until,
-                finding.severity,
-                encoded_with_checksum(finding, since, until),
-            )
-            for since, until, finding in found
-        ],
-    )
-
-
-def write_events(db: sqlite3.Connection, events: Iterable[MachineEvent]) -> None:
-    """Writes events, which have no secrets any more, inside a transaction."""
-    db.executemany(
-        "INSERT INTO events (at, kind, severity, event) VALUES (?, ?, ?, ?)",
-        [(event.at, event.kind, event.severity, encoded_with_checksum(event, event.at)) for event in events],
-    )

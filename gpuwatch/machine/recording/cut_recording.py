@@ -12,7 +12,8 @@ from pathlib import Path
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.machine.history.sample_frames import FrameEncoder
-from gpuwatch.machine.recording.block_writer import BlockWriter, write_events, write_findings
+from gpuwatch.machine.recording.block_writer import BlockWriter
+from gpuwatch.machine.recording.database_rows import write_events, write_findings
 from gpuwatch.machine.recording.reader import ATTACHED, Recording
 from gpuwatch.machine.recording.recording_database import open_to_write
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor

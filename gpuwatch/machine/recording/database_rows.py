@@ -1,7 +1,11 @@
-"""What the rows of a recording hold beside its samples; :class:`.database_reader.Damage` takes their errors."""
+"""The rows of a recording besides its samples, written and decoded: events, findings, processes, GPU time, sessions.
+
+Damaged data raises :class:`.sample_frames.DamagedData`, which :class:`.recording_damage.Damage` notes.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +14,12 @@ import msgspec
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample, decoded
-from gpuwatch.machine.recording.compression_and_checksums import checksum, unpack_times, without_checksum
+from gpuwatch.machine.recording.compression_and_checksums import (
+    checksum,
+    encoded_with_checksum,
+    unpack_times,
+    without_checksum,
+)
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime
 from gpuwatch.machine.recording.gpu_time_and_energy import unpack_gpu_time as unpack_time
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
@@ -110,3 +119,38 @@ def check_entry(row: tuple[Any, ...]) -> None:
 def session_of(row: tuple[Any, ...]) -> RecorderSession:
     """Decodes the columns of a session of the recorder."""
     return msgspec.convert(row, RecorderSession)
+
+
+def write_findings(db: sqlite3.Connection, found: Iterable[tuple[float, float, Finding]]) -> None:
+    """Writes findings, without secrets, with the times since and until which they held, inside a transaction."""
+    db.executemany(
+        "INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                finding.id,
+                finding.device_uuid or "",
+                finding.pid or 0,
+                since,
+                until,
+                finding.severity,
+                encoded_with_checksum(finding, since, until),
+            )
+            for since, until, finding in found
+        ],
+    )
+
+
+def write_events(db: sqlite3.Connection, events: Iterable[MachineEvent]) -> None:
+    """Writes events, which have no secrets any more, inside a transaction."""
+    db.executemany(
+        "INSERT INTO events (at, kind, severity, event) VALUES (?, ?, ?, ?)",
+        [(event.at, event.kind, event.severity, encoded_with_checksum(event, event.at)) for event in events],
+    )
+
+
+def write_lives(db: sqlite3.Connection, lives: Iterable[ProcessLife]) -> None:
+    """Writes the lives of processes, inside a transaction."""
+    db.executemany(
+        "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
+        [(*life.key, life.first, life.last, encoded_with_checksum(life, life.first, life.last)) for life in lives],
+    )

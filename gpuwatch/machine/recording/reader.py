@@ -23,7 +23,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, StoredSample
 from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
-from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
+from gpuwatch.machine.recording.database_reader import Database
 from gpuwatch.machine.recording.database_rows import (
     RecordedFinding,
     RecorderSession,
@@ -37,6 +37,7 @@ from gpuwatch.machine.recording.database_rows import (
 )
 from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime, hour_of
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
+from gpuwatch.machine.recording.recording_damage import Damage, DamagedBlock
 
 _begin = attrgetter("begin")
 _OPEN_SAMPLE = "sample of the last minute"

@@ -25,8 +25,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, StoredSample
 from gpuwatch.machine.recording import minute_and_hour_means, recording_defaults
-from gpuwatch.machine.recording.block_writer import BlockWriter, write_events
+from gpuwatch.machine.recording.block_writer import BlockWriter
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
+from gpuwatch.machine.recording.database_rows import write_events
 from gpuwatch.machine.recording.recording_database import check_is_recording, open_to_write
 from gpuwatch.machine.recording.storable_snapshot import Storable
 from gpuwatch.machine.sources.procfs import boot_id
