@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
-from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import RequestedDevices, predict
+from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import RequestedDevices, predict
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
 

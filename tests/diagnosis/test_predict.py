@@ -15,7 +15,7 @@ from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory, Memory
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.reference.compute_capability import capabilities_of_build, support_of_build
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
-from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import RequestedDevices, predict, requested_devices_of
+from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import RequestedDevices, predict, requested_devices_of
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus

@@ -23,7 +23,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.experiment.probing.op_placement import PlacedOps
-from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 _MAX_ENTRIES = 100
 _MAX_TIMES = 20_000
@@ -176,7 +176,7 @@ class ReceivedEvents:
             case "error":
                 if len(self.errors) < _MAX_ENTRIES:
                     error = msgspec.convert(data, RunError)
-                    self.errors.append(msgspec.structs.replace(error, message=in_words(error.message)))
+                    self.errors.append(msgspec.structs.replace(error, message=explain_device_type(error.message)))
             case "worker":
                 self.workers.append(msgspec.convert(data, Worker))
             case "result":

@@ -27,10 +27,10 @@ from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.gpuwatch_run_summaries import without_summaries
 from gpuwatch.explain.logs.log_ending import KERAS, NCCL_WARNING, WORKED, announces_work
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
-from gpuwatch.explain.logs.run_summary import without_summaries
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
 _FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}

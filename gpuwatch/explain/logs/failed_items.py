@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs import log_ending
-from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 _MAX_FORMS = 64
 """Forms of error lines that are counted."""
@@ -39,9 +40,9 @@ class FailedItems:
 
     def tell(self, facts: LogFacts, last: Sequence[str]) -> None:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
-        facts.failed_items = in_words(self._of_all(last)[:_MAX_LINE_CHARS])
+        facts.failed_items = explain_device_type(self._of_all(last)[:_MAX_LINE_CHARS])
         logged = (line for line in self._first.values() if log_ending.logs_failure(line))
-        facts.logged_error = in_words(unwrapped(undecorated(next(logged, "")))[:_MAX_LINE_CHARS])
+        facts.logged_error = explain_device_type(without_prefixes(undecorated(next(logged, "")))[:_MAX_LINE_CHARS])
 
     def _of_all(self, last: Sequence[str]) -> str:
         """The error that came for each of the items that the last lines count; empty without one."""
@@ -50,5 +51,5 @@ class FailedItems:
         for form, count in self._count.items():
             each = (count // number for number in items if number >= _MIN_ITEMS and count % number == 0)
             if any(0 < times <= _MAX_LINES_PER_ITEM for times in each):
-                return unwrapped(undecorated(self._first[form]))
+                return without_prefixes(undecorated(self._first[form]))
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.line_text import undecorated
+from gpuwatch.explain.logs.line_prefixes import undecorated
 from gpuwatch.explain.logs.progress_and_success_patterns import FINISHED, SERVES, STARTED, WORKS
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 

@@ -13,11 +13,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from gpuwatch.explain.logs import interrupts
-from gpuwatch.explain.logs.line_text import in_words, rank_of, undecorated, unwrapped
+from gpuwatch.explain.logs.line_prefixes import rank_prefix, undecorated, without_prefixes
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_output import printed
 from gpuwatch.explain.logs.progress_and_success_patterns import BEGINS, ENDS, EXIT_0, FINISHED, WHOLE_WORK, WORKS
 from gpuwatch.explain.logs.reported_ends import reported_end
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 from gpuwatch.explain.logs.unexplained_failure_lines import (
     first_failed_line,
     not_a_number,
@@ -211,7 +212,7 @@ def reports_all_done(line: str) -> bool:
 
 def shows_work(line: str) -> bool:
     """Whether a line shows work, not only the end of a script."""
-    return WORKS.search(line) is not None or WORKS.search(unwrapped(line)) is not None
+    return WORKS.search(line) is not None or WORKS.search(without_prefixes(line)) is not None
 
 
 def reports_completion(line: str) -> bool:
@@ -302,11 +303,11 @@ def store_last_lines(facts: LogFacts, lines: Sequence[str], end: End, own: Seque
     facts.received_sigterm = interrupts.received_sigterm(lines)
     if end.tells == FAILED:
         near = islice(reversed(own), NEAR_END_LINES)
-        facts.last_lines = tuple(_kept(unwrapped(undecorated(text))) for text in near)
+        facts.last_lines = tuple(_kept(without_prefixes(undecorated(text))) for text in near)
 
 
 def _kept(text: str) -> str:
-    return in_words(text[:_MAX_KEPT_CHARS])
+    return explain_device_type(text[:_MAX_KEPT_CHARS])
 
 
 def _last_of_rows(lines: Sequence[str]) -> str:
@@ -332,7 +333,7 @@ def _counting(lines: Sequence[str]) -> Iterator[str]:
             yield raw
             continue
         ignored.append(raw)
-        if _ERROR_OF_A_TRACEBACK.match(unwrapped(undecorated(raw[:_MAX_READ_CHARS]))) is not None:
+        if _ERROR_OF_A_TRACEBACK.match(without_prefixes(undecorated(raw[:_MAX_READ_CHARS]))) is not None:
             ignored = []
     yield from ignored
 
@@ -386,19 +387,19 @@ def _told_by(lines: Sequence[str]) -> tuple[str, str]:
     followed, failed, worked, allowed = 0, "", ("", "", ""), False
     interrupted = ended = ""
     for raw in reversed(lines):
-        rank = rank_of(raw)
+        rank = rank_prefix(raw)
         if worked[0] and (rank == worked[2] or followed >= NEAR_END_LINES):
             followed += 1
             continue  # of several processes, one may have failed while another worked on
         for piece in reversed(raw.rstrip("\r\n").split("\r")):
             whole = undecorated(piece[:_MAX_READ_CHARS])
-            line = unwrapped(whole)
+            line = without_prefixes(whole)
             if not line:
                 continue
             if not followed and _INTERRUPTED.match(line) is not None:
                 interrupted = whole
             before_allowed, allowed = allowed, _ALLOWED.match(whole) is not None
-            if not failed and not before_allowed and _fails(whole, line, last=followed == 0, in_words=not interrupted):
+            if not failed and not before_allowed and _fails(whole, line, last=followed == 0, words=not interrupted):
                 failed = whole
                 if followed < NEAR_END_LINES and (rank or not worked[0]):
                     return FAILED, failed
@@ -423,7 +424,7 @@ def _level(line: str) -> str:
 
 def _level_of(whole: str) -> str:
     """The level of a line's own logger before that of what collected it."""
-    return _level(unwrapped(whole)) or _level(whole)
+    return _level(without_prefixes(whole)) or _level(whole)
 
 
 def is_error_line(line: str) -> bool:
@@ -437,7 +438,7 @@ def logs_failure(line: str) -> bool:
     whole = undecorated(line[:_MAX_READ_CHARS])
     if _level(whole) not in ("error", "critical") or _explained(whole) or reports_skipping(whole):
         return False
-    return speaks_of_failure(unwrapped(whole)[:_MAX_EARLY_CHARS])
+    return speaks_of_failure(without_prefixes(whole)[:_MAX_EARLY_CHARS])
 
 
 def _has_error_level(line: str) -> bool:
@@ -445,8 +446,8 @@ def _has_error_level(line: str) -> bool:
     return _level(undecorated(line[:_MAX_READ_CHARS])) in ("e", "err", "erro", "error")
 
 
-def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
-    """Whether a line reports a failure; what programs say ``in_words`` while a person ends them is none."""
+def _fails(whole: str, line: str, *, last: bool, words: bool = True) -> bool:
+    """Whether a line reports a failure. ``words``: whether words of failure count; not while a person ends it."""
     if line.startswith("frame #"):
         return False  # of a C++ backtrace, whose message stands above
     if NCCL_WARNING.search(whole) is not None or _OF_A_FAILURE.search(whole) is not None:
@@ -465,15 +466,15 @@ def _fails(whole: str, line: str, *, last: bool, in_words: bool = True) -> bool:
     of_traceback = "raceback (most" in whole or (_RAISED.match(line) is not None and not last)
     if of_traceback or reported_end(line) is not None or _PROSE.search(whole) is not None:
         return False
-    return in_words and speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_MAX_EARLY_CHARS])
+    return words and speaks_of_failure(_OF_A_STREAM.sub("", whole)[:_MAX_EARLY_CHARS])
 
 
 def _reports(whole: str) -> bool:
-    return _fails(whole, unwrapped(whole), last=False)
+    return _fails(whole, without_prefixes(whole), last=False)
 
 
 def _explained(whole: str) -> bool:
     """Whether a line is known to report no failure, whatever its words."""
-    known = _NO_FAILURE.search(whole) is not None or reported_end(unwrapped(whole)) == ""
+    known = _NO_FAILURE.search(whole) is not None or reported_end(without_prefixes(whole)) == ""
     known = known or "KeyboardInterrupt" in whole
     return known or interrupts.by_keyboard(whole) or interrupts.received_sigterm((whole,))

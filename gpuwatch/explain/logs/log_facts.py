@@ -12,7 +12,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 from gpuwatch.core.model.xids import Xid, xid_in_line
-from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import Frame
 
 LINES_PER_TOPIC = 6
@@ -240,7 +240,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
         self.topic_line_numbers[topic] = self.lines
         kept = self.evidence.setdefault(topic, [])
         if len(kept) < LINES_PER_TOPIC:
-            line = in_words(line[:_LINE_CHARS])
+            line = explain_device_type(line[:_LINE_CHARS])
             same = _THREAD.sub("", line)
             if all(_THREAD.sub("", other) != same for other in kept):
                 kept.append(line)
@@ -257,7 +257,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
         if (seen := self.xids.get(xid.code)) is not None:
             seen.count += 1
         else:
-            self.xids[xid.code] = XidErrors(xid=xid, line=in_words(line[:_LINE_CHARS]))
+            self.xids[xid.code] = XidErrors(xid=xid, line=explain_device_type(line[:_LINE_CHARS]))
 
     def lines_of(self, *topics: str) -> tuple[str, ...]:
         """Evidence of these topics, in this order."""

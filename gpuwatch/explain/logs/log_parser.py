@@ -22,18 +22,18 @@ from gpuwatch.explain.logs import (
     tensorflow_and_jax_oom,
 )
 from gpuwatch.explain.logs.failed_items import FailedItems
-from gpuwatch.explain.logs.framework_words import leave_out_unused, only_imported_tensorflow
-from gpuwatch.explain.logs.line_text import (
+from gpuwatch.explain.logs.line_prefixes import (
     json_text,
-    rank_of,
+    rank_prefix,
     source_message,
-    split_foreign_end,
+    split_unfinished_line,
     undecorated,
-    unwrapped,
+    without_prefixes,
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_frameworks import leave_out_unused, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
-from gpuwatch.explain.logs.multiline_units import OpenUnits, version_of_table
+from gpuwatch.explain.logs.multiline_messages import OpenUnits, version_of_table
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
@@ -130,17 +130,17 @@ class LogParser:
         elif self._work.unused:
             self._work.before(line)
         if self._exceptions.open:
-            self._frames.rank = rank_of(line)
+            self._frames.rank = rank_prefix(line)
             self._exceptions.follow(line)
             if self._frames.another and self._ran_again(line):
                 return
             self._error_here(line)
         if self._frames.open:
-            self._frames.rank = rank_of(line)
-            self._frames.code(unwrapped(undecorated(line[:_MAX_LINE_CHARS])))
+            self._frames.rank = rank_prefix(line)
+            self._frames.code(without_prefixes(undecorated(line[:_MAX_LINE_CHARS])))
         if framed:
-            self._frames.rank = rank_of(line)
-        if framed and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE_CHARS]))):
+            self._frames.rank = rank_prefix(line)
+        if framed and self._frames.line(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
             if self._frames.another and self._ran_again(line):
                 return
             facts.last_frame_line = None if self._exceptions.of_a_stack() else facts.lines
@@ -216,7 +216,7 @@ class LogParser:
         if self._facts.last_error_line == self._facts.lines:
             self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self._work.outlived)
             self._work.begin(raw, self._facts.lines, ended=bool(self._frames.ended_program))
-            ended = self._frames.ended_program and not rank_of(raw)
+            ended = self._frames.ended_program and not rank_prefix(raw)
             if ended or self._ended.since is not None:
                 self._ended.error(self._facts.lines if ended else 0)
                 self._keep_last = self._ended.keep if ended else self._last.append
@@ -286,7 +286,7 @@ class LogParser:
         for part, environment in _PLACES:
             if part in file.lower():
                 self._facts.note(f"environment.{environment}", file)
-        closing = [unwrapped(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
+        closing = [without_prefixes(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "")
         kept, printed = program_lines([*self._last], whole=len(self._last) < log_ending.LAST_LINES)
         end = log_ending.end_of(kept, serves="server.started" in self._facts.topics)
@@ -300,7 +300,9 @@ class LogParser:
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
-        self._facts.lines_after_ending_line = sum(1 for text in since if unwrapped(undecorated(text[:_MAX_LINE_CHARS])))
+        self._facts.lines_after_ending_line = sum(
+            1 for text in since if without_prefixes(undecorated(text[:_MAX_LINE_CHARS]))
+        )
         if worked and log_ending.shows_work(line):
             self._ends.worked_after(self._facts.lines - self._facts.lines_after_ending_line)
         self._name_packages()
@@ -330,7 +332,7 @@ class LogParser:
             self._plain_line(line)
             return
         source, message = found
-        if ".cc:" not in (text := unwrapped(line)).partition(": ")[0] and is_error(text):
+        if ".cc:" not in (text := without_prefixes(line)).partition(": ")[0] and is_error(text):
             # An exception that quotes a source: "RuntimeError: [gloo/transport/tcp/pair.cc:598] Connection closed".
             self._plain_line(line)
             return
@@ -381,7 +383,7 @@ class LogParser:
         if self._states(raw) or self._in_two(raw):
             return True
         facts, whole = self._facts, undecorated(raw[:_MAX_LINE_CHARS])
-        line = unwrapped(whole)
+        line = without_prefixes(whole)
         if self._units.open and self._within(line):
             return True
         if self._ooms.in_dump():
@@ -413,7 +415,7 @@ class LogParser:
             known |= self._messages.take("", line, line)
         if "Xid (" in raw:
             facts.note_xid(raw, line)
-        self._frames.rank = rank_of(raw)
+        self._frames.rank = rank_prefix(raw)
         known |= self._python_error(line)
         self._error_here(raw)
         return known
@@ -444,7 +446,7 @@ class LogParser:
 
     def _in_two(self, raw: str) -> bool:
         """Takes a line in which somebody else's words stand behind what the program left unfinished; False if not."""
-        if (parts := split_foreign_end(raw)) is None:
+        if (parts := split_unfinished_line(raw)) is None:
             return False
         self._last.pop()
         self._pieces(parts)

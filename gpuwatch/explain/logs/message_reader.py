@@ -16,11 +16,11 @@ from gpuwatch.explain.logs import (
     tensorflow_and_jax_oom,
     tensorflow_device_lines,
 )
-from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
-from gpuwatch.explain.logs.line_text import in_words, pci_address
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.multiline_units import MAX_LIST_ENTRIES, OpenUnits
+from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
+from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES, OpenUnits
 from gpuwatch.explain.logs.python_exceptions import is_error
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type, pci_address
 from gpuwatch.explain.logs.tensorflow_device_lines import (
     HIDDEN,
     KERNEL_DRIVER,
@@ -267,7 +267,7 @@ class MessageReader:
 
     @staticmethod
     def _keep(where: list[str], text: str) -> None:
-        text = in_words(text)
+        text = explain_device_type(text)
         if text not in where and len(where) < MAX_LIST_ENTRIES:
             where.append(text)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.run import Oom, RunError
 from gpuwatch.explain.logs import pytorch_oom, tensorflow_and_jax_oom
-from gpuwatch.explain.logs.line_text import size_bytes
+from gpuwatch.explain.logs.sizes_and_device_names import size_bytes
 
 
 class _Wording(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from gpuwatch.explain.logs.line_text import in_words
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _MAX_TAIL_LINES = 80
@@ -45,7 +45,7 @@ class OutputTail:
         """Adds a line; of a progress bar, which overwrites itself, its last state."""
         if "\r" in line:
             line = line.rstrip("\r").rpartition("\r")[2]
-        self._last.append(in_words(line[:_MAX_LINE_CHARS]))
+        self._last.append(explain_device_type(line[:_MAX_LINE_CHARS]))
         if len(self._last) > _MAX_TAIL_LINES:
             self._fallen += 1
             if is_decisive(gone := self._last.popleft()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.line_text import undecorated
+from gpuwatch.explain.logs.line_prefixes import undecorated
 
 _CODE = re.compile(
     r"(?:import|from|def|class|return|if|elif|else|for|while|try|except|with|raise|assert|async|await|using|namespace"

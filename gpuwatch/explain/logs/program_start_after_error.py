@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from gpuwatch.explain.logs.line_text import rank_of
+from gpuwatch.explain.logs.line_prefixes import rank_prefix
 from gpuwatch.explain.logs.tracebacks import file_name
 
 _MARKS = re.compile(
@@ -105,7 +105,7 @@ class EndedProgram:
         if renamed:
             self.at = 0  # of what came between nothing is known
             return [traceback, line]
-        if len(since) <= _MAX_LINES_BETWEEN or rank_of(traceback) or any(map(_OF_RANKS.search, since)):
+        if len(since) <= _MAX_LINES_BETWEEN or rank_prefix(traceback) or any(map(_OF_RANKS.search, since)):
             return []
         return [*since][_MAX_END_LINES:]
 

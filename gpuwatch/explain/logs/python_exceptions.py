@@ -7,8 +7,9 @@ import re
 import msgspec
 
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.logs.line_text import in_words, undecorated, unwrapped
+from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder
 
 MAX_ERRORS = 20
@@ -158,14 +159,14 @@ class ExceptionFinder:
         """Takes a line, as it is, after the head of a traceback or an exception."""
         prefix = self._prefix.match(line) if self._prefix is not None else None
         rest = line[prefix.end() :] if prefix is not None else line
-        if self._untold and (text := unwrapped(undecorated(rest[:_MAX_LINE_CHARS]))):
+        if self._untold and (text := without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))):
             self._untold = False
             if not is_error(text):
                 self._tell(text)
                 return
         if self._headed and self._below_heading(line):
             return
-        if self._validated and self._of_validation(unwrapped(undecorated(rest[:_MAX_LINE_CHARS]))):
+        if self._validated and self._of_validation(without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))):
             return
         if _CONTINUES.match(rest):
             if self._in_traceback and rest.lstrip()[:1] in _OF_A_BOX:
@@ -177,9 +178,9 @@ class ExceptionFinder:
         self._in_message = False
         if self._in_traceback and ", line " not in line:
             self._in_traceback = False
-            text = unwrapped(undecorated(rest[:_MAX_LINE_CHARS]))
+            text = without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))
             named = _NAMED_ERROR.match(text)
-            if named is not None and not is_error(unwrapped(undecorated(line[:_MAX_LINE_CHARS]))):
+            if named is not None and not is_error(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
                 self._keep(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message or self._headed > 0
 
@@ -197,7 +198,7 @@ class ExceptionFinder:
     def _below_heading(self, line: str) -> bool:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
         self._headed -= 1
-        text = unwrapped(undecorated(line[:_MAX_LINE_CHARS]))
+        text = without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))
         node, self._after_node = self._after_node, text.startswith("Node: '") or text.strip() == "^"
         if (found := _ROOT.match(text)) is None and (not node or is_heading(text)):
             return False
@@ -208,7 +209,7 @@ class ExceptionFinder:
     def _tell(self, message: str) -> None:
         """Gives the last exception the message of a later line."""
         facts, before = self._facts, self._facts.errors[-1]
-        told = RunError(type=before.type, message=in_words(message[:2000]))
+        told = RunError(type=before.type, message=explain_device_type(message[:2000]))
         facts.errors[:] = [*(error for error in facts.errors[:-1] if error != told), told]
         facts.last_error_line = facts.lines
         if (frame := facts.error_frames.pop(_text(before), None)) is not None:
@@ -282,7 +283,7 @@ class ExceptionFinder:
         self._untold = colon and not message
         self._validated = _REASON_LINES * (_VALIDATED.match(message) is not None)
         self._headed, self._after_node = _HEADED_LINES * is_heading(message), False
-        error = RunError(type=name.rsplit(".", 1)[-1], message=in_words(message[:2000]))
+        error = RunError(type=name.rsplit(".", 1)[-1], message=explain_device_type(message[:2000]))
         if error in facts.errors:
             facts.errors.remove(error)
         facts.errors.append(error)

@@ -10,7 +10,7 @@ import re
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import MemoryHolder, Oom
-from gpuwatch.explain.logs.line_text import size_bytes
+from gpuwatch.explain.logs.sizes_and_device_names import size_bytes
 
 _OUT_OF_MEMORY = lazy(
     r"(?:CUDA|HIP|XPU|MPS backend) (?i:out of memory)(?:[.,:;!]| \(|[\s\"')]*$)|CUDA (?:driver )?error: out of memory"

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import signal
 
-from gpuwatch.explain.logs.line_text import in_words
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 KILLED = "ended.killed"
 TERMINATED = "ended.terminated"
@@ -368,7 +368,7 @@ class ReportedEnds:
         facts = self._facts
         facts.reported_end, facts.reported_end_line, facts.reported_end_line_number = (
             topic,
-            in_words(line[:400]),
+            explain_device_type(line[:400]),
             facts.lines,
         )
 

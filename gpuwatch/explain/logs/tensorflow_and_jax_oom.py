@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.logs.line_text import device_name, size_bytes, tensor_bytes
+from gpuwatch.explain.logs.sizes_and_device_names import device_name, size_bytes, tensor_bytes
 
 MAX_OOMS = 100
 _MAX_OTHER_OOMS = 15

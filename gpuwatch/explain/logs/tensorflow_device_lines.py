@@ -7,8 +7,8 @@ import re
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import cuda_errors
-from gpuwatch.explain.logs.line_text import pci_address, size_bytes
 from gpuwatch.explain.logs.log_facts import CuInitError, IgnoredGpu, LoggedGpu
+from gpuwatch.explain.logs.sizes_and_device_names import pci_address, size_bytes
 
 _MIB = 1024**2
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from gpuwatch.explain.logs.line_text import undecorated, unwrapped
+from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
 
 _NAMED = re.compile(
     r"^.{0,200}?\b\d{1,3}%[\s:]{0,2}[^\w\s].{0,120}?\d/\d[^\]]{0,60}\]?"  # a progress bar
@@ -185,7 +185,7 @@ def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list
 
 def report_line(lines: Sequence[str]) -> str:
     """The report of several lines with which GROMACS, Triton or CMake stopped, as one line; empty without one."""
-    plain = [unwrapped(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines]
+    plain = [without_prefixes(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines]
     for at in (at for at in range(len(plain) - 1, 0, -1) if _GROMACS.match(plain[at]) is not None):
         end = next((to for to in range(at + 1, len(plain)) if plain[to].startswith(_ENDS_IT)), len(plain))
         text = " ".join(line for line in plain[at + 1 : end] if not line.startswith(_BESIDE_IT))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from gpuwatch.explain.logs.line_text import rank_of
+from gpuwatch.explain.logs.line_prefixes import rank_prefix
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVES
 
@@ -111,7 +111,7 @@ class WorkAfterError:
         """``line``, as it is, is an error, which ``ended`` the program: what went on after earlier ones counts no
         more."""
         self._begun = number
-        self.open, self._left, self._rank = True, _MAX_LINES, rank_of(line)
+        self.open, self._left, self._rank = True, _MAX_LINES, rank_prefix(line)
         self._foreign, self._facts.other_program_worked = ended and self._forms.total() > _MAX_FEW_LINES, False
         self.again()
 
@@ -140,7 +140,7 @@ class WorkAfterError:
         if _SERVER_STARTED.search(line) or (self._asked and _ANSWERED.search(line)):
             self.steps += 2
             return
-        if rank_of(line) != self._rank:
+        if rank_prefix(line) != self._rank:
             return
         if (bar := _BAR.search(line)) is not None:
             # Bars are on stderr, as tracebacks are: in the order of time.

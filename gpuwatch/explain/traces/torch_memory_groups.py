@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group
-from gpuwatch.explain.traces.torch_stacks import NO_STACK, Role, Stack
+from gpuwatch.explain.traces.allocation_stacks import NO_STACK, Role, Stack
 
 _BY_ROLE: dict[Role, Group] = {
     "workspace": "workspace",

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemorySegments
+from gpuwatch.explain.traces.allocation_stacks import NO_STACK, Stack, Stacks
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.safe_pickle import load
 from gpuwatch.explain.traces.tensorflow_xplane import Event
 from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
-from gpuwatch.explain.traces.torch_stacks import NO_STACK, Stack, Stacks
 
 MAX_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""

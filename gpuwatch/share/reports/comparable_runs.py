@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports.report_elements import clean, counted_names, framework_text
 
 _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")

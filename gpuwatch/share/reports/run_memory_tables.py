@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_memory import DeviceMemory
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports.chart_types import Bars, Kind, Part
 from gpuwatch.share.reports.chart_types import Row as Bar
 from gpuwatch.share.reports.report_elements import Table, clean, drawable

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import (

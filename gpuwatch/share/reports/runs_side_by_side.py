@@ -14,7 +14,7 @@ from gpuwatch.core.model.run_comparison import Comparison, Difference
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
-from gpuwatch.explain.logs.line_text import source_message
+from gpuwatch.explain.logs.line_prefixes import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.report_elements import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map

@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.clock_text import clock_text

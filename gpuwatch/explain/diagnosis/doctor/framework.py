@@ -25,7 +25,7 @@ from gpuwatch.explain.diagnosis.reference.driver_releases import update
 from gpuwatch.explain.diagnosis.rules.framework_build import OF_THE_DRIVER
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
 _NOT_IMPORTED = "the framework was not imported"

@@ -13,7 +13,7 @@ import msgspec
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.card_memory import memory_in_log
+from gpuwatch.explain.diagnosis.memory.gpu_memory_in_log import gpu_memory_in_log
 from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, steady_growth
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
     concurrent_holders,
@@ -22,7 +22,7 @@ from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
     samples_of,
     with_concurrent_holders,
 )
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _ROUNDING_SHARE = 0.01
 """Share by which a limit in a log may differ from the one that was set."""
@@ -86,7 +86,7 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     held = others_memory(device, samples_of(run, device), run)
     total, measured = held.total, True
     if total is None:
-        total, measured = memory_in_log(evidence.log, oom.device)
+        total, measured = gpu_memory_in_log(evidence.log, oom.device)
     overhead = held.overhead
     if not overhead and run is not None:
         overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)

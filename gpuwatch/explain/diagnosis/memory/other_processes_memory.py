@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Oom, Run, RunProcess, Worker
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _TRIFLING_BYTES = 1 << 30
 _TRIFLING_SHARE = 0.05

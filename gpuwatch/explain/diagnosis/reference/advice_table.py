@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
-from gpuwatch.explain.logs.framework_words import FRAMEWORK_WORDS
+from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
 
 TENSORFLOW, TORCH, JAX = "tensorflow", "pytorch", "jax"
 

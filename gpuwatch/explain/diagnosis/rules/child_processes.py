@@ -14,8 +14,8 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
-from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _CHECK = "The program that started it continues: make it check how its processes end (process.exitcode, check=True)."
 _MAX_PROCESSES = 8

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_onc
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1

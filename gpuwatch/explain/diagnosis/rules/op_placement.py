@@ -12,11 +12,11 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
-from gpuwatch.explain.logs.line_text import NOT_SIMULATED, device_name
 from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
+from gpuwatch.explain.logs.sizes_and_device_names import NOT_SIMULATED, device_name
 
 LIMIT = "simulation.limit"
 """A reason that says nothing about real GPUs and does not affect the verdict."""

@@ -31,8 +31,8 @@ from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memo
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
-from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import same_request
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 

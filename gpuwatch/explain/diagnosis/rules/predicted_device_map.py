@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _MIB = 1 << 20
 

@@ -28,13 +28,13 @@ from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks, hidden_on_purpose
-from gpuwatch.explain.diagnosis.runs.predict_tensorflow_devices import predict, requested_devices_of
-from gpuwatch.explain.logs.line_text import device_name
+from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import predict, requested_devices_of
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
 from gpuwatch.explain.logs.python_exceptions import essential_line
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.sim.simulated_machine import context_bytes
 
 DESPITE_OOM = "It exited with code 0, although memory ran out."

@@ -13,9 +13,9 @@ from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, LIMIT, MADE_THERE
-from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 AUTO = "auto"
 PLACED_TOGETHER = "placement.together"

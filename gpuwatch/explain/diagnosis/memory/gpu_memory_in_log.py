@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.explain.logs.line_text import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _GIB = 1 << 30
 _USABLE_SHARE = 0.92
@@ -26,7 +26,7 @@ _BY_MODEL: tuple[tuple[str, int], ...] = (
 )  # fmt: skip
 
 
-def memory_of_name(name: str | None) -> int | None:
+def min_memory_of_model(name: str | None) -> int | None:
     """Minimum bytes of a card with this name; None if the name does not tell."""
     if not name:
         return None
@@ -38,7 +38,7 @@ def memory_of_name(name: str | None) -> int | None:
     return None
 
 
-def memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int | None, bool]:
+def gpu_memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int | None, bool]:
     """Bytes of the GPU behind ``GPU:0``, and whether the log states them (else they follow from the name)."""
     wanted = device_name(framework_device) if framework_device else None
     mapping = next((entry for entry in log.device_map if device_name(entry.framework_device) == wanted), None)
@@ -47,4 +47,4 @@ def memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int | No
     totals = [card.total_bytes for card in log.cards if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
     if totals and mapping.pci_bus_id is not None:
         return totals[-1], True
-    return memory_of_name(mapping.name), False
+    return min_memory_of_model(mapping.name), False

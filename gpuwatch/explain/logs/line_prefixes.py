@@ -1,27 +1,26 @@
-"""String functions for log lines: strips prefixes and quoting, reads sizes, device names and PCI addresses."""
+"""Strips what programs and log collectors put around a message: colors, quotes, times, levels, ranks, JSON."""
 
 from __future__ import annotations
 
 import html
 import re
-from functools import lru_cache
 
 import msgspec
 
 _ANSI = re.compile(r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
 # At a line's start: quote marks, comment signs, notebook indents, list bullets, doctest's and pytest's marks, ranks.
-_LEAD = re.compile(
+_DECORATION = re.compile(
     r"(?:\s+|>+|#+\s|//+\s|;+\s|[-*•] |\$ |\||`+|\*\*|\[?rank:? ?\d+\]?:?|\[default\d+\]:"
     r"|\((?:[\w.:-]+ )?pid=\d+[^)]{0,80}\)|\[\d+\](?:<std\w+>)?:|E {3,})+"
 )
 _LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE)"
-_RANK = re.compile(
+_RANK_PREFIX = re.compile(
     r"\[?rank:? ?\d+\]?|\[default\d+\]|\((?:[\w.:-]+ )?pid=\d+|\[\d+,\d+\]<std\w+>|\[\d+\](?=:)|\d{1,5}(?=: )"
     r"|[\w.-]{1,60}(?= +\|)"
 )
 """The prefix of one of several processes."""
 # Prefixes of log collectors and loggers. Each kind is stripped once, in this order.
-_ENVELOPES = (
+_PREFIXES = (
     # 2026-11-20T07:00:01.5Z stderr F …   2026-11-20 07:00:01,500 …   26/11/20 07:00:01 …   (not TensorFlow's "…: I")
     re.compile(
         r"\[?\d{2,4}[-/]\d\d[-/]\d\d,?[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| UTC| ?[+-]\d\d:?\d\d)?\]?(?=\s|$)"
@@ -53,20 +52,6 @@ _ENVELOPES = (
 _QUOTED = re.compile(r'^"(.*?)(?:\\r)?(?:\\n)?",?$')
 _ENTITY = re.compile(r"&(?:[lg]t|amp|quot|#\d+|#x[0-9a-fA-F]+);")
 
-_SIZE = re.compile(r"^\**([\d.]+)\s*(B|bytes|[KMGTP]i?B?)?\**$", re.IGNORECASE)
-_MAX_BYTES = float(1 << 70)
-"""Larger numbers are not sizes."""
-_UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
-
-_DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d{1,6}|\*))?", re.IGNORECASE)
-_PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-9a-fA-F])")
-
-_DTYPE_BYTES = {
-    "float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2, "double": 8, "float64": 8, "int8": 1,
-    "uint8": 1, "qint8": 1, "quint8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
-    "uint64": 8, "complex64": 8, "complex128": 16, "resource": 8, "string": 24,
-}  # fmt: skip
-
 
 def undecorated(line: str) -> str:
     """The line without colours, leading quote marks, indents and prompts, and without its end of line."""
@@ -74,27 +59,27 @@ def undecorated(line: str) -> str:
         line = _ANSI.sub("", line)
     if "&" in line and _ENTITY.search(line):
         line = html.unescape(line)
-    lead = _LEAD.match(line)
-    line = (line[lead.end() :] if lead else line).rstrip()
+    decoration = _DECORATION.match(line)
+    line = (line[decoration.end() :] if decoration else line).rstrip()
     if line.startswith('"') and (quoted := _QUOTED.match(line)):
         # From a notebook's file or a table.
         line = _ANSI.sub("", quoted[1].replace("\\u001b", "\x1b").replace('\\"', '"').replace('""', '"')).strip()
     return line
 
 
-def unwrapped(line: str) -> str:
+def without_prefixes(line: str) -> str:
     """An undecorated line without the prefixes of log collectors, loggers and launchers."""
-    for envelope in _ENVELOPES:
-        match = envelope.match(line)
+    for prefix in _PREFIXES:
+        match = prefix.match(line)
         if match is not None:
             line = line[match.end() :]
-            lead = _LEAD.match(line)
-            if lead is not None:
-                line = line[lead.end() :]
+            decoration = _DECORATION.match(line)
+            if decoration is not None:
+                line = line[decoration.end() :]
     return line
 
 
-_UNFINISHED = re.compile(
+_UNFINISHED_LINE = re.compile(
     r"(?:(?<=[\]\d%)}\u2026])|(?<=\.\.\.)|(?<=[\]%] )|(?<=\.\.\. ))(?="
     r"(?:(?:Killed|Terminated)(?:: \d{1,2})?|Segmentation fault|Aborted|Bus error|Illegal instruction"
     r"|KeyboardInterrupt|\u5df2\u6740\u6b7b|\u5df2\u7ec8\u6b62)(?: \(core dumped\))?[\r\n]*$"
@@ -105,15 +90,15 @@ _UNFINISHED = re.compile(
 """What a shell, a scheduler or the C library says behind a line that the program had not ended yet."""
 
 
-def split_foreign_end(line: str) -> tuple[str, str] | None:
+def split_unfinished_line(line: str) -> tuple[str, str] | None:
     """A line, as it is, in two: what a program left unfinished, such as a progress bar, and who ended it; else None."""
-    found = _UNFINISHED.search(line)
+    found = _UNFINISHED_LINE.search(line)
     return (line[: found.end()], line[found.end() :]) if found is not None and found.end() else None
 
 
-def rank_of(line: str) -> str:
+def rank_prefix(line: str) -> str:
     """The prefix of one of several processes, of a line as it is; empty without one."""
-    found = _RANK.match(line.lstrip())
+    found = _RANK_PREFIX.match(line.lstrip())
     return found[0] if found is not None else ""
 
 
@@ -143,68 +128,6 @@ def json_text(line: str) -> str | None:
                 return "\n".join((text, *(error for error in raised if isinstance(error, str))))
         found = next((found[key] for key in _NESTING_KEYS if key in found), None)
     return None
-
-
-def size_bytes(text: str) -> int | None:
-    """Bytes of ``2.25GiB``, ``496.00 MiB``, ``7.81G``, ``268435456``, ``0B``; None for anything else."""
-    match = _SIZE.match(text.strip())
-    if match is None:
-        return None
-    try:
-        amount = float(match[1]) * _UNITS.get((match[2] or "")[:1].upper(), 1)
-    except ValueError:
-        return None
-    return int(amount) if amount < _MAX_BYTES else None
-
-
-SIMULATED_RENAME = "GPU_CUDA"
-"""Device type of the CUDA kernels in a process whose GPUs are simulated as a plug-in (sim/csrc/plugin_rename.c)."""
-NOT_SIMULATED = "CUDA, not simulated"
-
-
-def in_words(text: str) -> str:
-    """A log line or message for display: explains the device type that only gpuwatch's simulation has."""
-    return text.replace(SIMULATED_RENAME, NOT_SIMULATED) if SIMULATED_RENAME in text else text
-
-
-@lru_cache(1024)  # a log names few devices, many times
-def device_name(text: str) -> str:
-    """``GPU:0`` for any spelling (``/job:…/device:GPU:0``, ``/gpu:0``); text without a device is returned unchanged."""
-    *_, found = (None, *_DEVICE.finditer(text))
-    if found is None:
-        return text
-    kind = found[2].upper()
-    if kind == "CUDA" and not (found[2] == kind and found[3]):  # PyTorch's cuda:0; TensorFlow knows no such type
-        kind = "GPU"
-    prefix = "XLA_" if found[1] else ""
-    return f"{prefix}{kind}:{found[3] if found[3] == '*' else int(found[3] or 0)}"
-
-
-def pci_address(text: str | None) -> str | None:
-    """``0000:01:00.0``: lower case, four-digit domain, so that NVML's and TensorFlow's addresses compare equal."""
-    match = _PCI.search(text or "")
-    if match is None:
-        return None
-    domain = int(match[1], 16) if match[1] else 0
-    return f"{domain:04x}:{match[2].lower()}:{match[3].lower()}.{match[4].lower()}"
-
-
-def tensor_bytes(shape: str, dtype: str | None) -> int | None:
-    """Bytes of ``shape[16,112,112,147] and type float``; None if a part is unknown."""
-    width = _DTYPE_BYTES.get((dtype or "float").removeprefix("DT_").lower())
-    if width is None:
-        return None
-    total = width
-    for part in shape.split(","):
-        part = part.strip()
-        if not part:
-            continue
-        if not part.isdecimal() or len(part) > 15:
-            return None
-        total *= int(part)
-        if total > _MAX_BYTES:
-            return None
-    return total
 
 
 def source_message(line: str) -> tuple[str, str] | None:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs import tensorflow_device_lines
-from gpuwatch.explain.logs.line_text import pci_address
 from gpuwatch.explain.logs.log_facts import LogFacts, LoggedGpu, SmiProcess
 from gpuwatch.explain.logs.op_placement_lines import ColocationReader
+from gpuwatch.explain.logs.sizes_and_device_names import pci_address
 
 MAX_LIST_ENTRIES = 64
 _FOLDED_LINES = 4
