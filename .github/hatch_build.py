@@ -72,7 +72,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         options = ["-target", f"{machine}-linux-gnu.{glibc}", "-s", f"-ffile-prefix-map={sources}=."]
         cpu = (f"-mcpu={shipped_libraries.CPUS[machine]}",)
         shipped_libraries.compile_for_wheel(folder, sources, [*zig, "cc", *options], [*zig, "c++", *options], cpu)
-        build_data["force_include"][str(folder)] = f"gpuwatch/sim/{shipped_libraries.FOLDER}/{machine}"
+        build_data["force_include"][str(folder)] = f"gpuwatch/sim/{shipped_libraries.SHIPPED_FOLDER}/{machine}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{_GLIBC[0]}_{_GLIBC[1]}_{machine}"
 

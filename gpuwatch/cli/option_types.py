@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gpuwatch.core.formatting.durations import UNITS, seconds_of
+from gpuwatch.core.formatting.durations import UNIT_SECONDS, parse_duration
 from gpuwatch.core.formatting.suggest import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         try:
             seconds: float | None = float(value)
         except ValueError:
-            seconds = seconds_of(value)
+            seconds = parse_duration(value)
         if seconds is None:
             self.fail(f"{value!r} is not a duration such as 500ms, 1s, 5min, 12h or 30d", param, ctx)
         if not self._least <= seconds <= self._most:
@@ -65,8 +65,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
 def _duration_text(seconds: float) -> str:
     for unit in ("d", "h", "min", "s"):
-        if seconds >= UNITS[unit]:
-            return f"{seconds / UNITS[unit]:g} {unit}"
+        if seconds >= UNIT_SECONDS[unit]:
+            return f"{seconds / UNIT_SECONDS[unit]:g} {unit}"
     return f"{seconds * 1e3:g} ms"
 
 

@@ -13,7 +13,7 @@ import click
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.formatting.hyperlinks import file_url, linked, links_allowed
+from gpuwatch.core.formatting.hyperlinks import file_url, hyperlink, links_allowed
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write
 from gpuwatch.share.reports.write_file import is_special, unwritable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def linked_file_name(path: Path, stream: TextIO) -> str:
     """The name of a file, on a terminal as a link to it."""
     name = file_name(path)
-    return linked(name, file_url(path)) if _links_allowed(stream) else name
+    return hyperlink(name, file_url(path)) if _links_allowed(stream) else name
 
 
 def with_links(text: str, stream: TextIO) -> str:
@@ -42,7 +42,7 @@ def with_links(text: str, stream: TextIO) -> str:
 
     def link(match: re.Match[str]) -> str:
         page = page_path(match[0])
-        return linked(match[0], file_url(page)) if page is not None else match[0]
+        return hyperlink(match[0], file_url(page)) if page is not None else match[0]
 
     return pattern.sub(link, text)
 

@@ -76,7 +76,7 @@ def compile_notice() -> Iterator[None]:
             say_line("compiling the simulated GPUs; this is done once and can take a minute")
         began.append(time.monotonic())
 
-    with install_libraries.announcing(say_compiling):
+    with install_libraries.announced_builds(say_compiling):
         yield
     if began:
         say_line(f"compiled in {time.monotonic() - began[0]:.0f} s")

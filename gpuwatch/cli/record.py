@@ -235,7 +235,7 @@ def _create_default_file() -> Path:
 
     path = default_file()
     try:
-        return private_folders.own_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
+        return private_folders.private_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
     except OSError as error:
         why = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
         raise UsageError(why, hint="name a file") from None

@@ -16,7 +16,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.machine.sources.nvidia import decode_nvml_answers
 from gpuwatch.sim import faults
-from gpuwatch.sim.find_machines import choose
+from gpuwatch.sim.find_machines import choose_machine
 from gpuwatch.sim.machine_shape import parse_size
 from gpuwatch.sim.simulated_machine import ANY_DEVICE, FOR_EVER, SimMachine
 
@@ -90,7 +90,7 @@ def _gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[.
         @functools.wraps(function)
         def run(gpu: str, **arguments: Any) -> None:
             machine = _machine_in_use()
-            device = faults.gpu_of(machine, gpu)
+            device = faults.gpu_index(machine, gpu)
             _say(f"GPU {device} of {machine.shape} {function(machine, device, **arguments)}")
 
         return fault.command(name, context_settings=settings)(_machine_options(click.argument("gpu")(run)))
@@ -102,7 +102,7 @@ def _machine_in_use() -> SimMachine:
     """The chosen machine; by default the one in use."""
     ctx = click.get_current_context()
     name = ctx.meta.get(SIM_NAME)
-    chosen = choose(shape_option_value(ctx), name)
+    chosen = choose_machine(shape_option_value(ctx), name)
     if not chosen.in_use:
         how = f": gpuwatch --sim {chosen.machine.shape}{f'@{name}' if name else ''}"
         ctx.meta[_UNUSED] = f" (not in use yet{how}; {chosen.others})"
@@ -179,16 +179,16 @@ def fail(
     FUNCTION belongs to NVML or to the CUDA driver; nvmlDeviceGet* matches several, * all of NVML. CODE is a name or
     a number of NVML (GPU_IS_LOST, 15), or a number of the CUDA driver.
     """
-    name = faults.function_of(machine, function)
+    name = faults.checked_function(machine, function)
     if not name.startswith("cu"):
-        number = faults.code_of(code)
+        number = faults.nvml_code(code)
     elif code.isdecimal() and len(code) <= 3 and int(code):
         number = int(code)
     else:
         raise UsageError(
             f"{code!r} is not an error code of the CUDA driver", hint="a number, for example 100 (no device)"
         )
-    device = ANY_DEVICE if gpu is None else faults.gpu_of(machine, gpu)
+    device = ANY_DEVICE if gpu is None else faults.gpu_index(machine, gpu)
     machine.inject(name, code=number, device=device, count=count or FOR_EVER, seconds=seconds, label=faults.FAIL)
     return f"{name} on {machine.shape} fails with {code} {_duration_text(seconds)}"
 
@@ -198,7 +198,7 @@ def fail(
 @click.argument("seconds", type=_SECONDS, required=False)
 def init(machine: SimMachine, code: str, seconds: float | None) -> str:
     """Make NVML fail to start with CODE; open sessions end."""
-    faults.fail_init(machine, faults.code_of(code), seconds)
+    faults.fail_init(machine, faults.nvml_code(code), seconds)
     return f"NVML on {machine.shape} does not start ({code}) {_duration_text(seconds)}"
 
 
@@ -394,7 +394,7 @@ def clear(machine: SimMachine) -> str:
 @_machine_fault("list")
 def list_faults(machine: SimMachine) -> str:
     """List the machine's faults."""
-    lines = faults.describe(machine)
+    lines = faults.fault_lines(machine)
     for line in lines:
         click.echo(line)
     return "" if lines else f"{machine.shape} has no faults"

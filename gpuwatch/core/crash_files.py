@@ -27,13 +27,13 @@ def keep_traceback(error: BaseException) -> Path | None:
     text = mask_text(f"gpuwatch {__version__}, Python {platform.python_version()}\n$ gpuwatch {command}\n")
     text += mask_text("".join(traceback.format_exception(error)))
     try:
-        folder = private_folders.own_folder(folder, "XDG_STATE_HOME", "crashes")
+        folder = private_folders.private_folder(folder, "XDG_STATE_HOME", "crashes")
         newest = max(folder.glob("crash-*.txt"), default=None)
         with suppress(OSError):  # it may be another user's, if others could write to the folder once
-            if newest is not None and private_folders.read_own(newest).decode("utf-8", "replace") == text:
+            if newest is not None and private_folders.read_private_file(newest).decode("utf-8", "replace") == text:
                 return newest
         path = folder / name
-        private_folders.write_private(path, text)
+        private_folders.write_private_file(path, text)
     except OSError:
         return None
     return path

@@ -65,4 +65,4 @@ MCP_LOG = Limit("a log that an assistant names", 64 << 20)
 MCP_TEXT = Limit("a log that an assistant gives as text", 1 << 20)
 MCP_DOCUMENT = Limit("a document that an assistant names", 16 << 20)
 
-READERS = tuple(limit for limit in list(globals().values()) if isinstance(limit, Limit))
+ALL_LIMITS = tuple(limit for limit in list(globals().values()) if isinstance(limit, Limit))

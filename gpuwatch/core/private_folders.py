@@ -33,7 +33,7 @@ _ABANDONED_SECONDS: Final = 10 * 86_400.0
 """Age at which temporary folders of killed runs are removed, the same as systemd-tmpfiles uses."""
 
 
-def distrust(path: Path) -> str:
+def why_untrusted(path: Path) -> str:
     """Why a folder or file cannot be trusted: ``/home/ann belongs to ann``; empty if it can, or does not exist."""
     try:
         for place, status in _places_on_path(path.absolute()):
@@ -47,10 +47,10 @@ def distrust(path: Path) -> str:
     return ""
 
 
-def file_distrust(path: Path) -> str:
+def why_file_untrusted(path: Path) -> str:
     """Why a file in a trusted folder cannot be trusted: its owner, or its mode; empty if it can.
 
-    Links are not followed: check their target with :func:`distrust`.
+    Links are not followed: check their target with :func:`why_untrusted`.
     """
     status = path.lstat()
     if status.st_uid != os.geteuid():
@@ -60,16 +60,16 @@ def file_distrust(path: Path) -> str:
     return _who_may_write(path, status)
 
 
-def own_folder(path: Path, variable: str, kind: str) -> Path:
+def private_folder(path: Path, variable: str, kind: str) -> Path:
     """``path`` as a folder that only we can write to, created if missing; otherwise a temporary one for this run.
 
     ``variable``: the environment variable that moves the folder. ``kind``: the name of the temporary one. OSError if
     neither is possible.
     """
-    why = distrust(path)
+    why = why_untrusted(path)
     if not why:
         _make_folder(path)
-        why = distrust(path) or _foreign_owner(path)
+        why = why_untrusted(path) or _foreign_owner(path)
     if not why:
         return path
     private = (_inherited_folder() or _temporary_folder()) / kind
@@ -81,7 +81,7 @@ def own_folder(path: Path, variable: str, kind: str) -> Path:
     return private
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Writes ``text`` to a file with mode 0600, without following a link; OSError if that fails."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -89,7 +89,7 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def read_own(path: Path, most: int = -1) -> bytes:
+def read_private_file(path: Path, most: int = -1) -> bytes:
     """The first ``most`` bytes of a file that only we can write to; PermissionError if others can, or OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
@@ -189,7 +189,7 @@ def _inherited_folder() -> Path | None:
     if not named:
         return None
     folder = Path(named)
-    return folder if folder.is_dir() and not (distrust(folder) or _foreign_owner(folder)) else None
+    return folder if folder.is_dir() and not (why_untrusted(folder) or _foreign_owner(folder)) else None
 
 
 def _temporary_folder() -> Path:
@@ -201,7 +201,7 @@ def _temporary_folder() -> Path:
         try:
             # Libraries are loaded from it, so it must not be mounted noexec.
             usable = base.is_dir() and not os.statvfs(base).f_flag & os.ST_NOEXEC
-            if not usable or distrust(base):
+            if not usable or why_untrusted(base):
                 continue
             _sweep(base)
             folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=base))
@@ -248,7 +248,7 @@ def _advice(path: Path, variable: str) -> str:
     with suppress(OSError):
         above, status = path.parent.stat(), path.lstat()
         sticky = above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, status.st_uid)
-        if status.st_uid != os.geteuid() and not sticky and not distrust(path.parent):
+        if status.st_uid != os.geteuid() and not sticky and not why_untrusted(path.parent):
             hint = f"remove {path}, or {hint}"
     return hint
 

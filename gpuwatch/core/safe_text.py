@@ -45,7 +45,7 @@ def harmless(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def escaped(json_text: str) -> str:
+def escape_in_json(json_text: str) -> str:
     """The same JSON with these characters escaped, safe for terminals and editors."""
     return _UNSAFE_IN_JSON.sub(_escape, json_text)
 

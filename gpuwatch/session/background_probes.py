@@ -131,7 +131,7 @@ class ProbeRuns:
     @property
     def unread(self) -> str:
         """Why earlier runs are not read; empty if they are. Once that has been mended, they are loaded."""
-        if self._loaded and self.store.distrust and not private_folders.distrust(self.store.folder):
+        if self._loaded and self.store.distrust and not private_folders.why_untrusted(self.store.folder):
             self._loading = self._loaded = False
             self._begin_loading()
         return f"earlier runs are not read: {self.store.distrust}" if self.store.distrust else ""

@@ -56,7 +56,7 @@ def remove(leftover: Leftover) -> None:
     path = leftover.path
     if path.suffix == state_files.STATE_SUFFIX:
         with state_files.folder_lock(path.parent):
-            state_files.remove(path)
+            state_files.remove_machine(path)
     elif path.is_dir() and not path.is_symlink():
         with _not_being_built(path):
             shutil.rmtree(path)
@@ -66,7 +66,7 @@ def remove(leftover: Leftover) -> None:
 
 def remove_empty(gone: list[Leftover]) -> None:
     """Removes the folders that are empty once these are gone."""
-    machines = next(state_files.possible_folders(), None)
+    machines = next(state_files.possible_state_folders(), None)
     if machines is not None and machines.is_dir() and [path.name for path in machines.iterdir()] == ["lock"]:
         shutil.rmtree(machines, ignore_errors=True)
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
@@ -92,9 +92,9 @@ def _not_being_built(folder: Path) -> Iterator[None]:
 
 
 def _machine_leftovers() -> Iterator[Leftover]:
-    folder = next(state_files.possible_folders(), None)
+    folder = next(state_files.possible_state_folders(), None)
     if folder is not None and folder.is_dir():
-        why = private_folders.distrust(folder)
+        why = private_folders.why_untrusted(folder)
         for path in sorted(folder.glob(f"*{state_files.STATE_SUFFIX}")):
             yield Leftover(path, "a simulated machine", why or ("in use" if state_files.in_use(path) else ""))
 
@@ -108,7 +108,7 @@ def _library_leftovers() -> Iterator[Leftover]:
                 pass
         except BlockingIOError:
             in_use = "they are being compiled"
-        yield Leftover(cache, "libraries of the simulated GPUs", private_folders.distrust(cache) or in_use)
+        yield Leftover(cache, "libraries of the simulated GPUs", private_folders.why_untrusted(cache) or in_use)
 
 
 def _is_named_by_a_process(folder: Path) -> bool:
@@ -125,7 +125,7 @@ def _is_named_by_a_process(folder: Path) -> bool:
 
 def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
-    why = private_folders.distrust(state)
+    why = private_folders.why_untrusted(state)
     if (state / "runs").is_dir():
         yield Leftover(state / "runs", "saved runs", why)
     for path in sorted(state.glob("crash-*.txt")):

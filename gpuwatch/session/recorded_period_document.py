@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from gpuwatch import __version__
-from gpuwatch.core.formatting.command_lines import program_of
+from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.model.findings import Finding
@@ -316,7 +316,7 @@ def _processes(recording: Recording, begin: float, end: float) -> Iterator[Perio
             pid=life.pid,
             device_uuid=life.device_uuid,
             user=life.user,
-            program=program_of(printable(life.command or life.name or "")) or None,
+            program=program_in_command(printable(life.command or life.name or "")) or None,
             begin=utc(life.first),
             end=utc(life.last),
         )
@@ -331,7 +331,9 @@ def _runs(store: RunStore, begin: float, end: float, host: str | None, *, simula
         seen = [run.memory.device_uuid, *(device.uuid for device in run.memory.devices), *mapped]
         if started <= end and started + (took or 0.0) >= begin:
             yield PeriodRun(
-                name=program_of(printable(run.title)) or run.config if run.group == _WATCHED else f"probe {run.config}",
+                name=program_in_command(printable(run.title)) or run.config
+                if run.group == _WATCHED
+                else f"probe {run.config}",
                 verdict=run.verdict,
                 begin=run.started_at,
                 end=None if took is None else run.started_at + datetime.timedelta(seconds=took),

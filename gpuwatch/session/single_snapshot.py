@@ -16,7 +16,7 @@ from gpuwatch.core.model.snapshot import FAILED_ITSELF, Problem, Snapshot
 from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host_reader import HostReader
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 _MAX_STARVED_SECONDS = 60.0
 """Seconds beyond the deadline that a collector without a CPU is waited for."""

@@ -103,10 +103,10 @@ def compile_driver(work: Path, compiler: list[str], sources: Path, cpu: tuple[st
         _link(compiler, work, library, "-Wl,--no-undefined")
     (work / DRIVER_LIBRARY).rename(work / DRIVER_FILE)
     _remove_objects(work)
-    add_links(work)
+    link_aliases(work)
 
 
-def add_links(work: Path) -> None:
+def link_aliases(work: Path) -> None:
     """The other names of the driver tier's libraries."""
     (work / DRIVER_LIBRARY).symlink_to(DRIVER_FILE)
     for alias, target in ALIASES.items():
@@ -117,7 +117,7 @@ def compile_plugin(
     work: Path, compiler: list[str], cxx: list[str], sources: Path, base: Path, cpu: tuple[str, ...] = NATIVE
 ) -> None:
     """As :func:`compile_driver`, for the plug-in tier; ``base``: the folder of the driver tier, a neighbor of this."""
-    share(work, base)
+    link_shared_libraries(work, base)
 
     def command(name: str) -> list[str]:
         if name.endswith(".cc"):
@@ -135,7 +135,7 @@ def compile_plugin(
     _remove_objects(work)
 
 
-def share(work: Path, base: Path) -> None:
+def link_shared_libraries(work: Path, base: Path) -> None:
     """Links from a plug-in build to the libraries that it has from the driver tier's ``base``."""
     for name in PLUGIN_SHARES:
         (work / name).symlink_to(Path("..") / base.name / name)

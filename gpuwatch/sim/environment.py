@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuwatch.sim import install_libraries, libraries
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
 ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"

@@ -48,7 +48,7 @@ CODES: Final = {
 MISMATCH: Final = CODES["LIB_RM_VERSION_MISMATCH"]
 LOST: Final = CODES["GPU_IS_LOST"]
 
-HANG, SLOW, GONE, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
+HANG, SLOW, LOST_GPU, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 """Labels of faults: the subcommands that inject them."""
 
 # Longer than anybody waits: a call that hangs returns when its fault is cleared.
@@ -58,7 +58,7 @@ _MAX_DIGITS: Final = 10
 _FIRST_FOREIGN_PID: Final = 4_100_000
 
 
-def code_of(text: str) -> int:
+def nvml_code(text: str) -> int:
     """NVML's number of an error code: ``GPU_IS_LOST``, ``NVML_ERROR_GPU_IS_LOST`` or ``15``."""
     name = text.strip().upper().replace("-", "_").removeprefix("NVML_").removeprefix("ERROR_")
     if name in CODES:
@@ -71,7 +71,7 @@ def code_of(text: str) -> int:
     )
 
 
-def gpu_of(machine: SimMachine, text: str) -> int:
+def gpu_index(machine: SimMachine, text: str) -> int:
     """The index of a GPU, from its index, its UUID, or the beginning of its UUID."""
     devices = machine.devices()
     if text.isdecimal() and len(text) < _MAX_DIGITS and int(text) < len(devices):
@@ -82,7 +82,7 @@ def gpu_of(machine: SimMachine, text: str) -> int:
     raise UsageError(f"{machine.shape} has no GPU {text!r}", hint=f"0 to {len(devices) - 1}; removed GPUs count too")
 
 
-def function_of(machine: SimMachine, text: str) -> str:
+def checked_function(machine: SimMachine, text: str) -> str:
     """A function of NVML or the CUDA driver that can fail on request; ``nvml*`` and ``*`` too."""
     if text == "*" or (text.endswith("*") and text.startswith(("nvml", "cu"))):
         return text
@@ -110,7 +110,7 @@ def slow(machine: SimMachine, delay_seconds: float, seconds: float | None) -> No
 
 def lose(machine: SimMachine, device: int) -> None:
     """Makes every call about the GPU fail with "GPU is lost", as after it has fallen off the bus."""
-    machine.inject("*", code=LOST, device=device, label=GONE)
+    machine.inject("*", code=LOST, device=device, label=LOST_GPU)
 
 
 def bring_back(machine: SimMachine, device: int) -> int:
@@ -135,7 +135,7 @@ def foreign_process(machine: SimMachine, device: int, memory_bytes: int, sm_perc
     return pid
 
 
-def describe(machine: SimMachine) -> list[str]:
+def fault_lines(machine: SimMachine) -> list[str]:
     """One line for each fault and changed value of the machine."""
     lines = []
     for fault in machine.faults():

@@ -13,8 +13,8 @@ from gpuwatch.sim import install_libraries
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, state_folder, state_name
-from gpuwatch.sim.sysfs import ENV_STATE
 
 _NAME: Final = re.compile(rf"(?P<name>.+)-(?P<shape>[^-]+?)\.v\d+\.\d+{re.escape(STATE_SUFFIX)}")
 
@@ -39,7 +39,7 @@ class FoundMachine:
         return self.name is not None and self.name.startswith(f"{PRIVATE}-")
 
 
-def machines() -> tuple[FoundMachine, ...]:
+def find_machines() -> tuple[FoundMachine, ...]:
     """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
     libraries, found = install_libraries.ensure_built(), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
@@ -74,7 +74,7 @@ class MachineChoice:
     """Which machines are in use."""
 
 
-def choose(shape: SimShape | None, name: str | None) -> MachineChoice:
+def choose_machine(shape: SimShape | None, name: str | None) -> MachineChoice:
     """The machine with this shape or name, or the only one in use.
 
     With a shape it is created if it does not exist: what is done to it waits for its first user.
@@ -82,7 +82,7 @@ def choose(shape: SimShape | None, name: str | None) -> MachineChoice:
     Raises:
         UsageError: no such machine, none in use, or several that match.
     """
-    every = machines()
+    every = find_machines()
     there = tuple(machine for machine in every if not machine.foreign)
     if shape is not None:
         used = any(machine.in_use for machine in there if machine.name == name and machine.shape == shape)

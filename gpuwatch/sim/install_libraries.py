@@ -33,12 +33,12 @@ from gpuwatch.sim.compiler import (
     DRIVER_RECIPE,
     PLUGIN_RECIPE,
     CompilerFailedError,
-    add_links,
     compile_driver,
     compile_plugin,
     find_compiler,
     find_cxx_compiler,
-    share,
+    link_aliases,
+    link_shared_libraries,
 )
 
 FAILURE_LOG: Final = "failed-build.log"
@@ -55,7 +55,7 @@ _announce: Callable[[], None] | None = None
 
 
 @contextmanager
-def announcing(say: Callable[[], None]) -> Iterator[None]:
+def announced_builds(say: Callable[[], None]) -> Iterator[None]:
     """Within this context, ``say`` is called before anything is compiled, which takes seconds."""
     global _announce
     before, _announce = _announce, say
@@ -82,9 +82,9 @@ def ensure_built(tier: Tier = "driver") -> Path:
         if tier == "plugin":
             base, cxx = folder, _required_compiler(find_cxx_compiler)
             folder = cache / f"{_key(cxx, sources, base.name)}-plugin"
-            note_use(base)
+            mark_as_used(base)
             _ensure(folder, lambda work: compile_plugin(work, compiler, cxx, sources, base))
-    note_use(folder)
+    mark_as_used(folder)
     return folder
 
 
@@ -125,19 +125,19 @@ def _copy_from_wheel(found: Path, tier: Tier) -> Path:
 
     def driver(work: Path) -> None:
         copy(shipped_libraries.driver_files(), work)
-        add_links(work)
+        link_aliases(work)
 
     def plugin(work: Path) -> None:
         copy(shipped_libraries.plugin_files(), work)
-        share(work, base)
+        link_shared_libraries(work, base)
 
     _ensure(base, driver, quick=True)
-    note_use(base)
+    mark_as_used(base)
     if tier == "driver":
         return base
     folder = base.with_name(f"{base.name}-plugin")
     _ensure(folder, plugin, quick=True)
-    note_use(folder)
+    mark_as_used(folder)
     return folder
 
 
@@ -149,7 +149,7 @@ def cache_folder() -> Path:
 def _own_cache() -> Path:
     folder = cache_folder()
     try:
-        return private_folders.own_folder(folder, "XDG_CACHE_HOME", "sim")
+        return private_folders.private_folder(folder, "XDG_CACHE_HOME", "sim")
     except OSError as error:
         raise _cache_error(folder, error) from error
 
@@ -163,8 +163,8 @@ def _cache_error(folder: Path, error: OSError) -> GpuwatchError:
 
 def _ensure(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) -> None:
     """Builds what is missing, and rebuilds a folder that somebody else may have written to."""
-    if is_foreign(folder):
-        discard(folder)
+    if may_be_foreign(folder):
+        remove_build(folder)
     if not folder.is_dir():
         if _announce is not None and not quick:
             _announce()
@@ -173,7 +173,7 @@ def _ensure(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) 
                 _build(folder, fill)
 
 
-def discard(folder: Path) -> None:
+def remove_build(folder: Path) -> None:
     """Removes a build's folder, or a link in its place."""
     try:
         folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
@@ -181,11 +181,11 @@ def discard(folder: Path) -> None:
         raise _cache_error(folder, error) from error
 
 
-def is_foreign(folder: Path) -> bool:
+def may_be_foreign(folder: Path) -> bool:
     """Whether somebody else may have written to a build."""
     try:
         return folder.is_dir() and any(
-            private_folders.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
+            private_folders.why_file_untrusted(path) or _leads_out(path) for path in (folder, *folder.iterdir())
         )
     except OSError:
         return True
@@ -196,7 +196,7 @@ def _leads_out(path: Path) -> bool:
     if not path.is_symlink():
         return False
     target = path.resolve()
-    return target.parent.parent != path.parent.parent.resolve() or bool(private_folders.file_distrust(target))
+    return target.parent.parent != path.parent.parent.resolve() or bool(private_folders.why_file_untrusted(target))
 
 
 def _key(compiler: list[str], sources: Path, base: str = "") -> str:
@@ -286,14 +286,14 @@ def _build_error(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
     """The error for the user; the log file is overwritten by each failure."""
     log = folder / FAILURE_LOG
     try:
-        private_folders.write_private(log, failed.log)
+        private_folders.write_private_file(log, failed.log)
         hint = f"the compiler's full output is in {log}"
     except OSError as error:
         hint = f"the compiler's full output could not be written to {log}: {error.strerror}"
     return GpuwatchError(f"the simulated GPUs' libraries could not be compiled: {failed.message}", hint=hint)
 
 
-def note_use(folder: Path) -> None:
+def mark_as_used(folder: Path) -> None:
     """Records in the folder's time, to the hour, when a build was last used; :func:`_sweep` removes unused ones."""
     try:
         if time.time() - folder.stat().st_mtime > _HOUR:

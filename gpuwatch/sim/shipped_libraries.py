@@ -18,9 +18,9 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.compiler import DRIVER_RECIPE, PLUGIN_RECIPE, CompilerFailedError, compile_driver, compile_plugin
 from gpuwatch.sim.libraries import DRIVER_FILE, DRIVER_LIBRARY, LIBRARIES, PLUGIN_LIBRARIES
 
-FOLDER: Final = "shipped"
+SHIPPED_FOLDER: Final = "shipped"
 """In a wheel, beside this file."""
-COMPILE: Final = "GPUWATCH_SIM_COMPILE"
+ENV_COMPILE: Final = "GPUWATCH_SIM_COMPILE"
 """Set to anything: compile, whatever the wheel has. $CC alone does not mean that: conda sets it."""
 MADE_FROM: Final = "made-from"
 _NOTICE: Final = """\
@@ -40,7 +40,7 @@ def usable_libraries(flags: frozenset[str]) -> Path | None:
     those that they were made from.
     """
     folder = shipped_folder()
-    if os.environ.get(COMPILE) or lacking_cpu_features(flags):
+    if os.environ.get(ENV_COMPILE) or lacking_cpu_features(flags):
         return None
     try:
         made_from = (folder / MADE_FROM).read_text(encoding="ascii")
@@ -51,7 +51,7 @@ def usable_libraries(flags: frozenset[str]) -> Path | None:
 
 def shipped_folder() -> Path:
     """Where the libraries for this machine would be."""
-    return Path(__file__).parent / FOLDER / platform.machine()
+    return Path(__file__).parent / SHIPPED_FOLDER / platform.machine()
 
 
 def lacking_cpu_features(flags: frozenset[str]) -> tuple[str, ...]:

@@ -22,14 +22,21 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import environment, install_libraries, sysfs
+from gpuwatch.sim import environment, install_libraries, simulated_sysfs
 from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
-from gpuwatch.sim.state_files import check_state, create_if_needed, folder_lock, partition, state_folder, state_name
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.state_files import (
+    check_state,
+    create_machine_if_needed,
+    folder_lock,
+    set_mig_instances,
+    state_folder,
+    state_name,
+)
 from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
-from gpuwatch.sim.sysfs import ENV_STATE
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1
@@ -120,7 +127,7 @@ class SimMachine:
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
         with folder_lock(folder):
-            create_if_needed(machine._control, machine.state_path, shape, described)
+            create_machine_if_needed(machine._control, machine.state_path, shape, described)
             machine._handle = machine._map()
             os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
         return machine
@@ -294,13 +301,13 @@ class SimMachine:
     def heal(self) -> None:
         """Undo everything that was done to the machine: faults, set values, MIG, sleep, foreign processes, removals."""
         self._control.gws_heal(self._open_handle())
-        shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
+        shutil.rmtree(simulated_sysfs.sysfs_folder(self.state_path), ignore_errors=True)
 
     def set_mig(self, device: int, layout: str) -> tuple[SimInstance, ...]:
         """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig_layout`), at any time; ``off`` switches MIG off."""
         self._check_device(device)
         instances = parse_layout(layout)
-        partition(self._control, self._open_handle(), device, instances)
+        set_mig_instances(self._control, self._open_handle(), device, instances)
         return instances or ()
 
     def mig(self, device: int) -> tuple[SimInstance, ...] | None:
@@ -337,7 +344,7 @@ class SimMachine:
         """Make the kernel report a GPU as suspended, as on laptops, or awake; calls do not wake it."""
         self._check_device(device)
         for other in self.devices():  # the kernel lists them all
-            folder = sysfs.power_folder(sysfs.folder(self.state_path), other.pci_bus_id)
+            folder = simulated_sysfs.power_folder(simulated_sysfs.sysfs_folder(self.state_path), other.pci_bus_id)
             if other.index == device:
                 contents = {"control": "auto", "runtime_status": "suspended" if asleep else "active"}
             elif folder.is_dir():
@@ -345,13 +352,15 @@ class SimMachine:
             else:
                 contents = {"control": "on", "runtime_status": "active"}
             folder.mkdir(parents=True, exist_ok=True)
-            _put(folder.parent / "vendor", sysfs.VENDOR)
-            _put(folder.parent / "class", sysfs.CLASS)
+            _put(folder.parent / "vendor", simulated_sysfs.VENDOR)
+            _put(folder.parent / "class", simulated_sysfs.CLASS)
             for name, text in contents.items():
                 _put(folder / name, text)
 
     def is_asleep(self, device: int) -> bool:
-        folder = sysfs.power_folder(sysfs.folder(self.state_path), self.devices()[device].pci_bus_id)
+        folder = simulated_sysfs.power_folder(
+            simulated_sysfs.sysfs_folder(self.state_path), self.devices()[device].pci_bus_id
+        )
         try:
             return (folder / "runtime_status").read_text(encoding="ascii").strip() == "suspended"
         except OSError:
@@ -392,7 +401,7 @@ class SimMachine:
         """Delete the state file. Processes that use it keep it; new ones get a new machine."""
         self.close()
         self.state_path.unlink(missing_ok=True)
-        shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
+        shutil.rmtree(simulated_sysfs.sysfs_folder(self.state_path), ignore_errors=True)
 
     def close(self) -> None:
         if self._handle is not None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import sysfs
+from gpuwatch.sim import simulated_sysfs
 from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.machine_shape import SimShape
@@ -47,10 +47,10 @@ def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
     model with what that reports.
     """
     reports = zlib.crc32(repr(MODELS[shape.model].described()).encode()) if shape.model else ""
-    return f"{name or SHARED}-{shape}.v{layout(library_dir)}{reports}{STATE_SUFFIX}"
+    return f"{name or SHARED}-{shape}.v{state_layout(library_dir)}{reports}{STATE_SUFFIX}"
 
 
-def layout(library_dir: Path) -> str:
+def state_layout(library_dir: Path) -> str:
     """The state's layout in these libraries: version and size in bytes."""
     return str(load_control(library_dir).gws_layout().decode())
 
@@ -76,9 +76,9 @@ def state_folder() -> Path:
     The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.core.private_folders`). Another
     user's XDG_RUNTIME_DIR, which ``sudo -E`` keeps, is not used.
     """
-    for folder in possible_folders():
+    for folder in possible_state_folders():
         try:
-            return private_folders.own_folder(folder, "XDG_RUNTIME_DIR", "machines")
+            return private_folders.private_folder(folder, "XDG_RUNTIME_DIR", "machines")
         except OSError as error:
             raise GpuwatchError(
                 f"cannot write the simulated GPUs' state to {folder}: {error.strerror or error}",
@@ -90,20 +90,20 @@ def state_folder() -> Path:
     )
 
 
-def possible_folders() -> Iterator[Path]:
+def possible_state_folders() -> Iterator[Path]:
     """Where this user's machines may be, whether the folder exists or not; :func:`state_folder` takes the first."""
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()):  # noqa: S108  # the folder in it is checked
         if not base or not os.access(base, os.W_OK | os.X_OK) or not Path(base).is_dir():
             continue
-        if not private_folders.distrust(Path(base)):
+        if not private_folders.why_untrusted(Path(base)):
             yield Path(base) / f"gpuwatch-sim-{os.geteuid()}"
 
 
 def check_state(path: Path) -> None:
     """GpuwatchError if somebody else can write to the state that the environment names, as under ``sudo -E``."""
-    why = private_folders.distrust(path)
+    why = private_folders.why_untrusted(path)
     if not why and path.exists():
-        why = private_folders.file_distrust(path)
+        why = private_folders.why_file_untrusted(path)
     if why:
         raise GpuwatchError(
             f"refusing to use the simulated GPUs in {path}: {why}",
@@ -122,7 +122,9 @@ def folder_lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def create_if_needed(control: ctypes.CDLL, state: Path, shape: SimShape, described: Sequence[DescribedGpu]) -> None:
+def create_machine_if_needed(
+    control: ctypes.CDLL, state: Path, shape: SimShape, described: Sequence[DescribedGpu]
+) -> None:
     """Creates the file, or one that fits in its place; called with the lock of its folder held.
 
     Raises:
@@ -150,7 +152,7 @@ def create_if_needed(control: ctypes.CDLL, state: Path, shape: SimShape, describ
             _describe(control, handle, device, gpu)
         control.gws_close(handle)
     fresh.replace(state)
-    sweep(state.parent)
+    remove_old_machines(state.parent)
 
 
 def _describe(control: ctypes.CDLL, handle: int, device: int, gpu: DescribedGpu) -> None:
@@ -165,10 +167,10 @@ def _describe(control: ctypes.CDLL, handle: int, device: int, gpu: DescribedGpu)
     if code:
         raise GpuwatchError(f"simulated GPU {device} cannot be described: {os.strerror(code)}")
     if gpu.mig is not None:
-        partition(control, handle, device, gpu.mig)
+        set_mig_instances(control, handle, device, gpu.mig)
 
 
-def partition(control: ctypes.CDLL, handle: int, device: int, instances: Sequence[SimInstance] | None) -> None:
+def set_mig_instances(control: ctypes.CDLL, handle: int, device: int, instances: Sequence[SimInstance] | None) -> None:
     """Partitions a GPU into these MIG instances; None switches MIG off. GpuwatchError if it cannot be."""
     numbers = [
         number
@@ -181,7 +183,7 @@ def partition(control: ctypes.CDLL, handle: int, device: int, instances: Sequenc
         raise GpuwatchError(f"simulated GPU {device} cannot be partitioned: {os.strerror(code)}")
 
 
-def sweep(folder: Path) -> None:
+def remove_old_machines(folder: Path) -> None:
     """Removes machines in ``folder`` that are not in use and were last opened long ago.
 
     Users of a machine hold a shared lock on its file for as long as they live (state.c). So a file whose exclusive
@@ -194,10 +196,10 @@ def sweep(folder: Path) -> None:
         private = path.suffix == STATE_SUFFIX and not path.name.startswith(f"{SHARED}-")
         with suppress(OSError):  # another process removed it, or it is not ours: the next sweep will see
             if time.time() - path.stat().st_mtime > (_KEPT_PRIVATE_SECONDS if private else _KEPT_SECONDS):
-                remove(path)
+                remove_machine(path)
 
 
-def remove(path: Path) -> None:
+def remove_machine(path: Path) -> None:
     """Removes a machine; OSError if it is in use. The caller holds the folder's lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -205,4 +207,4 @@ def remove(path: Path) -> None:
         path.unlink()
     finally:
         os.close(descriptor)
-    shutil.rmtree(sysfs.folder(path), ignore_errors=True)
+    shutil.rmtree(simulated_sysfs.sysfs_folder(path), ignore_errors=True)

@@ -20,7 +20,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.sources.gpu_reservations import reservations, reserve, reserved
 from gpuwatch.session.free_gpus import Requirements
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from tests.conftest import gpuwatch
 from tests.forked import start_gpuwatch
 from tests.ui import machines

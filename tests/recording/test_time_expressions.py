@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.durations import seconds_of
+from gpuwatch.core.formatting.durations import parse_duration
 from gpuwatch.machine.recording.time_expressions import parse_moment
 from tests.every import every
 
@@ -66,4 +66,4 @@ def test_a_time_of_day_is_local_across_a_change_of_the_clocks(monkeypatch: pytes
     ("text", "wanted"), [("90s", 90), ("1h30m", 5400), ("2 days, 3 h", 183_600), ("", None), ("5", None), ("x", None)]
 )
 def test_durations(text: str, wanted: float | None) -> None:
-    assert seconds_of(text) == wanted
+    assert parse_duration(text) == wanted

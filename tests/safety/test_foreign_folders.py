@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.private_folders import ENV_PRIVATE, distrust, own_folder
+from gpuwatch.core.private_folders import ENV_PRIVATE, private_folder, why_untrusted
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.sim import install_libraries, libraries
 from gpuwatch.sim.machine_shape import SimShape
@@ -98,7 +98,7 @@ def test_who_may_write_above(tmp_path: Path, user: int, mode: int, why: str, bel
     folder.mkdir()
     os.chown(folder, user, 64001)
     folder.chmod(mode)
-    found = distrust(folder / below)
+    found = why_untrusted(folder / below)
     assert found == (f"{folder} {why}" if why else "")
 
 
@@ -108,7 +108,7 @@ def test_the_private_group_of_the_user_may_write(tmp_path: Path) -> None:
     folder.mkdir()
     os.chown(folder, os.geteuid(), os.getegid())
     folder.chmod(0o770)
-    assert distrust(folder) == ""
+    assert why_untrusted(folder) == ""
 
 
 @needs_root
@@ -118,18 +118,18 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     shared = owned(tmp_path / "shared", 0, 0o1777)
     link = shared / "gpuwatch"
     link.symlink_to(target)
-    assert distrust(link) == "", "a link of root's own"
+    assert why_untrusted(link) == "", "a link of root's own"
     os.chown(link, ATTACKER, ATTACKER, follow_symlinks=False)
-    assert distrust(link / "sim") == f"{link} belongs to user {ATTACKER}"
+    assert why_untrusted(link / "sim") == f"{link} belongs to user {ATTACKER}"
     link.unlink()
     link.symlink_to(Path("..") / "shared" / "gpuwatch")
-    assert "symbolic links" in distrust(link)
+    assert "symbolic links" in why_untrusted(link)
 
 
 def test_own_folders_and_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        folder = own_folder(tmp_path / "cache" / "gpuwatch" / "sim", "XDG_CACHE_HOME", "sim")
+        folder = private_folder(tmp_path / "cache" / "gpuwatch" / "sim", "XDG_CACHE_HOME", "sim")
         saved = RunStore(tmp_path / "state" / "gpuwatch" / "runs").save(full_run())
     finally:
         os.umask(before)
@@ -138,7 +138,7 @@ def test_own_folders_and_files_are_private_whatever_the_umask(tmp_path: Path) ->
         assert stat.S_IMODE(made.stat().st_mode) == 0o700, made
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     folder.chmod(0o755)
-    own_folder(folder, "XDG_CACHE_HOME", "sim")
+    private_folder(folder, "XDG_CACHE_HOME", "sim")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpuwatch.core.input_size_limits import READERS as LIMITS
+from gpuwatch.core.input_size_limits import ALL_LIMITS as LIMITS
 from tests.logs import test_fuzz
 from tests.reports import test_formats
 from tests.safety import churn, faulted_calls, soak, test_faulted_calls, test_soak

@@ -17,7 +17,7 @@ from gpuwatch.cli.read_log import lines_of
 from gpuwatch.cli.saved_files import read_document
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
-from gpuwatch.core.input_size_limits import READERS, Limit
+from gpuwatch.core.input_size_limits import ALL_LIMITS, Limit
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
@@ -204,7 +204,7 @@ def test_what_is_deeper_ends_in_one_line(name: str, tmp_path: Path) -> None:
 
 def test_every_limit_is_in_the_docs() -> None:
     rows = re.findall(r"^\| (.+?) \| ([\d.]+ \w+) \|(?: ([\d,]+))? \|$", DOCS.read_text(), re.MULTILINE)
-    told = [(one.what, one.most, f"{one.depth:,}" if one.depth else "") for one in READERS]
+    told = [(one.what, one.most, f"{one.depth:,}" if one.depth else "") for one in ALL_LIMITS]
     assert rows == told
     for seconds in (ANSWER_SECONDS, nvidia_smi_and_kernel_log._ANSWER_SECONDS, ssh_source._START_SECONDS):
         assert f" {seconds:g} s" in DOCS.read_text()

@@ -37,7 +37,7 @@ def test_first_builds_at_once_are_announced_and_compile_each_library_once(tmp_pa
     cc = quick_compiler(tmp_path, f"echo x >> {count}")
     code = """
     from gpuwatch.sim import install_libraries
-    with install_libraries.announcing(lambda: print("compiling")):
+    with install_libraries.announced_builds(lambda: print("compiling")):
         print(install_libraries.ensure_built())
         print(install_libraries.ensure_built())
     """
@@ -109,7 +109,7 @@ def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     old, used, killed = made("old", 31), made("used", 31), made("tmp-killed", 1)
     recent = [made(f"recent-{number}", 2 + number / 10) for number in range(install_libraries._MAX_BUILDS + 3)]
     fresh = [made(f"fresh-{number}", 0.5) for number in range(4)]
-    install_libraries.note_use(used)
+    install_libraries.mark_as_used(used)
     install_libraries._sweep(tmp_path)
     left = set(tmp_path.iterdir())
     assert not {old, killed} & left

@@ -16,7 +16,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from tests.sim.conftest import REPOSITORY
 
 GIB = 2**30
@@ -133,7 +133,7 @@ def test_many_processes_create_one_machine(sim_machine: Callable[[str], SimMachi
 import os, sys
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.machine_shape import SimShape
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 machine = SimMachine.open(SimShape.parse("2x8GiB"), name="{name}")
 print(os.stat(machine.state_path).st_ino, machine.devices()[0].uuid)
 """

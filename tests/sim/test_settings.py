@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.sim.simulated_machine import SimMachine, context_bytes
-from gpuwatch.sim.unsupported_messages import NOT_CARRIED
+from gpuwatch.sim.unsupported_messages import SETTINGS_IGNORED
 from tests.conftest import gpuwatch
 from tests.forked import Result, python_forked
 from tests.sim.test_plugin import PYTHON, tensorflow
@@ -227,7 +227,8 @@ def test_a_python_that_ignores_pythonpath_is_told_so(tmp_path: Path) -> None:
     done = gpuwatch("run", "--no-save", *command)
     assert done.out == "1\n"
     assert (
-        done.err.count(NOT_CARRIED + "its Python ignores PYTHONPATH (-I, -E, -S), or it is not a Python program\n") == 1
+        done.err.count(SETTINGS_IGNORED + "its Python ignores PYTHONPATH (-I, -E, -S), or it is not a Python program\n")
+        == 1
     )
     (finding,) = [one for one in json.loads(out.read_text())["findings"] if one["id"] == "simulation.limit"]
     assert finding["severity"] == "warning"

@@ -38,14 +38,14 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("CC", "CXX", shipped_libraries.COMPILE):
+    for name in ("CC", "CXX", shipped_libraries.ENV_COMPILE):
         monkeypatch.delenv(name, raising=False)
     return folder
 
 
 def test_without_a_compiler_both_tiers_are_copied_with_their_links(wheel: Path) -> None:
     announced: list[None] = []
-    with install_libraries.announcing(lambda: announced.append(None)):
+    with install_libraries.announced_builds(lambda: announced.append(None)):
         driver, plugin = install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
     assert announced == [], "a copy takes no time"
     assert install_libraries.compiler_obstacle() is None
@@ -64,7 +64,7 @@ def test_conda_s_variables_do_not_make_it_compile(wheel: Path, monkeypatch: pyte
 @pytest.mark.parametrize("why", ["asked", "sources", "none"])
 def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why == "asked":
-        monkeypatch.setenv(shipped_libraries.COMPILE, "1")
+        monkeypatch.setenv(shipped_libraries.ENV_COMPILE, "1")
     elif why == "sources":
         (wheel / shipped_libraries.MADE_FROM).write_text("other sources")
     else:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.formatting.command_lines import program_of, without_folder, without_launcher
+from gpuwatch.core.formatting.command_lines import program_in_command, without_folder, without_launcher
 from gpuwatch.core.formatting.durations import clock_duration, measured_seconds
 from gpuwatch.core.formatting.units import gib_text, memory, rate_text, short_gib, short_size, shown_memory, size
 from gpuwatch.core.safe_text import printable, shorten
@@ -127,7 +127,7 @@ def test_sizes_and_times() -> None:
     ],
 )
 def test_a_program_is_named_by_its_script(command: str, program: str) -> None:
-    assert program_of(command) == program
+    assert program_in_command(command) == program
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,7 @@ def test_a_command_is_shown_without_the_folder_of_its_program(command: str, show
 
 
 def test_the_process_of_a_probe_is_named_as_that() -> None:
-    assert program_of("/opt/venv/bin/python -u /src/probes/_gpuwatch_fork_server.py tensorflow 5") == "gpuwatch probe"
+    assert (
+        program_in_command("/opt/venv/bin/python -u /src/probes/_gpuwatch_fork_server.py tensorflow 5")
+        == "gpuwatch probe"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gpuwatch.core.own_processes import PROBE_SERVER
+from gpuwatch.core.own_processes import PROBE_SERVER_FILE
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +74,7 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2] or word
 
 
-def program_of(command: str) -> str:
+def program_in_command(command: str) -> str:
     """What a command line runs: ``train.py`` of ``/usr/bin/python3 -u train.py --bs 64``, a module after ``-m``."""
     name = _name(without_launcher(command.strip()).partition(" ")[0])
-    return "gpuwatch probe" if name == PROBE_SERVER else name
+    return "gpuwatch probe" if name == PROBE_SERVER_FILE else name

@@ -18,7 +18,7 @@ import re
 
 from gpuwatch.core.formatting.units import UNKNOWN
 
-UNITS = {
+UNIT_SECONDS = {
     "ms": 1e-3,
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
@@ -30,15 +30,15 @@ UNITS = {
 _PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)")
 
 
-def seconds_of(text: str) -> float | None:
+def parse_duration(text: str) -> float | None:
     """Seconds in a text such as ``1h 30min``; None if it is not a duration with units."""
     text = text.strip().lower()
     total, at = 0.0, 0
     while at < len(text):
         found = _PART.match(text, at)
-        if found is None or found[2] not in UNITS:
+        if found is None or found[2] not in UNIT_SECONDS:
             return None
-        total += float(found[1]) * UNITS[found[2]]
+        total += float(found[1]) * UNIT_SECONDS[found[2]]
         at = found.end()
         while at < len(text) and text[at] in " ,":
             at += 1

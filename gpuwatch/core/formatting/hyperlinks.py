@@ -32,6 +32,6 @@ def file_url(path: Path) -> str:
     return f"file://{quote(os.uname().nodename)}{quote(str(path.absolute()))}"
 
 
-def linked(text: str, url: str) -> str:
+def hyperlink(text: str, url: str) -> str:
     """``text`` as a link."""
     return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"

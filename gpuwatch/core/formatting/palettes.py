@@ -62,7 +62,7 @@ def rgb(color: str) -> Color:
     return (int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16))
 
 
-def mixed(over: Color, under: Color, share: float) -> Color:
+def mix(over: Color, under: Color, share: float) -> Color:
     """``share`` of one color, the rest of another."""
     red, green, blue = (int(low + (high - low) * share) for high, low in zip(over, under, strict=True))
     return (red, green, blue)
@@ -71,4 +71,4 @@ def mixed(over: Color, under: Color, share: float) -> Color:
 def quantity_color(palette: Palette, name: str) -> str:
     """The color of one of :data:`QUANTITIES`, as ``#rrggbb``."""
     color, share = QUANTITIES[name]
-    return "#{:02x}{:02x}{:02x}".format(*mixed(rgb(getattr(palette, color)), rgb(palette.background), share))
+    return "#{:02x}{:02x}{:02x}".format(*mix(rgb(getattr(palette, color)), rgb(palette.background), share))

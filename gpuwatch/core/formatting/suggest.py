@@ -11,7 +11,7 @@ _SHORT_NAME_CHARS = 5
 """Names up to this length may be less alike: pdi for pid."""
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest_name(word: str, known: Iterable[str]) -> str | None:
     """The known name that ``word`` is most likely a misspelling of, or None."""
     from difflib import get_close_matches
 
@@ -29,7 +29,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean growth?`` to end a message; empty if nothing is close."""
-    found = closest(word, known)
+    found = closest_name(word, known)
     return did_you_mean_any([found] if found else [])
 
 

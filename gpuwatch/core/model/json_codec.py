@@ -32,7 +32,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.try_results import Experiment
-from gpuwatch.core.safe_text import escaped, printable
+from gpuwatch.core.safe_text import escape_in_json, printable
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Diff | Period
 
@@ -109,7 +109,7 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
         raw = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
     if indent:
         raw = msgspec.json.format(raw, indent=indent)
-    return escaped(raw.decode()) + "\n"
+    return escape_in_json(raw.decode()) + "\n"
 
 
 def embedded_in_html(document: Document) -> str:

@@ -17,14 +17,14 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.run import signal_name
-from gpuwatch.core.own_processes import HELPER
+from gpuwatch.core.own_processes import HELPER_MARK
 from gpuwatch.core.safe_text import printable, shorten
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
 # programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.
 # The check itself takes the standard library first, whatever files of its modules' names stand in those folders.
 _CHECK = (
-    f"{HELPER}\n"
+    f"{HELPER_MARK}\n"
     """
 import sys
 if sys.path[:1] == [""]:

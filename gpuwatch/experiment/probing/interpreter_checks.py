@@ -28,7 +28,7 @@ from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 DRIVER_SECONDS = 3.0
 """Seconds the driver has to answer."""

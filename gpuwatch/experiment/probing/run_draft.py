@@ -38,8 +38,8 @@ from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.op_placement_lines import IDLE_OPS
 from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
 from gpuwatch.explain.logs.output_tail import OutputTail
-from gpuwatch.sim.sysfs import ENV_STATE
-from gpuwatch.sim.unsupported_messages import limit_of
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.unsupported_messages import simulation_limit
 
 _MAX_PROCESSES = 1024
 _MAX_FEW_SAMPLES = 5
@@ -106,7 +106,7 @@ class RunBuilder:
     def tail_line(self, line: str) -> None:
         """Adds a line to the tail; of a progress bar, its last state."""
         self._tail.add(line)
-        if (limit := limit_of(line)) is not None and limit not in self._limits:
+        if (limit := simulation_limit(line)) is not None and limit not in self._limits:
             self._limits.append(limit)
 
     def event_line(self, raw: bytes) -> Event | None:

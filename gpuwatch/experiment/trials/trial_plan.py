@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.durations import hours_minutes, seconds_of
+from gpuwatch.core.formatting.durations import hours_minutes, parse_duration
 from gpuwatch.core.model.try_results import configuration_name
 from gpuwatch.experiment.trials.trial_settings import Setting
 
@@ -82,7 +82,7 @@ def parse_rule(text: str) -> Rule:
         return Rule("steady", uncounted=UNCOUNTED_SECONDS) if text == "steady" else Rule("end")
     if (steps := _STEPS.fullmatch(text)) is not None and int(steps[1]):
         return Rule("steps", int(steps[1]))
-    if 0 < (seconds := seconds_of(text) or 0.0) < _MAX_SECONDS:
+    if 0 < (seconds := parse_duration(text) or 0.0) < _MAX_SECONDS:
         return Rule("seconds", seconds)
     raise UsageError(f"--stop-after {text}: not understood", hint="use 200steps, 60s, 5min, steady or end")
 

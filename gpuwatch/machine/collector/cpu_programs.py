@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.core.own_processes import is_own
+from gpuwatch.core.own_processes import is_own_command
 from gpuwatch.machine.collector.process_rows import host_process
 from gpuwatch.machine.sources.process_table import Facts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, pids, process_stat
@@ -94,7 +94,7 @@ class CpuPrograms:
         self.pids = {pid for _, pid in busy}
         for cpu, pid in busy:
             facts = self._table.facts_of(pid, now)
-            if facts is not None and facts.framework is not None and not is_own(facts.command):
+            if facts is not None and facts.framework is not None and not is_own_command(facts.command):
                 found.append(_program_row(facts, -cpu, self._loads_cuda(facts)))
         self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
         self.bystanders = tuple(found)

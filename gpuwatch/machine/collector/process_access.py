@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_details import Details

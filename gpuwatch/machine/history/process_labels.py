@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.command_lines import program_of, without_folder
+from gpuwatch.core.formatting.command_lines import program_in_command, without_folder
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.safe_text import printable, shorten
@@ -21,7 +21,7 @@ def process_label(row: Process) -> str:
 
 def program_name(row: Process) -> str:
     """``train.py``: the one name of a process wherever it is named, with secrets masked; empty if it is unknown."""
-    return shorten(program_of(_masked_command(row)), _MAX_NAME_CHARS)
+    return shorten(program_in_command(_masked_command(row)), _MAX_NAME_CHARS)
 
 
 def command_suffix(row: Process) -> str:

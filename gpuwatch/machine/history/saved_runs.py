@@ -64,7 +64,7 @@ class RunStore:
         return paths[0]
 
     def _write(self, document: Run | Experiment, name: str) -> Path:
-        self.folder = private_folders.own_folder(self.folder, "XDG_STATE_HOME", "runs")
+        self.folder = private_folders.private_folder(self.folder, "XDG_STATE_HOME", "runs")
         path = self.folder / name
         handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
@@ -86,7 +86,7 @@ class RunStore:
     def latest(self, count: int = MAX_FILES) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""
         self.unreadable = 0
-        self.distrust = private_folders.distrust(self.folder)
+        self.distrust = private_folders.why_untrusted(self.folder)
         if self.distrust:
             return []
         found: list[Run] = []
@@ -94,7 +94,7 @@ class RunStore:
             if len(found) >= count:
                 break
             try:
-                kept = from_json(private_folders.read_own(path, input_size_limits.DOCUMENT.bytes + 1))
+                kept = from_json(private_folders.read_private_file(path, input_size_limits.DOCUMENT.bytes + 1))
             except (OSError, NotADocument):
                 kept = None
             if not isinstance(kept, Run | Experiment):

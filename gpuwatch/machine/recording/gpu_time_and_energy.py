@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import fields, replace
 
-from gpuwatch.core.formatting.command_lines import program_of
+from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
@@ -404,7 +404,7 @@ def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
     ended.sort(key=lambda process: -process.process_seconds)
     short: dict[object, ProcessTime] = {}
     for process in ended[_MAX_PROCESSES // 2 :]:
-        program = program_of(process.command or process.name or "")
+        program = program_in_command(process.command or process.name or "")
         whose = (process.user, program, process.framework, process.container, process.device_uuid, process.mig_instance)
         if (first := short.setdefault(whose, process)) is not process:
             first.merge(process)

@@ -10,7 +10,7 @@ from itertools import islice
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.command_lines import program_of
+from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.core.safe_text import printable
@@ -35,7 +35,7 @@ _CONTAINERS = ("pod ", "container ")
 
 
 def _program(process: ProcessTime) -> str | None:
-    return program_of(printable(process.command or process.name or "")) or None
+    return program_in_command(printable(process.command or process.name or "")) or None
 
 
 _KEYS: dict[GroupBy, Callable[[ProcessTime], object]] = {

@@ -21,7 +21,7 @@ import msgspec
 
 from gpuwatch.core import private_folders
 from gpuwatch.machine.sources.procfs import boot_id
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 SYSTEM_FOLDER = Path("/run/gpuwatch")
 """Where systemd lets the service write (``RuntimeDirectory=gpuwatch``)."""
@@ -92,7 +92,9 @@ class Announcement:
             path=str(path.absolute()), pid=os.getpid(), interval=interval, gpm=gpm, place=machine_place()
         )
         service = os.environ.get(ENV_FOLDER, "").partition(":")[0]
-        folder = Path(service) if service else private_folders.own_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
+        folder = (
+            Path(service) if service else private_folders.private_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
+        )
         _sweep(folder)
         # Hosts and containers that share a folder have the same pids: none is to wait for the lock of another.
         self._file = folder / f"{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"

@@ -6,7 +6,7 @@ import datetime
 import re
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.durations import seconds_of
+from gpuwatch.core.formatting.durations import parse_duration
 
 EXAMPLES = "14:05, 14:05:30, 'yesterday 14:05', '20 min ago', -2h, 2026-05-11T14:05, now"
 _TIME = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d{2})(?::(\d{2}))?")
@@ -21,7 +21,7 @@ def parse_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> 
     if plain == "now":
         return now
     ago = plain.removesuffix(" ago") if plain.endswith(" ago") else plain[1:] if plain.startswith("-") else None
-    if ago is not None and (seconds := seconds_of(ago)) is not None:
+    if ago is not None and (seconds := parse_duration(ago)) is not None:
         return now - seconds
     if plain.startswith("@") and re.fullmatch(r"@\d{1,11}(\.\d+)?", plain):
         return float(plain[1:])
@@ -37,7 +37,7 @@ def parse_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> 
 
 def parse_begin(text: str, now: float) -> float:
     """:func:`parse_moment`, for a begin: ``7d`` is 7 days before ``now``."""
-    seconds = seconds_of(text)
+    seconds = parse_duration(text)
     return parse_moment(text, now) if seconds is None else now - seconds
 
 

@@ -349,7 +349,7 @@ class RecordingWriter:
 def _create_locked(path: Path) -> FileIO:
     """Creates the file, for this user alone, and locks it until it is closed; UsageError if it cannot be used."""
     name = file_name(path)
-    why = private_folders.distrust(path.parent)
+    why = private_folders.why_untrusted(path.parent)
     if why:
         raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder that you own")
     try:
@@ -360,7 +360,7 @@ def _create_locked(path: Path) -> FileIO:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError(f"cannot record to {name}: it is not a file", hint="name another file")
-        why = private_folders.file_distrust(path)
+        why = private_folders.why_file_untrusted(path)
         if why:
             raise UsageError(f"not recording to {name}: {why}", hint="name a file that you own")
         try:

@@ -29,7 +29,7 @@ from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.machine.sources.abstract_sockets import abstract_names
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.procfs import user_name
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 _LOCK = "gpuwatch-reserved:"
 _HOLDER = "gpuwatch-holder:"

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.command_lines import program_of
+from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
@@ -206,7 +206,7 @@ class _Writer:
                 "sm_percent_max": life.sm_percent_max,
                 "sm_percent_mean": life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
             }
-            item = Slice(life.first, life.last, f"{program_of(command) or 'process'} ({life.pid})", details)
+            item = Slice(life.first, life.last, f"{program_in_command(command) or 'process'} ({life.pid})", details)
             by_device.setdefault(life.device_uuid, []).append(item)
         yield from self._by_device("Processes", by_device)
 

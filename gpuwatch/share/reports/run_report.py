@@ -50,7 +50,7 @@ from gpuwatch.share.reports.run_tables import (
     short_device,
     workers_table,
 )
-from gpuwatch.sim.unsupported_messages import computes
+from gpuwatch.sim.unsupported_messages import results_are_meaningful
 
 _MAX_HEADLINE_CHARS = 80
 _LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
@@ -115,7 +115,7 @@ def simulated_note(shown: Iterable[Run]) -> str:
     simulated = [run for run in shown if run.simulated]
     if not simulated:
         return ""
-    skipped = [run for run in simulated if not computes(run.simulation_limits)]
+    skipped = [run for run in simulated if not results_are_meaningful(run.simulation_limits)]
     ignored = any(run.simulation_limits for run in simulated if run not in skipped)
     # On the driver tier a probe computes only its matrix products.
     hollow = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palette, mixed, rgb
+from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palette, mix, rgb
 
 
 class TextStyle(NamedTuple):
@@ -82,7 +82,7 @@ def colors(palette: Palette, style: str, ground: str) -> tuple[Color, Color, boo
     rule = STYLES[style]
     under = rgb(getattr(palette, rule.background or ground))
     over = rgb(getattr(palette, rule.foreground))
-    return (over if rule.strength == 1.0 else mixed(over, under, rule.strength)), under, rule.bold
+    return (over if rule.strength == 1.0 else mix(over, under, rule.strength)), under, rule.bold
 
 
 def _of_256(color: Color) -> int | None:
@@ -95,7 +95,7 @@ def _of_256(color: Color) -> int | None:
 
 def highlight(palette: Palette, ground: str) -> Color:
     """Background of the row under the cursor."""
-    return mixed(rgb(getattr(palette, HIGHLIGHT)), rgb(getattr(palette, ground)), HIGHLIGHT_SHARE)
+    return mix(rgb(getattr(palette, HIGHLIGHT)), rgb(getattr(palette, ground)), HIGHLIGHT_SHARE)
 
 
 def sequences(palette: Palette, ground: str, depth: int, *, highlighted: bool = False) -> dict[str, str]:

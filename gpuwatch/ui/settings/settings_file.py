@@ -18,8 +18,8 @@ from typing import Any
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.suggest import closest
-from gpuwatch.core.private_folders import distrust
+from gpuwatch.core.formatting.suggest import closest_name
+from gpuwatch.core.private_folders import why_untrusted
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import SETTINGS, InvalidValue, Preferences, Setting
@@ -108,7 +108,7 @@ def load(path: Path) -> Loaded:
         return Loaded(path)
     except OSError as error:
         return Loaded(path, problems=(f"cannot be read: {error.strerror}",))
-    if not os.environ.get(ENVIRONMENT) and path == default_path() and (why := distrust(path)):
+    if not os.environ.get(ENVIRONMENT) and path == default_path() and (why := why_untrusted(path)):
         return Loaded(path, problems=(f"is not used: {why}",))  # a file named explicitly is used whoever owns it
     if len(content) > limit.bytes:
         return Loaded(path, problems=(f"is larger than {limit.most}",))
@@ -200,10 +200,10 @@ def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
             known = [setting.key for setting in SETTINGS if setting.table == key]
             for inner in value if isinstance(value, dict) else ():
                 if inner not in known:
-                    yield printable(f"{key}.{inner}") + _aside(closest(inner, known))
+                    yield printable(f"{key}.{inner}") + _aside(closest_name(inner, known))
         elif key not in top:
             inside = {setting.key: setting.table for setting in SETTINGS if setting.table}
-            meant = closest(key, [*top, *_TABLES, *inside])
+            meant = closest_name(key, [*top, *_TABLES, *inside])
             where = f" in [{inside[meant]}]" if meant in inside and meant not in top else ""
             yield printable(key) + _aside(meant and meant + where)
 

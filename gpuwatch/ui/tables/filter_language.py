@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, ParamSpec
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.formatting.suggest import closest
+from gpuwatch.core.formatting.suggest import closest_name
 from gpuwatch.core.safe_text import printable, shorten
 
 P = ParamSpec("P")
@@ -172,7 +172,7 @@ def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
     if name not in fields.names:
         if rest.startswith("//"):
             return None  # http://host
-        meant = closest(name, (*fields.names, *fields.also)) if len(name) > 2 else None
+        meant = closest_name(name, (*fields.names, *fields.also)) if len(name) > 2 else None
         if meant is None and sign == "=":
             return None  # part of a command line: lr=0.1
         hint = f"; did you mean {meant}?" if meant is not None else "; quote it to search for the text"

@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
 from gpuwatch.machine.sources.hidden_processes import ELSEWHERE
-from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 _NOTABLE_BYTES = 100 << 20
 """Bytes of memory without an owner that may be a whole program's."""

@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_o
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
-from gpuwatch.sim.unsupported_messages import NO_COMPILER, NOT_CARRIED, computes
+from gpuwatch.sim.unsupported_messages import NO_XLA, SETTINGS_IGNORED, results_are_meaningful
 
 CAUSE = "simulation.limit"
 _NO_COMPILER = re.compile(r"No JIT device registered|no compiler registered|(?<!device=')XLA_GPU_JIT")
@@ -31,7 +31,7 @@ def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Settings that the simulated GPUs ignore, and numbers that they do not compute."""
     if not run.simulation_limits:
         return
-    if not computes(run.simulation_limits):
+    if not results_are_meaningful(run.simulation_limits):
         yield warning_of(
             CAUSE,
             title="The program's numbers are meaningless: these simulated GPUs compute only matrix products",
@@ -39,12 +39,12 @@ def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
             action="Omit --sim-tier, or use plugin, which computes.",
         )
         return
-    limits = tuple(limit for limit in run.simulation_limits if not limit.startswith(NO_COMPILER))
+    limits = tuple(limit for limit in run.simulation_limits if not limit.startswith(NO_XLA))
     if not limits:
         return
     title = "One of the program's settings is not honored on simulated GPUs"
     action = "Check its effect on a real GPU; --sim-tier driver has CUDA's own allocators too."
-    if any(limit.startswith(NOT_CARRIED.removeprefix("gpuwatch: ")) for limit in limits):
+    if any(limit.startswith(SETTINGS_IGNORED.removeprefix("gpuwatch: ")) for limit in limits):
         action = "Start its Python without -I, -E and -S: the simulation needs PYTHONPATH to carry settings over."
     yield warning_of(CAUSE, title=title, evidence=limits, action=action)
 
@@ -56,7 +56,7 @@ def no_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     messages = [f"{error.type}: {error.message}" for error in run.errors]
     lines = [line.strip() for text in (*messages, *run.log_tail) for line in text.splitlines()]
-    found = [limit for limit in run.simulation_limits if limit.startswith(NO_COMPILER)]
+    found = [limit for limit in run.simulation_limits if limit.startswith(NO_XLA)]
     found += [line[:300] for line in lines if lacks_compiler(line)]
     if found:
         yield finding(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuwatch.machine.sources.procfs import file_text
 from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
-from gpuwatch.sim import sysfs
+from gpuwatch.sim import simulated_sysfs
 
 _ASLEEP = ("suspended", "suspending")
 
@@ -19,7 +19,7 @@ class RuntimePm:
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self._root = sysfs.root() if root is None else root
+        self._root = simulated_sysfs.sysfs_root() if root is None else root
 
     def managed(self, pci_bus_id: str) -> bool:
         """Whether the kernel may suspend the device (``power/control`` is ``auto``)."""
@@ -34,7 +34,7 @@ class RuntimePm:
         return [slot.name for slot in nvidia_slots(self._root) or ()]
 
     def _power(self, pci_bus_id: str) -> Path:
-        return sysfs.power_folder(self._root, pci_bus_id)
+        return simulated_sysfs.power_folder(self._root, pci_bus_id)
 
     @staticmethod
     def _read(path: Path) -> str:

@@ -12,17 +12,17 @@ CLASS: Final = "0x030200"
 """PCI class of NVIDIA's 3D controllers, by which GPUs are found."""
 
 
-def root() -> Path:
+def sysfs_root() -> Path:
     """``/sys``, or the folder that replaces it if the environment names a simulated machine."""
     state = os.environ.get(ENV_STATE)
-    return folder(Path(state)) if state else Path("/sys")
+    return sysfs_folder(Path(state)) if state else Path("/sys")
 
 
-def folder(state: Path) -> Path:
+def sysfs_folder(state: Path) -> Path:
     """The folder of the machine with this state file; it exists only if it has content."""
     return state.with_suffix(".sys")
 
 
-def power_folder(root: Path, pci_bus_id: str) -> Path:
+def power_folder(sysfs_root: Path, pci_bus_id: str) -> Path:
     """The folder of a device's runtime power management."""
-    return root / "bus" / "pci" / "devices" / pci_bus_id / "power"
+    return sysfs_root / "bus" / "pci" / "devices" / pci_bus_id / "power"
