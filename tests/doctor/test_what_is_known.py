@@ -18,8 +18,8 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import GENERAL_ADVICE, free_memory_advice, holders_headline
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
-from gpuwatch.explain.diagnosis.reference.driver_releases import cuda_of_tensorflow, update
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel, install_advice
+from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system
@@ -192,14 +192,14 @@ def test_a_release_that_contradicts_its_cuda_is_explained() -> None:
 
 @pytest.mark.parametrize(("version", "cuda"), [("2.14.1", 11), ("2.15.0", 12), ("2.3.0", None), (None, None)])
 def test_which_cuda_a_release_was_built_for(version: str | None, cuda: int | None) -> None:
-    assert cuda_of_tensorflow(version) == cuda
+    assert cuda_of_tensorflow_wheel(version) == cuda
 
 
 def test_without_versions_the_advice_has_the_numbers_of_both() -> None:
-    assert "12.8: 570" in update()
-    assert "13: 580" in update()
-    assert "580 or later" in update(13, 12)
-    assert "cu118" in update(12, 11, "torch")
+    assert "12.8: 570" in driver_update_advice()
+    assert "13: 580" in driver_update_advice()
+    assert "580 or later" in driver_update_advice(13, 12)
+    assert "cu118" in driver_update_advice(12, 11, "torch")
 
 
 # -- libraries ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.multiline_messages import MAX_TABLE_LINES
+from gpuwatch.explain.logs.nvidia_smi_table import MAX_TABLE_LINES
 from tests.logs.logs import MIB, text
 
 OLD = """\
@@ -65,7 +65,7 @@ Mon May  4 10:11:12 2026
 
 def test_an_old_table() -> None:
     found = parse(OLD)
-    (card,) = found.cards
+    (card,) = found.gpus
     assert (card.name, card.pci_bus_id) == ("Quadro P5000", "0000:17:00.0")
     assert (card.total_bytes, card.free_bytes) == (16278 * MIB, 298 * MIB)
     (row,) = found.smi_processes
@@ -76,7 +76,7 @@ def test_an_old_table() -> None:
 @pytest.mark.parametrize("quote", ["", "> ", "    ", "# "])
 def test_a_new_table_with_instances(quote: str) -> None:
     found = parse("\n".join(quote + line for line in NEW.splitlines()))
-    assert [(card.name, card.total_bytes) for card in found.cards] == [
+    assert [(card.name, card.total_bytes) for card in found.gpus] == [
         ("NVIDIA A30", 24576 * MIB),
         ("NVIDIA RTX 6000 Ada Gene...", 49140 * MIB),
     ]

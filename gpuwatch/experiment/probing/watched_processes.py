@@ -120,7 +120,7 @@ class WatchedProcesses:
         if found is None:
             return
         message = found[2].decode("utf-8", "replace")
-        mapping = tensorflow_device_lines.mapping(message)
+        mapping = tensorflow_device_lines.parse_mapping(message)
         refused = "out of memory trying" in message and "is not a failure" not in message
         if mapping is None and not refused:
             return

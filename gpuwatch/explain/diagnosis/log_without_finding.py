@@ -188,7 +188,7 @@ def _used_tensorflow(log: LogFacts) -> bool:
 
 
 def _names_a_gpu(log: LogFacts) -> bool:
-    known = log.device_map or log.seen_pci_addresses or log.cards or log.ignored_gpus or log.smi_processes or log.ooms
+    known = log.device_map or log.seen_pci_addresses or log.gpus or log.ignored_gpus or log.smi_processes or log.ooms
     driver_seen = log.found_device_lines or log.kernel_driver or {"device.used", "driver.answered"} & set(log.topics)
     in_lines = any("GPU" in line for lines in log.evidence.values() for line in lines)
     return bool(known or driver_seen or in_lines) or any("GPU" in placement.actual for placement in log.placements)

@@ -137,7 +137,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Free GPU memory when cuDNN or cuBLAS failed to start (``Memory usage: N bytes free``)."""
     kernel_driver: str | None = None
     """Version of the kernel module that TensorFlow read, which proves that the driver is loaded."""
-    cards: list[LoggedGpu] = []
+    gpus: list[LoggedGpu] = []
     """GPUs with their memory, from versions that print it."""
     smi_processes: list[SmiProcess] = []
     """The processes in the last nvidia-smi table in the log."""

@@ -32,8 +32,9 @@ from gpuwatch.explain.logs.line_prefixes import (
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import leave_out_unused, only_imported_tensorflow
-from gpuwatch.explain.logs.message_reader import GPU_SOURCES, MessageReader, writer
-from gpuwatch.explain.logs.multiline_messages import OpenUnits, version_of_table
+from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, MessageReader, absl_thread
+from gpuwatch.explain.logs.multiline_messages import OpenMessages
+from gpuwatch.explain.logs.nvidia_smi_table import driver_version_of_table
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
@@ -58,7 +59,9 @@ _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,
 _MIG_COLUMN = re.compile(r"\|\s+\|\s+\|\s+ERR!\s+\|")
 """Where nvidia-smi could not read whether MIG is enabled: no fault of the GPU."""
 # TensorFlow 2.21 prints file names without paths.
-_TENSORFLOW_SOURCES = frozenset({*GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
+_TENSORFLOW_SOURCES = frozenset(
+    {*TENSORFLOW_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"}
+)
 _MAX_MEMO_ENTRIES = 8192
 
 
@@ -71,7 +74,7 @@ class LogParser:
         self._ooms = tensorflow_and_jax_oom.OomCollector()
         self._memo: dict[str | bytes, tuple[str, str] | list[str] | int | None] = {}
         """What to do with a message, by its text; its kind, by its text without digits."""
-        self._units = OpenUnits(self._facts)
+        self._units = OpenMessages(self._facts)
         self._frames = FrameFinder()
         self._ends = ReportedEnds(self._facts)
         self._exceptions = ExceptionFinder(self._facts, self._frames)
@@ -171,7 +174,7 @@ class LogParser:
                         return
                 elif not self._units.open:
                     if line.startswith("placer", at - 6) and self._placements.node(message):
-                        self._messages.framework("tensorflow")
+                        self._messages.add_framework("tensorflow")
                         return
                     if self._again(message):
                         return
@@ -247,7 +250,7 @@ class LogParser:
     def _again(self, message: str) -> bool:
         """Handles a C++ message of a known kind; False if its kind is not known yet."""
         if message.startswith("Executing op ") and ("\r" not in message or "\r" not in message.rstrip("\r\n")):
-            self._messages.framework("tensorflow")
+            self._messages.add_framework("tensorflow")
             self._learn(message, self._placements.executing(message))
             return True
         if message.startswith("before computing ") and self._placements.copied(message):
@@ -277,7 +280,7 @@ class LogParser:
 
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
-        self._units.end()
+        self._units.close_all()
         self._in_two(self._last[-1].rstrip("\r\n").rpartition("\r")[2] if self._last else "")
         for raw in self._last:
             if any(words in raw for words in _NAMES_PYTORCH):
@@ -314,7 +317,7 @@ class LogParser:
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):
-            self._messages.framework(name)
+            self._messages.add_framework(name)
 
     def _worked_after_dumps(self, line: str) -> bool:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
@@ -337,8 +340,8 @@ class LogParser:
             self._plain_line(line)
             return
         if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
-            self._messages.framework("tensorflow")
-        self._units.end()
+            self._messages.add_framework("tensorflow")
+        self._units.close_all()
         action: tuple[str, str] | list[str] | int | None = None
         if source == "bfc_allocator":
             self._allocator(line, message)
@@ -353,8 +356,8 @@ class LogParser:
             action = refused
             self._learn(_shape(tail), _REFUSAL)
         else:
-            known = self._messages.take(source, line, message)
-            action = (self._messages.noted() or None) if known else None
+            known = self._messages.read(source, line, message)
+            action = (self._messages.topics_of_line() or None) if known else None
             if _FATAL.search(line, 0, line.find(".cc:")):
                 self._facts.note("ended.fatal", line)
             if self._units.open:
@@ -366,15 +369,15 @@ class LogParser:
     def _allocator(self, line: str, message: str) -> None:
         self._last_of_dump = self._last[-1] if self._last else ""
         if "an out of memory trying" in message:
-            if self._ooms.head(message, writer(line)):
+            if self._ooms.head(message, absl_thread(line)):
                 self._dumps += 1
                 self._facts.note("memory.oom", line)
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if self._ooms.orphan(message, writer(line)):
+        if self._ooms.orphan(message, absl_thread(line)):
             self._facts.note("memory.oom", line)
-        self._ooms.dump_line(message, writer(line))
+        self._ooms.dump_line(message, absl_thread(line))
 
     # Everything else
 
@@ -400,7 +403,7 @@ class LogParser:
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
             return True
-        if "NVIDIA-SMI" in line and (version := version_of_table(line)) is not None:
+        if "NVIDIA-SMI" in line and (version := driver_version_of_table(line)) is not None:
             self._units.begin_table()
             # nvidia-smi got an answer from the driver.
             facts.kernel_driver = facts.kernel_driver or version
@@ -412,7 +415,7 @@ class LogParser:
             self.starts = [raw]
         known = begins is not None or self._ends.take(line) or self._ends.take(whole)
         if not self._exceptions.ignores(line):
-            known |= self._messages.take("", line, line)
+            known |= self._messages.read("", line, line)
         if "Xid (" in raw:
             facts.note_xid(raw, line)
         self._frames.rank = rank_prefix(raw)
@@ -454,11 +457,11 @@ class LogParser:
 
     def _python_error(self, line: str) -> bool:
         if self._exceptions.line(line):
-            self._messages.named(line)
+            self._messages.add_frameworks_named_in(line)
             if "tensorflow." in line:
-                self._messages.framework("tensorflow")
+                self._messages.add_framework("tensorflow")
             elif line.startswith("torch."):
-                self._messages.framework("pytorch")
+                self._messages.add_framework("pytorch")
             return True
         if "Colocation Debug Info" in line:
             self._units.begin_colocation(failed=self._messages.placement_failed)
@@ -467,28 +470,28 @@ class LogParser:
 
     def _within(self, line: str) -> bool:
         """Takes a line of an open unit; False if it may also mean something by itself."""
-        if self._units.member(line):
+        if self._units.take_colocation_line(line):
             return True
-        whole = self._units.rest_of_mapping(line)
+        whole = self._units.complete_mapping(line)
         if whole is not None:
             found, joined = whole
-            self._messages.mapped(found)
+            self._messages.add_mapping(found)
             self._facts.note("device.mapped", joined)
             return True
-        if self._units.is_range(line):
+        if self._units.is_capability_range(line):
             self._facts.note("build.gpu-unsupported", line)
-            self._messages.warned()
+            self._messages.count_as_warning()
             return True
-        self._units.property_of_card(line)
+        self._units.take_gpu_property(line)
         return False
 
     def _row(self, raw: str) -> bool:
         """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
-        if not self._units.row(raw[:_MAX_LINE_CHARS].rstrip()):
+        if not self._units.take_table_line(raw[:_MAX_LINE_CHARS].rstrip()):
             return False
         faulty = "ERR!" in raw and _MIG_COLUMN.match(raw) is None
         if "E. Process" in raw or "Prohibited" in raw or faulty:
-            self._messages.take("", raw.strip(), raw)
+            self._messages.read("", raw.strip(), raw)
         return True
 
 

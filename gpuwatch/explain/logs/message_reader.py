@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
+from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.explain.logs import (
     cuda_errors,
@@ -14,95 +15,101 @@ from gpuwatch.explain.logs import (
     other_oom_messages,
     pytorch_oom,
     tensorflow_and_jax_oom,
-    tensorflow_device_lines,
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
-from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES, OpenUnits
+from gpuwatch.explain.logs.missing_libraries import LIBDEVICE, missing_libraries
+from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES, OpenMessages
 from gpuwatch.explain.logs.python_exceptions import is_error
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type, pci_address
 from gpuwatch.explain.logs.tensorflow_device_lines import (
-    HIDDEN,
+    FREE_AT_LIBRARY_START,
+    HIDING_VISIBLE_DEVICES,
     KERNEL_DRIVER,
-    LIBRARY_MEMORY,
-    LISTED_IN_ENVIRONMENT,
     NUMA_PCI,
-    OF_CONTAINER,
+    PRINTED_VISIBLE_DEVICES,
     REAL_GPU,
-    first_group,
+    assigned_visible_devices,
+    parse_cuinit_error,
+    parse_ignored_gpu,
+    parse_mapping,
+    starts_mapping,
 )
 
-GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
-_OF_A_START = frozenset({"gpu_device", "cuda_driver", "dso_loader", "cuda_diagnostics", "cudart_stub"})
+TENSORFLOW_GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+_STARTUP_SOURCES = frozenset({"gpu_device", "cuda_driver", "dso_loader", "cuda_diagnostics", "cudart_stub"})
 """Sources of TensorFlow that say what it does without, at whatever level."""
 _MAX_WARNING_LINES = 4
 """Lines in which Python's warning may go on."""
 # How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
-_KILLED = re.compile(
+_KILLED_BY_SHELL = re.compile(
     r"^(?:\S{1,400}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)"
     r"|(?:^|(?<=\]))[^\s\]]{1,400}: line \d{1,9}: +\d{1,10} Killed(?= )"  # also behind a progress bar
 )
-_SEES_A_GPU = re.compile(r"\b[1-9]\d{0,2} (?:\w{1,12} )?GPUs? (?:\w{1,12}-)?(?:detected|selected)\b")
+_GROMACS_GPU = re.compile(r"\b[1-9]\d{0,2} (?:\w{1,12} )?GPUs? (?:\w{1,12}-)?(?:detected|selected)\b")
 """GROMACS found a GPU in a later run of the same log; without one it continues on the CPU."""
-_ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
+_ABSL_PREFIX = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _RANGE_FOLLOWS = "capability supported by this version of PyTorch is"
-_QUIET = re.compile(
+_HARMLESS = re.compile(
     r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
     r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
 )
+
+_CONTAINER_HOST = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
+"""A message or prompt that names a host as Docker does: by the first digits of its container's number."""
 
 
 class MessageReader:
     """Takes messages; what they say goes into ``facts``, ``ooms`` and ``units``, which the parser of the log owns."""
 
     def __init__(
-        self, facts: LogFacts, ooms: tensorflow_and_jax_oom.OomCollector, units: OpenUnits, last: Sequence[str]
+        self, facts: LogFacts, ooms: tensorflow_and_jax_oom.OomCollector, units: OpenMessages, last: Sequence[str]
     ) -> None:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
         self.placement_failed = False
-        self._known = False
+        self._understood = False
         """Whether the current line means anything."""
-        self._last_error_told = False
+        self._nccl_error_follows = False
         """Whether the line before was the heading of what NCCL says of its last error."""
-        self.skipped: dict[str, int] = {}
+        self.skipped_by_topic: dict[str, int] = {}
         """Count by topic of lines of which the program said that it left something out and went on."""
 
-    def take(self, source: str, line: str, message: str) -> bool:
+    def read(self, source: str, line: str, message: str) -> bool:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
-        self._take(source, line, message)
-        if self._known and (
-            source in _OF_A_START or log_ending.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
+        self._read(source, line, message)
+        if self._understood and (
+            source in _STARTUP_SOURCES or log_ending.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
         ):
-            self.warned()
-        return self._known
+            self.count_as_warning()
+        return self._understood
 
-    def warned(self) -> None:
+    def count_as_warning(self) -> None:
         """The current line is of a warning."""
-        for topic in self.noted():
+        for topic in self.topics_of_line():
             self._facts.warnings_by_topic[topic] = self._facts.warnings_by_topic.get(topic, 0) + 1
 
-    def forget_warnings(self, told_by: str) -> None:
-        """Drops the topics of which only warnings told, to no consequence: ``told_by`` ends a program that worked."""
+    def forget_warnings(self, work_line: str) -> None:
+        """Drops the topics of which only warnings told, to no consequence: ``work_line`` ends a program that worked."""
         facts = self._facts
-        used, finished = "device.used" in facts.topics, log_ending.reports_completion(told_by)
+        used, finished = "device.used" in facts.topics, log_ending.reports_completion(work_line)
         for topic, count in [*facts.topics.items()]:
-            warned = count == facts.warnings_by_topic.get(topic) and log_ending.harmless(
-                topic, facts.evidence[topic], told_by, used=used
+            count_as_warning = count == facts.warnings_by_topic.get(topic) and log_ending.harmless(
+                topic, facts.evidence[topic], work_line, used=used
             )
-            if warned or (finished and count == self.skipped.get(topic)):
+            if count_as_warning or (finished and count == self.skipped_by_topic.get(topic)):
                 facts.forget(topic)
 
-    def noted(self) -> list[str]:
+    def topics_of_line(self) -> list[str]:
         """The topics of the current line."""
         facts = self._facts
         return [topic for topic, at in facts.topic_line_numbers.items() if at == facts.lines]
 
-    def _take(self, source: str, line: str, message: str) -> None:
+    def _read(self, source: str, line: str, message: str) -> None:
         facts = self._facts
-        self._known = False
+        self._understood = False
         message = message_topics.plain(message)
-        for topic in (noted := message_topics.topics_of(message)):
+        for topic in (topics_of_line := message_topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             if topic == "ended.launch" and "No valid triton configs" in message:
@@ -111,57 +118,57 @@ class MessageReader:
             if topic == "placement.no-kernel":
                 self.placement_failed = "Failed to place the graph" not in message
             elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
-                self._keep(facts.driver_messages, message)
+                self._add_distinct(facts.driver_messages, message)
             elif topic == "cuda.libraries-skipped":
                 facts.libraries_skipped = True
             elif topic == "cuda.cudart-missing":
                 facts.cudart_missing = True
             elif topic == "cuda.libdevice-unfound":
-                self._keep(facts.missing_libraries, tensorflow_device_lines.LIBDEVICE)
-        if self._known:
-            self.named(line)
+                self._add_distinct(facts.missing_libraries, LIBDEVICE)
+        if self._understood:
+            self.add_frameworks_named_in(line)
             if self._last and log_ending.reports_skipping(self._last[-1]):
-                for topic in noted:
-                    self.skipped[topic] = self.skipped.get(topic, 0) + 1
+                for topic in topics_of_line:
+                    self.skipped_by_topic[topic] = self.skipped_by_topic.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
-            self._units.begin_range()
-        if "CUDA_VISIBLE_DEVICES" in message and (assigned := tensorflow_device_lines.assigned(message)) is not None:
+            self._units.begin_capability_range()
+        if "CUDA_VISIBLE_DEVICES" in message and (assigned := assigned_visible_devices(message)) is not None:
             facts.assigned_devices = assigned
             self._note("environment.assigned", line)
-        if "Memory usage: " in message and (left := first_group(LIBRARY_MEMORY, message)) is not None:
+        if "Memory usage: " in message and (left := _first_group(FREE_AT_LIBRARY_START, message)) is not None:
             facts.library_free_bytes = int(left)
             self._note("memory.library-usage", line)
         if "XLA_GPU:" in message and REAL_GPU.search(message) is None:
             self._note("devices.xla-gpu", line)
-        if "visibility.none-available" in facts.topics and _SEES_A_GPU.search(message) is not None:
+        if "visibility.none-available" in facts.topics and _GROMACS_GPU.search(message) is not None:
             facts.forget("visibility.none-available")
-            self._known = True
-        if self._last_error_told or message.startswith(("what():", "Signal: ")):
+            self._understood = True
+        if self._nccl_error_follows or message.startswith(("what():", "Signal: ")):
             self._note("ended.told", line)
-        self._last_error_told = message == "Last error:"
-        self._known |= self._last_error_told
-        if "Killed" in message and _KILLED.search(message):
+        self._nccl_error_follows = message == "Last error:"
+        self._understood |= self._nccl_error_follows
+        if "Killed" in message and _KILLED_BY_SHELL.search(message):
             if "server.kills-itself" not in facts.topics:
                 facts.note("ended.killed", line)
-            self._known = True
+            self._understood = True
         elif message == "MemoryError":
             self._note("ended.host-memory", line)
         if "evice" in message:
-            self._devices(line, message)
+            self._read_device_message(line, message)
         if "OOM when allocating" in message:
             if self._ooms.tensor(message):
                 facts.note("memory.oom", line)
-            self._known = True
+            self._understood = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
             self._note("memory.oom", line)
         elif (oom := other_oom_messages.parse_oom(message)) is not None:
             self._ooms.reported(oom)
-            self.framework(oom.allocator or "")
+            self.add_framework(oom.allocator or "")
             self._note("memory.oom", line)
         elif pytorch_oom.is_out_of_memory(message):
             if not self._ooms.full():
                 self._ooms.reported(pytorch_oom.parse_oom(message))
-            self.framework("pytorch")
+            self.add_framework("pytorch")
             self._note("memory.oom", line)
         elif (
             ("emory" in message and "out of memory" in message.lower())
@@ -171,11 +178,11 @@ class MessageReader:
             or "ErrorMemoryAllocation" in message
             or tensorflow_and_jax_oom.is_oom_without_dump(message)
         ):
-            self._memory(source, line, message)
-            self._known = True
-        if ("host" in message or "root@" in message) and OF_CONTAINER.search(message) is not None:
+            self._read_memory_message(source, line, message)
+            self._understood = True
+        if ("host" in message or "root@" in message) and _CONTAINER_HOST.search(message) is not None:
             self._note("environment.docker", line)
-        if "cuInit" in message and (error := tensorflow_device_lines.cuinit(message)) is not None:
+        if "cuInit" in message and (error := parse_cuinit_error(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
             self._note("driver.cuinit", line)
         if (
@@ -186,23 +193,23 @@ class MessageReader:
             or ".dll" in message
             or "NCCL lib" in message
         ):
-            for name in tensorflow_device_lines.missing_library(message):
-                self._keep(facts.missing_libraries, name)
+            for name in missing_libraries(message):
+                self._add_distinct(facts.missing_libraries, name)
                 self._note("cuda.missing-library", line)
-        if "hides all GPUs" in message and (value := first_group(HIDDEN, message)) is not None:
+        if "hides all GPUs" in message and (value := _first_group(HIDING_VISIBLE_DEVICES, message)) is not None:
             facts.hidden_by_environment = value.strip("\"'")
             self._note("visibility.hidden", line)
-        elif source == "cuda_diagnostics" and (value := first_group(LISTED_IN_ENVIRONMENT, message)) is not None:
+        elif source == "cuda_diagnostics" and (value := _first_group(PRINTED_VISIBLE_DEVICES, message)) is not None:
             facts.visible_devices = value
             self._note("environment.visible-devices", line)
-        elif source == "cuda_diagnostics" and (version := first_group(KERNEL_DRIVER, message)) is not None:
+        elif source == "cuda_diagnostics" and (version := _first_group(KERNEL_DRIVER, message)) is not None:
             facts.kernel_driver = version
             self._note("driver.loaded", line)
-        if source in GPU_SOURCES and not self._known and not _QUIET.search(message):
-            self._keep(facts.unknown_gpu_lines, line[:400])
+        if source in TENSORFLOW_GPU_SOURCES and not self._understood and not _HARMLESS.search(message):
+            self._add_distinct(facts.unknown_gpu_lines, line[:400])
 
-    def _memory(self, source: str, line: str, message: str) -> None:
-        failed = "trying to allocate" in message and self._ooms.head(message, writer(line))
+    def _read_memory_message(self, source: str, line: str, message: str) -> None:
+        failed = "trying to allocate" in message and self._ooms.head(message, absl_thread(line))
         if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
         elif (
@@ -215,34 +222,34 @@ class MessageReader:
 
     def _note(self, topic: str, line: str) -> None:
         self._facts.note(topic, line)
-        self._known = True
+        self._understood = True
 
-    def _devices(self, line: str, message: str) -> None:
+    def _read_device_message(self, line: str, message: str) -> None:
         facts = self._facts
-        if (found := tensorflow_device_lines.mapping(message)) is not None:
-            self.mapped(found)
+        if (found := parse_mapping(message)) is not None:
+            self.add_mapping(found)
             self._note("device.mapped", line)
-        elif tensorflow_device_lines.begins_mapping(message):
-            self._units.begin_folded(message)
-            self._known = True
-        elif (gpu := tensorflow_device_lines.ignored(message)) is not None:
+        elif starts_mapping(message):
+            self._units.begin_wrapped_mapping(message)
+            self._understood = True
+        elif (gpu := parse_ignored_gpu(message)) is not None:
             if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST_ENTRIES:
                 facts.ignored_gpus.append(gpu)
             self._note("device.ignored", line)
         elif "Found device" in message and "with properties" in message:
             facts.found_device_lines += 1
             self._note("device.found", line)
-            self._units.begin_card(message)
-        elif (pci := pci_address(first_group(NUMA_PCI, message))) is not None:
-            self._keep(facts.seen_pci_addresses, pci)
-            self._known = True
+            self._units.begin_gpu_description(message)
+        elif (pci := pci_address(_first_group(NUMA_PCI, message))) is not None:
+            self._add_distinct(facts.seen_pci_addresses, pci)
+            self._understood = True
         elif "Colocation Debug Info" in message:
             self._units.begin_colocation(failed=self.placement_failed)
-            self._known = True
+            self._understood = True
 
-    def mapped(self, found: DeviceMapping) -> None:
+    def add_mapping(self, found: DeviceMapping) -> None:
         known = self._facts.device_map
-        self.framework("tensorflow")
+        self.add_framework("tensorflow")
         for index, earlier in enumerate(known):
             if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
                 if earlier.granted_bytes is None and found.granted_bytes is not None:
@@ -254,25 +261,30 @@ class MessageReader:
         if len(known) < MAX_LIST_ENTRIES:
             known.append(found)
 
-    def framework(self, name: str) -> None:
+    def add_framework(self, name: str) -> None:
         if name not in self._facts.frameworks:
             self._facts.frameworks.append(name)
 
-    def named(self, line: str) -> None:
+    def add_frameworks_named_in(self, line: str) -> None:
         """Notes the frameworks that a relevant line names."""
         lower = line.lower()
         for word, name in FRAMEWORK_WORDS:
             if word in lower:
-                self.framework(name)
+                self.add_framework(name)
 
     @staticmethod
-    def _keep(where: list[str], text: str) -> None:
+    def _add_distinct(where: list[str], text: str) -> None:
         text = explain_device_type(text)
         if text not in where and len(where) < MAX_LIST_ENTRIES:
             where.append(text)
 
 
-def writer(line: str) -> str:
+def absl_thread(line: str) -> str:
     """The thread in absl's prefix: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
-    match = _ABSL.search(line)
+    match = _ABSL_PREFIX.search(line)
     return match[1] if match else ""
+
+
+def _first_group(pattern: re.Pattern[str], message: str) -> str | None:
+    match = pattern.search(message)
+    return match[1] if match else None

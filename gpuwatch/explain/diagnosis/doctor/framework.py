@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
     support_of_build,
 )
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
-from gpuwatch.explain.diagnosis.reference.driver_releases import update
+from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
 from gpuwatch.explain.diagnosis.rules.framework_build import OF_THE_DRIVER
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
@@ -134,7 +134,7 @@ def cuda(facts: Facts, look: FrameworkFacts) -> Answer | None:
     has, needs = _numbers(offers), _numbers(str(wants))
     versions = f"{whose} supports CUDA {offers}, the build needs {wants}"
     if has[0] < needs[0]:
-        return fail(versions, update(needs[0], has[0], look.name))
+        return fail(versions, driver_update_advice(needs[0], has[0], look.name))
     if has < needs:
         return ok(f"{versions}: it runs (minor version compatibility), but its PTX cannot be compiled")
     return ok(versions)

@@ -44,7 +44,7 @@ def gpu_memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int 
     mapping = next((entry for entry in log.device_map if device_name(entry.framework_device) == wanted), None)
     if mapping is None:
         return None, False
-    totals = [card.total_bytes for card in log.cards if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
+    totals = [card.total_bytes for card in log.gpus if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
     if totals and mapping.pci_bus_id is not None:
         return totals[-1], True
     return min_memory_of_model(mapping.name), False

@@ -1,4 +1,4 @@
-"""Which CUDA a missing library belongs to, and how to install it.
+"""Which CUDA version a library or a TensorFlow wheel belongs to, and how to install missing libraries.
 
 Source: file names in NVIDIA's toolkits, and TensorFlow's table "Tested build configurations". Its wheels include CUDA
 (``[and-cuda]``) since 2.14; a build for CUDA 10 or another major version cannot use those.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, libraries_advice
-from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
+from gpuwatch.explain.logs.missing_libraries import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
@@ -24,7 +24,9 @@ _NEEDED_BY = {
     "8": "1.0 to 1.4", "9": "1.5 to 1.12", "10": "1.13 to 2.3", "10.0": "1.13 to 2.0", "10.1": "2.1 to 2.3",
     "11": "2.4 to 2.14",
 }  # fmt: skip
-_FOR_XLA = (
+_LATEST_TENSORFLOW_MINOR = 21
+"""Minor version of the latest TensorFlow 2.x release whose CUDA is known here."""
+_LIBDEVICE_ADVICE = (
     "Install nvidia-cuda-nvcc for the same CUDA (tensorflow[and-cuda] and jax[cuda12] include it), or set"
     " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit that contains nvvm/libdevice."
 )
@@ -49,6 +51,15 @@ def cuda_version_of(names: Iterable[str]) -> str | None:
     return None
 
 
+def cuda_of_tensorflow_wheel(version: str | None) -> int | None:
+    """The CUDA major version of TensorFlow's wheel ("Tested build configurations"); None if unknown."""
+    match = re.match(r"2\.(\d+)(?:\.|$)", version or "")
+    minor = int(match[1]) if match else None
+    if minor is None or not 4 <= minor <= _LATEST_TENSORFLOW_MINOR:
+        return None
+    return 11 if minor <= 14 else 12
+
+
 def install_advice(
     names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
 ) -> str:
@@ -58,7 +69,7 @@ def install_advice(
     """
     names = list(names)
     if names == [LIBDEVICE]:
-        return _FOR_XLA
+        return _LIBDEVICE_ADVICE
     wants = cuda_version_of(names)
     if by != TENSORFLOW:
         return libraries_advice(by, wants)

@@ -8,59 +8,17 @@ from __future__ import annotations
 
 import re
 
-_LATEST_TENSORFLOW_MINOR = 21
-"""Minor version of the latest TensorFlow 2.x release whose CUDA is known here."""
 FIRST_RELEASES = {11: 450, 12: 525, 13: 580}
 """The first driver branch for each major version of CUDA."""
-_OF_TOOLKIT = {
+RELEASE_OF_TOOLKIT = {
     (11, 0): 450, (11, 1): 455, (11, 2): 460, (11, 3): 465, (11, 4): 470, (11, 5): 495, (11, 6): 510, (11, 7): 515,
     (11, 8): 520, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555, (12, 6): 560,
     (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590,
 }  # fmt: skip
 """The driver branch that comes with a toolkit and supports all of it."""
-_LAST_FOR_CUDA_11 = {
-    "tensorflow": 'TensorFlow 2.14 (Python 3.9 to 3.11) is the last one for CUDA 11: pip install'
-    ' "tensorflow[and-cuda]==2.14.*"',
-    "torch": "PyTorch up to 2.7 has such a build: pip install torch --index-url https://download.pytorch.org/whl/cu118",
-}  # fmt: skip
 
 
-def cuda_of_tensorflow(version: str | None) -> int | None:
-    """The CUDA major version of TensorFlow's wheel ("Tested build configurations"); None if unknown."""
-    match = re.match(r"2\.(\d+)(?:\.|$)", version or "")
-    minor = int(match[1]) if match else None
-    if minor is None or not 4 <= minor <= _LATEST_TENSORFLOW_MINOR:
-        return None
-    return 11 if minor <= 14 else 12
-
-
-def branch(driver: str | None) -> int | None:
-    """570 of ``570.86.15``."""
+def release_branch(driver: str | None) -> int | None:
+    """570 of ``570.86.15``; None for what is no release."""
     match = re.match(r"(\d{3,4})\.", driver or "")
     return int(match[1]) if match else None
-
-
-def update(cuda_major: int | None = None, has_major: int | None = None, framework: str | None = None) -> str:
-    """What to do about a driver that is too old, with version numbers if known."""
-    if cuda_major is None or (release := FIRST_RELEASES.get(cuda_major)) is None:
-        return (
-            "Update the NVIDIA driver to the release of the build's CUDA (10.0: 410 or later, 11.8: 520, 12.4: 550,"
-            " 12.6: 560, 12.8: 570, 12.9: 575, 13: 580), or use a framework build for an older CUDA."
-        )
-    action = f"Update the NVIDIA driver to release {release} or later, which CUDA {cuda_major} needs"
-    if has_major is None:
-        return f"{action}, or use a framework build for an older CUDA."
-    action += f"; or use a build for CUDA {has_major}."
-    older = _LAST_FOR_CUDA_11.get(framework or "") if has_major == 11 else None
-    return f"{action} {older}." if older else action
-
-
-def update_from_log(has: tuple[int, int] | None, needs: tuple[int, int] | None) -> str:
-    """The same with the CUDA that a log says the driver supports, and the one that the build was made for."""
-    release = _OF_TOOLKIT.get(needs) if needs is not None else None
-    build = f"use a framework build for CUDA {has[0]}.{has[1]} or older" if has is not None else ""
-    if needs is None or release is None:
-        newer = update().partition(", or use")[0]
-        return f"{newer}; or {build}." if build else update()
-    action = f"Update the NVIDIA driver to release {release} or later, which CUDA {needs[0]}.{needs[1]} needs"
-    return f"{action}, or {build or 'use a framework build for an older CUDA'}."

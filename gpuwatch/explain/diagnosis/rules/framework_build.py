@@ -22,13 +22,11 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
     parse_capability,
     support_of_build,
 )
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
-from gpuwatch.explain.diagnosis.reference.driver_releases import (
-    FIRST_RELEASES,
-    branch,
-    cuda_of_tensorflow,
-    update,
-    update_from_log,
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel, install_advice
+from gpuwatch.explain.diagnosis.reference.driver_releases import FIRST_RELEASES, release_branch
+from gpuwatch.explain.diagnosis.reference.driver_update_advice import (
+    driver_update_advice,
+    driver_update_advice_from_log,
 )
 from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
 from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines
@@ -36,7 +34,7 @@ from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs.log_ending import WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import states_explicitly, topics_of
-from gpuwatch.explain.logs.tensorflow_device_lines import LIBDEVICE
+from gpuwatch.explain.logs.missing_libraries import LIBDEVICE
 
 _COMPLAINTS = word_set(
     "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"
@@ -102,7 +100,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     has = _cuda(_VERSION.match(driver.cuda_version or "")) if driver is not None else None
     wanted = framework.build.get("cuda_version") if framework is not None else None
     if framework is not None and framework.name == "tensorflow" and stated and wanted is None:
-        wanted = cuda_of_tensorflow(framework.version)
+        wanted = cuda_of_tensorflow_wheel(framework.version)
     needs = _cuda(_VERSION.match(str(wanted)))
     needs = needs or ((major, 0) if (major := parse_integer(str(wanted))) is not None else None)
     older = has is not None and needs is not None and has[0] < needs[0]
@@ -111,17 +109,20 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     severity: Severity = "info" if expected else "error" if stated or not evidence.gpu_usable else "warning"
     lines, title = [], ""
     name = framework.name if framework is not None else None
-    action = update(needs[0] if needs else None, has[0] if has else None, name) if older or not has else update()
+    needed = needs[0] if needs and (older or not has) else None
+    action = driver_update_advice(needed, has[0] if has else None, name)
     if framework is None and has is None:
         text = "\n".join((*stated, *evidence.log.lines_of("environment.setting")))
-        action = update_from_log(_cuda(_FOUND.search(text)), _cuda(_NEEDED.search(text) or _WHEEL.search(text)))
+        action = driver_update_advice_from_log(
+            _cuda(_FOUND.search(text)), _cuda(_NEEDED.search(text) or _WHEEL.search(text))
+        )
     if older and driver is not None and framework is not None and has is not None and needs is not None:
         lines.append(
             f"the driver ({driver.version}) supports CUDA up to {driver.cuda_version};"
             f" {framework.name} {framework.version} was built for CUDA {wanted}"
         )
         title = f"The driver supports CUDA up to {driver.cuda_version}, but the build needs CUDA {needs[0]}"
-        release, first = branch(driver.version), FIRST_RELEASES.get(needs[0])
+        release, first = release_branch(driver.version), FIRST_RELEASES.get(needs[0])
         if release is not None and first is not None and release >= first:
             lines.append(
                 f"release {release} by itself is new enough (CUDA {needs[0]} needs {first} or later): the version of"
