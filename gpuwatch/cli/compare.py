@@ -43,7 +43,7 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
 
 
 def _snapshots_side_by_side(documents: list[tuple[Path, Document]]) -> Document:
-    from gpuwatch.fleet.cluster.node_results import side_by_side
+    from gpuwatch.fleet.cluster.node_comparison import compare_saved_runs
 
     runs: list[Run] = []
     nodes: dict[str, Node] = {}
@@ -62,4 +62,4 @@ def _snapshots_side_by_side(documents: list[tuple[Path, Document]]) -> Document:
             )
     if len(nodes) == 1 and not runs:
         raise UsageError("one snapshot is not enough to compare", hint="give one of each machine")
-    return side_by_side(runs, list(nodes.values()))
+    return compare_saved_runs(runs, list(nodes.values()))

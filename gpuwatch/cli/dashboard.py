@@ -119,7 +119,7 @@ def run_fleet(
     need_terminal(
         "gpuwatch pick --prometheus or --hosts names a host with free GPUs", "set TERM to that of your terminal"
     )
-    from gpuwatch.fleet.host_poller import FleetWatch
+    from gpuwatch.fleet.fleet_poller import FleetPoller
     from gpuwatch.ui.app import run as run_app
     from gpuwatch.ui.fleet_app import FleetApp
 
@@ -127,7 +127,7 @@ def run_fleet(
     source = chosen.source(seconds)
 
     app = FleetApp(
-        FleetWatch(source, seconds),
+        FleetPoller(source, seconds),
         lambda name: source.feed(name, settings.preferences.interval if chosen.server is None else seconds),
         settings=settings,
         ascii_only=bool(why_only_ascii(os.environ, sys.stdout.encoding)),

@@ -17,7 +17,7 @@ from gpuwatch.cli.option_types import combined
 from gpuwatch.core.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.fleet.host_poller import FleetSource
+    from gpuwatch.fleet.fleet_source import FleetSource
     from gpuwatch.fleet.prometheus_api import Prometheus
 
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
@@ -128,13 +128,14 @@ def chosen_hosts(
         return ChosenHosts(server=server, arguments=tuple(arguments))
     if hosts is None:
         return None
-    from gpuwatch.fleet.ssh_hosts import split_words, ssh_hosts
+    from gpuwatch.cli.option_types import split_words
+    from gpuwatch.fleet.host_list import parse_ssh_hosts
 
     if shutil.which("ssh") is None:
         raise GpuwatchError("--hosts needs ssh, which is not installed here", hint="install an ssh client")
     words = {option: split_words(value, option) for option, value in over_ssh.items() if value is not None}
     return ChosenHosts(
-        hosts=tuple(ssh_hosts(hosts)),
+        hosts=tuple(parse_ssh_hosts(hosts)),
         command=tuple(words.get("--remote-command", ("gpuwatch",))),
         options=tuple(words.get("--ssh-options", ())),
         arguments=("--hosts", hosts, *(word for option in words for word in (option, over_ssh[option] or ""))),

@@ -1,14 +1,16 @@
-"""Types of options: a choice of names, finite numbers, and amounts with a unit: durations and sizes."""
+"""Types of options: a choice of names, finite numbers, amounts with a unit (durations and sizes), shell words."""
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import UNIT_SECONDS, parse_duration
 from gpuwatch.core.formatting.suggest import did_you_mean
 
@@ -99,3 +101,14 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             self.fail(error.message.rstrip(".") + did_you_mean(str(value), map(str, self.choices)), param, ctx)
+
+
+def split_words(text: str, option: str) -> list[str]:
+    """The words of an option's value, as a shell splits them; UsageError for unbalanced quotes, or no word at all."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text[:80]!r}: {str(error).lower()}", hint="quote it as for a shell") from None
+    if not words:
+        raise UsageError(f"{option} is empty", hint="omit it")
+    return words

@@ -32,7 +32,7 @@ from gpuwatch.share.reports.topology_matrix import described
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.fleet import Fleet
-    from gpuwatch.fleet.host_poller import FleetSource
+    from gpuwatch.fleet.fleet_source import FleetSource
 
 _EXAMPLES = """\b
 Examples:

@@ -105,15 +105,23 @@ def run_on_nodes(
     """If ``--on`` was given, runs the command on each node, publishes what they found, and exits."""
     if not wants_nodes(ctx):
         return
+    from gpuwatch.cli.option_types import split_words
     from gpuwatch.cli.output import print_line, publish
     from gpuwatch.fleet.cluster.fan_out import fan_out
-    from gpuwatch.fleet.cluster.launchers import launcher
-    from gpuwatch.fleet.cluster.node_results import comparison_of_nodes, exit_code
+    from gpuwatch.fleet.cluster.launchers import make_launcher
+    from gpuwatch.fleet.cluster.node_comparison import comparison_of_nodes, exit_code
 
     options = ctx.meta[_OPTIONS_KEY]
     name = ctx.command.name or ""
-    start = launcher(
-        options["on"], remote_command=options.get("remote_command"), options=options.get("launcher_options")
+    words = {
+        option: split_words(value, option)
+        for option in ("--remote-command", "--launcher-options")
+        if (value := options.get(option[2:].replace("-", "_"))) is not None
+    }
+    launcher = make_launcher(
+        options["on"],
+        remote_command=words.get("--remote-command", ()),
+        options=words.get("--launcher-options", ()),
     )
     timeout = options.get("node_timeout")
     shown = _Progress()
@@ -121,7 +129,7 @@ def run_on_nodes(
         progress(f"running on the nodes of {options['on']}")
     try:
         replies, interrupted = fan_out(
-            start,
+            launcher,
             [name, *node_arguments(ctx)],
             seconds=timeout or _SECONDS[name],
             start_seconds=timeout,
@@ -175,14 +183,14 @@ class _Progress:
 
     def show(self, replies: Sequence[NodeReply]) -> None:
         from gpuwatch.core.safe_text import printable, shorten
-        from gpuwatch.fleet.cluster.fan_out import OPEN
+        from gpuwatch.fleet.cluster.fan_out import UNFINISHED
 
         width, height = shutil.get_terminal_size((80, 24))
         room = max(min(_MAX_LINES, height - 2), 1)
         names = max((len(reply.node) for reply in replies), default=0)
         names = min(names, max(width // 3, 8))
-        ended = [reply for reply in replies if reply.state not in OPEN and reply.node not in self._done]
-        waiting = [reply for reply in replies if reply.state in OPEN]
+        ended = [reply for reply in replies if reply.state not in UNFINISHED and reply.node not in self._done]
+        waiting = [reply for reply in replies if reply.state in UNFINISHED]
         # Those that work first: what they do is worth a line.
         waiting.sort(key=lambda reply: ("running", "starting", "waiting").index(reply.state))
         lines = [
@@ -215,9 +223,9 @@ class _Progress:
 @click.pass_context
 def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Run a gpuwatch command for another machine, which started this by --on."""
-    from gpuwatch.fleet.cluster.node_agent import serve
-    from gpuwatch.fleet.cluster.node_results import KINDS
+    from gpuwatch.fleet.cluster.node_agent import run_and_report
+    from gpuwatch.fleet.cluster.node_comparison import DOCUMENT_TYPES
 
-    if not arguments or arguments[0] not in KINDS:
+    if not arguments or arguments[0] not in DOCUMENT_TYPES:
         raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
-    ctx.exit(serve([sys.executable, "-m", "gpuwatch", *arguments]))
+    ctx.exit(run_and_report([sys.executable, "-m", "gpuwatch", *arguments]))

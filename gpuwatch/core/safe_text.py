@@ -90,6 +90,11 @@ def bounded(line: str, most: int) -> str:
     return line[:most] if state < 0 else line[state + 1 :]
 
 
+def last_line(text: str) -> str:
+    """The last line that is not blank, without the space around it; empty without one."""
+    return text.rstrip().rpartition("\n")[2].strip()
+
+
 def shorten(text: str, width: int) -> str:
     """At most ``width`` characters, with an ellipsis if something was cut."""
     if len(text) <= width:

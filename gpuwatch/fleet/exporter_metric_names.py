@@ -7,7 +7,6 @@ Sources: :mod:`gpuwatch.share.openmetrics`; ``etc/default-counters.csv`` of NVID
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
@@ -18,7 +17,7 @@ from gpuwatch.share.openmetrics import family_of, is_number
 _MIB = 1048576.0
 
 
-class Reported(NamedTuple):
+class ExporterMetric(NamedTuple):
     """What a metric of an exporter is in our terms."""
 
     metric: str
@@ -75,20 +74,24 @@ _NVIDIA_SMI = {
     "energy_joules_total": ("energy_joules", 1.0),
 }
 
-REPORTED: dict[str, Reported] = {
+EXPORTER_METRICS: dict[str, ExporterMetric] = {
     **{
-        family.sample: Reported(spec.id, 1 / family.scale, GPUWATCH)
+        family.sample: ExporterMetric(spec.id, 1 / family.scale, GPUWATCH)
         for spec in METRICS
         if is_number(spec)
         for family in (family_of(spec), *([family_of(spec, "mig")] if spec.id in MIG_READINGS else []))
     },
-    **{f"nvidia_smi_mig_{metric.replace('.', '_')}": Reported(metric, 1.0, NVIDIA_SMI) for metric in MIG_READINGS},
-    **{f"DCGM_FI_DEV_{name}": Reported(metric, scale, DCGM) for name, (metric, scale) in _DCGM.items()},
-    **{f"nvidia_smi_{name}": Reported(metric, scale, NVIDIA_SMI) for name, (metric, scale) in _NVIDIA_SMI.items()},
+    **{
+        f"nvidia_smi_mig_{metric.replace('.', '_')}": ExporterMetric(metric, 1.0, NVIDIA_SMI) for metric in MIG_READINGS
+    },
+    **{f"DCGM_FI_DEV_{name}": ExporterMetric(metric, scale, DCGM) for name, (metric, scale) in _DCGM.items()},
+    **{
+        f"nvidia_smi_{name}": ExporterMetric(metric, scale, NVIDIA_SMI) for name, (metric, scale) in _NVIDIA_SMI.items()
+    },
 }
-"""Readings by the metric that an exporter reports them as."""
+"""Readings by the names of the metrics that exporters report them as."""
 
-LISTED = (
+HOST_LIST_READINGS = (
     "utilization.gpu_percent",
     "memory.total_bytes",
     "memory.used_bytes",
@@ -106,12 +109,12 @@ _BLANK_64 = float(0x7FFFFFFFFFFFFFF0)
 _BLANK_FLOAT = (140737488355328.0, 140737488355343.0)
 
 
-def exporter_names_of(*metrics: str) -> tuple[str, ...]:
+def exporter_metric_names(*metrics: str) -> tuple[str, ...]:
     """What exporters call these readings; all of them without any."""
-    return tuple(name for name, reported in REPORTED.items() if not metrics or reported.metric in metrics)
+    return tuple(name for name, reported in EXPORTER_METRICS.items() if not metrics or reported.metric in metrics)
 
 
-def reading_of(reported: Reported, text: str) -> Value | None:
+def parse_reading(reported: ExporterMetric, text: str) -> Value | None:
     """The reading in our unit; None for what stands for no value: NaN, and DCGM's blank values."""
     try:
         number = float(text)
@@ -130,49 +133,3 @@ def reading_of(reported: Reported, text: str) -> Value | None:
         return {0.0: "no", 1.0: "yes"}.get(number)
     scaled = round(number * reported.scale, 6)
     return round(scaled) if spec.unit in _INTEGER_UNITS else scaled
-
-
-HOST_LABELS = ("host", "hostname", "Hostname")
-"""Names of the host, by exporter."""
-TARGET_LABELS = ("instance", "job")
-
-
-def with_exported(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels, also as Prometheus calls them where the target has a label of the same name."""
-    return tuple(part for label in labels for part in (label, f"exported_{label}"))
-
-
-def own_label(labels: Mapping[str, str], name: str) -> str:
-    """A label that the exporter set: Prometheus renames it where the target has one of this name."""
-    return labels.get(f"exported_{name}") or labels.get(name, "")
-
-
-def uuid_of(labels: Mapping[str, str]) -> str:
-    """The UUID of a GPU as NVML writes it; empty without one."""
-    uuid = labels.get("uuid") or labels.get("UUID") or ""
-    return uuid if not uuid or uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-
-
-def host_of(labels: Mapping[str, str]) -> tuple[int, str]:
-    """The name of the host that a series is of, and how good it is: 0 is best."""
-    for name in HOST_LABELS:
-        if found := own_label(labels, name):
-            return 0, found
-    return 1, place_of(labels)
-
-
-def place_of(labels: Mapping[str, str]) -> str:
-    """The target's address without its port."""
-    place = labels.get("instance", "")
-    host, colon, port = place.rpartition(":")
-    return host.strip("[]") if colon and port.isdecimal() else place
-
-
-def instance_of(labels: Mapping[str, str]) -> str:
-    """The MIG instance that a series is of, ``1/0``, or ``1`` if only its GPU instance is known; empty without one."""
-    return labels.get("mig_instance") or labels.get("gpu_instance_id") or labels.get("GPU_I_ID") or ""
-
-
-def target_of(labels: Mapping[str, str]) -> str:
-    """What Prometheus scraped a series from."""
-    return f"{labels.get('job', '')} {labels.get('instance', '')}"

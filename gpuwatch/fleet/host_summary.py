@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Proces
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
 
 Use = Literal["free", "used", "bad", "unknown"]
-_RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
+_CAUSE_RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,75 +62,79 @@ class HostSummary:
         return self.view.name
 
 
-def summarize(view: HostView) -> HostSummary:
+def summarize_host(view: HostView) -> HostSummary:
     """The summary of a host; a host that never answered has no GPUs."""
     snapshot = view.snapshot
     devices: Sequence[Device] = snapshot.devices if snapshot is not None else ()
-    rows: dict[str, list[Process]] = {}
-    for row in snapshot.processes if snapshot is not None else ():
-        if row.device_uuid is not None and row.type != "G":
-            rows.setdefault(row.device_uuid, []).append(row)
+    processes_by_gpu: dict[str, list[Process]] = {}
+    for process in snapshot.processes if snapshot is not None else ():
+        if process.device_uuid is not None and process.type != "G":
+            processes_by_gpu.setdefault(process.device_uuid, []).append(process)
     gpus = tuple(
-        _gpu_use(view, device, instance, rows.get(device.uuid, []))
+        _gpu_use(view, device, instance, processes_by_gpu.get(device.uuid, []))
         for device in devices
         for instance in (device.mig_instances or (None,))
     )
-    busy = [value for value in (gpu.utilization for gpu in gpus) if value is not None]
-    names: Counter[str] = Counter()
+    utilizations = [value for value in (gpu.utilization for gpu in gpus) if value is not None]
+    holder_counts: Counter[str] = Counter()
     for gpu in gpus:
-        names.update({holder.name for holder in gpu.holders if holder.name is not None})
+        holder_counts.update({holder.name for holder in gpu.holders if holder.name is not None})
     findings = snapshot.findings if snapshot is not None else ()
-    wrong = sorted((f for f in findings if f.severity != "info" and f.until is None), key=_importance)
+    problems = sorted(
+        (finding for finding in findings if finding.severity != "info" and finding.until is None), key=_importance
+    )
     return HostSummary(
         view=view,
         gpus=gpus,
         free=sum(gpu.use == "free" for gpu in gpus) if view.answered else 0,
         models=tuple(Counter(device.name for device in devices).most_common()),
-        utilization=sum(busy) / len(busy) if busy else None,
-        memory_used=_sum_of_all(devices, "memory.used_bytes"),
-        memory_total=_sum_of_all(devices, "memory.total_bytes"),
+        utilization=sum(utilizations) / len(utilizations) if utilizations else None,
+        memory_used=_sum_if_all_known(devices, "memory.used_bytes"),
+        memory_total=_sum_if_all_known(devices, "memory.total_bytes"),
         memory_free=max(_readings(devices, "memory.free_bytes"), default=None),
         hottest=max(_readings(devices, "temperature.gpu_celsius"), default=None),
-        holders=tuple(names.most_common()),
-        errors_and_warnings=tuple(wrong),
+        holders=tuple(holder_counts.most_common()),
+        errors_and_warnings=tuple(problems),
     )
 
 
 def _importance(finding: Finding) -> tuple[int, int]:
-    return SEVERITY_ORDER[finding.severity], _RANKS.get(finding.id, len(_RANKS))
+    return SEVERITY_ORDER[finding.severity], _CAUSE_RANKS.get(finding.id, len(_CAUSE_RANKS))
 
 
 def _readings(devices: Sequence[Device], metric: str) -> list[float]:
     return [value for device in devices if (value := device.number(metric)) is not None]
 
 
-def _sum_of_all(devices: Sequence[Device], metric: str) -> float | None:
+def _sum_if_all_known(devices: Sequence[Device], metric: str) -> float | None:
     values = _readings(devices, metric)
     return sum(values) if values and len(values) == len(devices) else None
 
 
-def _gpu_use(view: HostView, device: Device, instance: MigInstance | None, rows: Sequence[Process]) -> GpuUse:
+def _gpu_use(view: HostView, device: Device, instance: MigInstance | None, processes: Sequence[Process]) -> GpuUse:
     holders = view.holders.get(device.uuid, ()) if instance is None else ()
     if not holders:
-        holders = _owners([row for row in rows if instance is None or row.mig_instance == instance.id])
-    use, reason = _state(view, device, instance, holders)
+        holders = _owners([process for process in processes if instance is None or process.mig_instance == instance.id])
+    use, reason = _use_and_reason(view, device, instance, holders)
     return GpuUse(device, instance, use, reason, holders)
 
 
-def _owners(rows: Sequence[Process]) -> tuple[Holder, ...]:
+def _owners(processes: Sequence[Process]) -> tuple[Holder, ...]:
     """The owners of processes, the one with most memory first."""
-    found: dict[tuple[str | None, str | None], list[Process]] = {}
-    for row in rows:
-        found.setdefault((row.user, row.container), []).append(row)
+    by_owner: dict[tuple[str | None, str | None], list[Process]] = {}
+    for process in processes:
+        by_owner.setdefault((process.user, process.container), []).append(process)
     owners = []
-    for (user, job), theirs in found.items():
-        amounts = [row.number("gpu_memory_bytes") for row in theirs]
-        total = None if None in amounts else sum(amount or 0.0 for amount in amounts)
-        owners.append(Holder(user=user, job=job, processes=len(theirs), memory_bytes=total))
+    for (user, job), owned in by_owner.items():
+        memory = [process.number("gpu_memory_bytes") for process in owned]
+        total = None if None in memory else sum(amount or 0.0 for amount in memory)
+        owners.append(Holder(user=user, job=job, processes=len(owned), memory_bytes=total))
     return tuple(sorted(owners, key=lambda owner: -(owner.memory_bytes or 0.0)))
 
 
-def _state(view: HostView, device: Device, instance: MigInstance | None, holders: Sequence[Holder]) -> tuple[Use, str]:
+def _use_and_reason(
+    view: HostView, device: Device, instance: MigInstance | None, holders: Sequence[Holder]
+) -> tuple[Use, str]:
     """Whether a GPU is free, and why not; what cannot be known counts against it."""
     if device.state in BAD_STATES:
         return "bad", device.state_detail or device.state
@@ -141,15 +145,15 @@ def _state(view: HostView, device: Device, instance: MigInstance | None, holders
         return ("free", "") if free else ("used", "in use")
     if device.state == "asleep":
         return "free", ""
-    used = (device if instance is None else instance).number("memory.used_bytes")
+    memory_used = (device if instance is None else instance).number("memory.used_bytes")
     # NVML has no utilization of MIG instances.
-    busy = device.number("utilization.gpu_percent") if instance is None else 0.0
-    if used is not None and used >= MIN_HELD_BYTES and not device.unified_memory:
-        return "used", f"{size(used)} in use"
-    if busy is not None and busy >= MIN_IN_USE_PERCENT:
-        return "used", f"{busy:.0f} % busy"
-    if used is None or busy is None:
-        return "unknown", "its memory is not known" if used is None else "its utilization is not known"
+    utilization = device.number("utilization.gpu_percent") if instance is None else 0.0
+    if memory_used is not None and memory_used >= MIN_HELD_BYTES and not device.unified_memory:
+        return "used", f"{size(memory_used)} in use"
+    if utilization is not None and utilization >= MIN_IN_USE_PERCENT:
+        return "used", f"{utilization:.0f} % busy"
+    if memory_used is None or utilization is None:
+        return "unknown", "its memory is not known" if memory_used is None else "its utilization is not known"
     return "free", ""
 
 
@@ -170,26 +174,26 @@ class FleetSummary:
     """Errors and warnings of the hosts that answer, the most important first."""
 
 
-def summarize_fleet(fleet: Fleet, before: FleetSummary | None = None) -> FleetSummary:
-    """The totals of all hosts; those that are the same object as in ``before`` keep their summaries."""
-    summaries = {host.name: host for host in before.hosts} if before is not None else {}
+def summarize_fleet(fleet: Fleet, previous: FleetSummary | None = None) -> FleetSummary:
+    """The totals of all hosts; those that are the same object as in ``previous`` keep their summaries."""
+    summaries = {host.name: host for host in previous.hosts} if previous is not None else {}
     hosts = tuple(
-        host if (host := summaries.get(view.name)) is not None and host.view is view else summarize(view)
+        host if (host := summaries.get(view.name)) is not None and host.view is view else summarize_host(view)
         for view in fleet.hosts
     )
     answering = () if fleet.problem else tuple(host for host in hosts if host.view.answered)
     free = sorted(((host.name, host.free) for host in answering if host.free), key=lambda pair: (-pair[1], pair[0]))
-    holders: Counter[str] = Counter()
+    holder_counts: Counter[str] = Counter()
     for host in answering:
-        holders.update(dict(host.holders))
-    wrong = [(host, finding) for host in answering for finding in host.errors_and_warnings]
-    wrong.sort(key=lambda pair: _importance(pair[1]))
+        holder_counts.update(dict(host.holders))
+    problems = [(host, finding) for host in answering for finding in host.errors_and_warnings]
+    problems.sort(key=lambda pair: _importance(pair[1]))
     return FleetSummary(
         fleet=fleet,
         hosts=hosts,
         gpus=sum(len(host.gpus) for host in answering),
         free=sum(number for _, number in free),
         free_hosts=tuple(free),
-        holders=tuple(holders.most_common()),
-        errors_and_warnings=tuple(wrong),
+        holders=tuple(holder_counts.most_common()),
+        errors_and_warnings=tuple(problems),
     )

@@ -6,7 +6,7 @@ import datetime
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
-from gpuwatch.fleet.host_summary import HostSummary, summarize
+from gpuwatch.fleet.host_summary import HostSummary, summarize_host
 from gpuwatch.session.free_gpus import Requirements, pick_gpus
 
 _MAX_HOSTS_NAMED = 3
@@ -24,7 +24,7 @@ def pick_host(fleet: Fleet, requirements: Requirements) -> HostPick:
         if fleet.problem or not view.answered or view.snapshot is None:
             silent.append(SilentHost(host=view.name, reason=fleet.problem or view.reason or "no data"))
             continue
-        host = summarize(view)
+        host = summarize_host(view)
         picked = _pick(host, requirements)
         if not picked.chosen:
             refused.append(RefusedHost(host=view.name, fitting=picked.spare, refused=picked.refused))

@@ -56,13 +56,13 @@ class _Matrix(msgspec.Struct, tag_field="resultType", tag="matrix"):
     result: list[Series]
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     status: str
     data: _Vector | _Matrix | None = None
     error: str = ""
 
 
-_answer = msgspec.json.Decoder(_Answer)
+_response_decoder = msgspec.json.Decoder(_Response)
 
 
 class NoAnswer(GpuwatchError):
@@ -89,7 +89,7 @@ class Prometheus:
         ca_file: Path | None = None,
         timeout: float = ANSWER_SECONDS,
     ) -> None:
-        self.address, self.name, user = _address(url, password)
+        self.address, self.name, user = _parse_address(url, password)
         """Without user and password."""
         self._headers = dict(headers or {})
         if user:
@@ -104,119 +104,129 @@ class Prometheus:
 
     def query(self, expression: str) -> list[Sample]:
         """The series of an instant query; :class:`NoAnswer` if there is no usable answer."""
-        data = self._ask("query", {"query": expression})
+        data = self._request("query", {"query": expression})
         if not isinstance(data, _Vector):
-            raise self._error("its answer is not a vector")
+            raise self._no_answer("its answer is not a vector")
         return data.result
 
     def query_range(self, expression: str, begin: float, end: float, step: float) -> list[Series]:
         """The series of a range query; times are in seconds since the epoch."""
         parameters = {"query": expression, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        data = self._ask("query_range", parameters)
+        data = self._request("query_range", parameters)
         if not isinstance(data, _Matrix):
-            raise self._error("its answer is not a matrix")
+            raise self._no_answer("its answer is not a matrix")
         return data.result
 
-    def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> _Vector | _Matrix | None:
+    def _request(self, endpoint: str, parameters: Mapping[str, str]) -> _Vector | _Matrix | None:
         parameters = {**parameters, "timeout": f"{self._timeout:g}s"}
         request = urllib.request.Request(f"{self.address}/api/v1/{endpoint}?{urllib.parse.urlencode(parameters)}")  # noqa: S310  # http or https, see _address
         request.add_header("Accept", "application/json")
         request.add_header("Accept-Encoding", "gzip")
         request.add_header("User-Agent", f"gpuwatch/{__version__}")
-        for name, value in {**self._headers, **self._token()}.items():
+        for name, value in {**self._headers, **self._authorization()}.items():
             request.add_unredirected_header(name, value)
-        until = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout
         try:
             with cast("HTTPResponse", self._opener.open(request, timeout=self._timeout)) as response:
-                body = self._body(response, until)
+                body = self._read_body(response, deadline)
         except urllib.error.HTTPError as error:
-            raise self._error(self._refusal(error, until)) from None
+            raise self._no_answer(self._refusal(error, deadline)) from None
         except (OSError, HTTPException, ValueError) as error:
-            raise self._error(_reason(error)) from None
+            raise self._no_answer(_failure_reason(error)) from None
         try:
-            answer = _answer.decode(body)
+            answer = _response_decoder.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise self._error("not a Prometheus response") from None
+            raise self._no_answer("not a Prometheus response") from None
         if answer.status != "success":
-            raise self._error(_shortened(answer.error) or "the query failed")
+            raise self._no_answer(_shortened(answer.error) or "the query failed")
         return answer.data
 
-    def _token(self) -> dict[str, str]:
+    def _authorization(self) -> dict[str, str]:
         if self._token_file is None:
             return {}
         try:
             with self._token_file.open(encoding="ascii") as file:
                 token = file.read(input_size_limits.TOKEN.bytes + 1).strip()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
-            raise NoAnswer(f"the bearer token cannot be read: {why}") from None
+            reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+            raise NoAnswer(f"the bearer token cannot be read: {reason}") from None
         if len(token) > input_size_limits.TOKEN.bytes:
             raise NoAnswer(f"the bearer token file cannot be read: {input_size_limits.TOKEN.too_large}")
         if not token or not token.isprintable():
             raise NoAnswer("the bearer token file is empty")
         return {"Authorization": f"Bearer {token}"}
 
-    def _body(self, response: HTTPResponse, until: float) -> bytes:
+    def _read_body(self, response: HTTPResponse, deadline: float) -> bytes:
         """The answer, unpacked; OSError if it is too long or takes too long."""
         limit = input_size_limits.PROMETHEUS
-        unpack = zlib.decompressobj(31) if response.headers.get("Content-Encoding") == "gzip" else None
+        decompressor = zlib.decompressobj(31) if response.headers.get("Content-Encoding") == "gzip" else None
         parts, size = [], 0
         while chunk := response.read1(_READ_BYTES):
-            if unpack is not None:
+            if decompressor is not None:
                 try:
-                    chunk = unpack.decompress(chunk, limit.bytes - size + 1)
+                    chunk = decompressor.decompress(chunk, limit.bytes - size + 1)
                 except zlib.error:
                     raise OSError("its answer is damaged") from None
             parts.append(chunk)
             size += len(chunk)
             if size > limit.bytes:
                 raise OSError(f"its answer is larger than {limit.most}")
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise TimeoutError
         return b"".join(parts)
 
-    def _refusal(self, error: urllib.error.HTTPError, until: float) -> str:
+    def _refusal(self, error: urllib.error.HTTPError, deadline: float) -> str:
         """Why the server refused, in its own words if it has any."""
         reasons = {401: "authentication required: a user and password, or a token (401)", 403: "access denied (403)"}
         if error.code in reasons:
             return reasons[error.code]
         try:
-            message = _answer.decode(self._body(cast("HTTPResponse", error), until)).error
+            message = _response_decoder.decode(self._read_body(cast("HTTPResponse", error), deadline)).error
         except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
             message = ""
         return f"{_shortened(message)} ({error.code})" if message else f"HTTP error {error.code}"
 
-    def _error(self, why: str) -> NoAnswer:
+    def _no_answer(self, why: str) -> NoAnswer:
         return NoAnswer(f"{self.name}: {why}")
 
 
-def _address(url: str, password: str) -> tuple[str, str, str]:
+def _parse_address(url: str, password: str) -> tuple[str, str, str]:
     """The base of all requests, the server's name for the user, and ``user:password``."""
-    given = url if "://" in url else f"http://{url}"
+    address_text = url if "://" in url else f"http://{url}"
     try:
-        parts = urllib.parse.urlsplit(given)
+        parts = urllib.parse.urlsplit(address_text)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, None
-    if parts is None or not host or parts.scheme not in ("http", "https") or not given.isprintable() or " " in given:
+    if (
+        parts is None
+        or not host
+        or parts.scheme not in ("http", "https")
+        or not address_text.isprintable()
+        or " " in address_text
+    ):
         raise UsageError("--prometheus needs the address of a server", hint="for example http://prometheus:9090")
     if parts.query or parts.fragment:
         raise UsageError("--prometheus takes an address without ? and #", hint="for example http://prometheus:9090")
-    shown = f"[{host}]" if ":" in host else host
-    place = f"{shown}:{port}" if port is not None else shown
+    bracketed_host = f"[{host}]" if ":" in host else host
+    host_and_port = f"{bracketed_host}:{port}" if port is not None else bracketed_host
     path = parts.path.rstrip("/").removesuffix("/api/v1").removesuffix("/graph")
-    user = ""
+    credentials = ""
     if parts.username is not None:
         secret = urllib.parse.unquote(parts.password) if parts.password else password
-        user = f"{urllib.parse.unquote(parts.username)}:{secret}"
-    return f"{parts.scheme}://{place}{urllib.parse.quote(path, safe='/%')}", f"{place}{path}", user
+        credentials = f"{urllib.parse.unquote(parts.username)}:{secret}"
+    return (
+        f"{parts.scheme}://{host_and_port}{urllib.parse.quote(path, safe='/%')}",
+        f"{host_and_port}{path}",
+        credentials,
+    )
 
 
 def _shortened(text: str) -> str:
     return printable(shorten(" ".join(text.split()), _MAX_QUOTED_CHARS))
 
 
-def _reason(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     """Why there was no answer, in a few words."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, TimeoutError):

@@ -15,20 +15,12 @@ from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.fleet.exporter_metric_names import (
-    NVIDIA_SMI,
-    REPORTED,
-    host_of,
-    instance_of,
-    own_label,
-    reading_of,
-    target_of,
-    uuid_of,
-)
+from gpuwatch.fleet.exporter_labels import exporter_label, gpu_uuid, mig_instance_id, ranked_host_name, scrape_target
+from gpuwatch.fleet.exporter_metric_names import EXPORTER_METRICS, NVIDIA_SMI, parse_reading
 from gpuwatch.fleet.prometheus_api import Sample
 from gpuwatch.share import openmetrics as series
 
-_OLD_SECONDS = 30.0
+_STALE_SECONDS = 30.0
 """Seconds from which a snapshot behind an exporter is old: its driver does not answer."""
 _MAX_VALUE = 1e18
 _MAX_AGE_SECONDS = 366 * 86_400.0
@@ -49,12 +41,12 @@ NOT_REPORTED = {
     for spec in METRICS
 }
 _NO_HOST = (2, "")
-"""Before any series named the host of a GPU: worse than all that :func:`host_of` gives."""
+"""Before any series named the host of a GPU: ranks below all that :func:`ranked_host_name` gives."""
 _LONG_DOMAIN = re.compile(r"^0000(?=[0-9a-f]{4}:)")
 """NVML writes eight digits of a PCI domain, all others four."""
 
 
-def _parsed_value(text: str) -> float | None:
+def _parse_value(text: str) -> float | None:
     """A value from 0 to 1e18; None for any other: counts, ages and sizes are."""
     try:
         number = float(text)
@@ -92,22 +84,22 @@ class _Gpu:
     instances: dict[str, _Instance] = field(default_factory=dict)
     """Its MIG instances by id."""
 
-    def put(self, metric: str, reading: Value, rank: int) -> None:
+    def set_reading(self, metric: str, reading: Value, rank: int) -> None:
         """A reading; that of the exporter with the lowest rank stays."""
         if rank <= self.ranks.get(metric, NVIDIA_SMI):
             self.ranks[metric] = rank
             self.readings[metric] = reading
 
-    def take_identity(self, labels: Mapping[str, str]) -> None:
+    def add_identity_labels(self, labels: Mapping[str, str]) -> None:
         """Takes the identity (name, index, address, host) from the labels of a series."""
-        self.host = min(self.host, host_of(labels))
-        self.targets.add(target_of(labels))
+        self.host = min(self.host, ranked_host_name(labels))
+        self.targets.add(scrape_target(labels))
         self.simulated = self.simulated or labels.get("simulated") == "true"
         self.unified_memory = self.unified_memory or labels.get("unified_memory") == "true"
         index = labels.get("gpu") or labels.get("index") or ""
         if self.index is None and index.isascii() and index.isdecimal() and len(index) < 6:
             self.index = int(index)
-        self.name = self.name or own_label(labels, "name") or labels.get("modelName", "")
+        self.name = self.name or exporter_label(labels, "name") or labels.get("modelName", "")
         self.pci = self.pci or labels.get("pci_bus_id", "")
         self.driver = self.driver or labels.get("DCGM_FI_DRIVER_VERSION") or labels.get("driver_version", "")
 
@@ -119,7 +111,7 @@ class _Gpu:
             pci_bus_id=_LONG_DOMAIN.sub("", self.pci.lower()),
             state=self.state,
             unified_memory=self.unified_memory,
-            readings=with_total(self.readings),
+            readings=with_total_memory(self.readings),
             missing=NOT_REPORTED,
             mig_instances=tuple(
                 _mig_instance(number, name, instance)
@@ -129,20 +121,20 @@ class _Gpu:
 
 
 def _mig_instance(number: int, name: str, instance: _Instance) -> MigInstance:
-    first, _, second = name.partition("/")
+    gpu_instance, _, compute_instance = name.partition("/")
     return MigInstance(
         id=name,
         index=number,
         uuid=instance.uuid,
-        gpu_instance=int(first) if first.isdecimal() else None,
-        compute_instance=int(second) if second.isdecimal() else None,
+        gpu_instance=int(gpu_instance) if gpu_instance.isdecimal() else None,
+        compute_instance=int(compute_instance) if compute_instance.isdecimal() else None,
         profile=instance.profile,
-        readings=with_total(instance.readings),
+        readings=with_total_memory(instance.readings),
         missing={reading: NOT_REPORTED[reading] for reading in MIG_READINGS},
     )
 
 
-def with_total(readings: dict[str, Value]) -> dict[str, Value]:
+def with_total_memory(readings: dict[str, Value]) -> dict[str, Value]:
     """With the total memory as the sum of its parts, which is how dcgm-exporter reports it."""
     used, free = readings.get("memory.used_bytes"), readings.get("memory.free_bytes")
     if "memory.total_bytes" in readings or not isinstance(used, int) or not isinstance(free, int):
@@ -155,90 +147,90 @@ _Owner = tuple[str | None, str | None]
 """User and job."""
 
 
-class Collected:
-    """Series of one moment, sorted by host and GPU."""
+class HostsBuilder:
+    """Takes the series of one moment one by one, and builds the hosts from them."""
 
     def __init__(self) -> None:
         self.gpus: dict[str, _Gpu] = {}
         self.targets: set[str] = set()
-        """Scrape targets (``host:port``) that have data."""
+        """Scrape targets (``job host:port``) that have data."""
         self.drivers: dict[str, str] = {}
         self.ages: dict[str, float] = {}
-        self.silent: set[str] = set()
+        self.silent_targets: set[str] = set()
         """Targets that say that the driver does not answer."""
         self.host_readings: dict[tuple[str, str], float] = {}
         """Readings of the host, by target and name."""
         self.findings: dict[str, list[Finding]] = {}
-        self.rows: dict[str, dict[int, Process]] = {}
+        self.processes: dict[str, dict[int, Process]] = {}
         self.owners: dict[str, dict[_Owner, Holder]] = {}
         self.free: dict[str, bool] = {}
         self.states: dict[str, str] = {}
 
     def gpu(self, labels: Mapping[str, str]) -> _Gpu | None:
         """The GPU that a series is of; None without a UUID."""
-        uuid = uuid_of(labels)
+        uuid = gpu_uuid(labels)
         if not uuid or uuid.startswith("MIG-"):
             return None
-        found = self.gpus.get(uuid)
-        if found is None:
-            found = self.gpus[uuid] = _Gpu(uuid)
-        return found
+        gpu = self.gpus.get(uuid)
+        if gpu is None:
+            gpu = self.gpus[uuid] = _Gpu(uuid)
+        return gpu
 
     def add_reading(self, sample: Sample) -> None:
-        reported = REPORTED.get(sample.metric.get("__name__", ""))
+        reported = EXPORTER_METRICS.get(sample.metric.get("__name__", ""))
         gpu = self.gpu(sample.metric) if reported is not None else None
         if reported is None or gpu is None:
             return
-        gpu.take_identity(sample.metric)
-        self.targets.add(target_of(sample.metric))
-        reading = reading_of(reported, sample.value[1])
-        part = instance_of(sample.metric)
-        if part:
-            found = gpu.instances.setdefault(part, _Instance())
-            found.profile = found.profile or sample.metric.get("GPU_I_PROFILE")
+        gpu.add_identity_labels(sample.metric)
+        self.targets.add(scrape_target(sample.metric))
+        reading = parse_reading(reported, sample.value[1])
+        mig_id = mig_instance_id(sample.metric)
+        if mig_id:
+            instance = gpu.instances.setdefault(mig_id, _Instance())
+            instance.profile = instance.profile or sample.metric.get("GPU_I_PROFILE")
             if reading is not None and reported.metric in MIG_READINGS:
-                found.readings[reported.metric] = reading
+                instance.readings[reported.metric] = reading
                 return
         # dcgm-exporter also gives what is of the whole GPU, such as its temperature, with each instance.
         if reading is not None:
-            gpu.put(reported.metric, reading, reported.rank)
+            gpu.set_reading(reported.metric, reading, reported.rank)
 
     def add_identity(self, labels: Mapping[str, str]) -> None:
         """Adds what an info series says of a driver, a GPU or a MIG instance."""
         if labels.get("__name__") == series.DRIVER.sample:
-            self.drivers[target_of(labels)] = labels.get("version", "")
-        elif (found := self.gpus.get(uuid_of(labels))) is not None:
-            found.take_identity(labels)
-            part = instance_of(labels)
-            if part in found.instances:
-                instance = found.instances[part]
+            self.drivers[scrape_target(labels)] = labels.get("version", "")
+        elif (gpu := self.gpus.get(gpu_uuid(labels))) is not None:
+            gpu.add_identity_labels(labels)
+            mig_id = mig_instance_id(labels)
+            if mig_id in gpu.instances:
+                instance = gpu.instances[mig_id]
                 instance.uuid = instance.uuid or labels.get("mig_uuid")
                 instance.profile = instance.profile or labels.get("profile")
 
     def add_other(self, sample: Sample) -> None:
         """Adds a series that is not a GPU reading: a finding, an owner, a process, the age of the data."""
         labels, name = sample.metric, sample.metric.get("__name__", "")
-        number = _parsed_value(sample.value[1])
+        number = _parse_value(sample.value[1])
         if number is None:
             return
         if name == series.FINDING.sample:
             if number == 1:
                 self._add_finding(labels)
         elif name == series.SNAPSHOT_AGE.sample:
-            self.ages[target_of(labels)] = min(number, _MAX_AGE_SECONDS)
+            self.ages[scrape_target(labels)] = min(number, _MAX_AGE_SECONDS)
         elif name == series.ANSWERING.sample:
             if number == 0:
-                self.silent.add(target_of(labels))
+                self.silent_targets.add(scrape_target(labels))
         elif name == series.FREE.sample:
-            self.free[uuid_of(labels)] = number == 1
+            self.free[gpu_uuid(labels)] = number == 1
         elif name == series.MIG_FREE.sample:
-            self.free[f"{uuid_of(labels)} {labels.get('mig_instance', '')}"] = number == 1
+            self.free[f"{gpu_uuid(labels)} {labels.get('mig_instance', '')}"] = number == 1
         elif name in HOST_SERIES:
-            self.host_readings[target_of(labels), name] = number
+            self.host_readings[scrape_target(labels), name] = number
         elif name == series.STATE.sample:
             gpu = self.gpu(labels) if number == 1 else None
             if gpu is not None:
-                gpu.take_identity(labels)
+                gpu.add_identity_labels(labels)
                 gpu.state = labels.get("state", "ok")
         elif name in OWNER_SERIES:
             self._add_holder(labels, name, number)
@@ -249,61 +241,61 @@ class Collected:
         cause, severity = labels.get("cause", ""), labels.get("severity", "")
         if cause not in CAUSES or severity not in ("error", "warning"):
             return
-        self.findings.setdefault(target_of(labels), []).append(
+        self.findings.setdefault(scrape_target(labels), []).append(
             Finding(
                 id=cause,
                 severity="error" if severity == "error" else "warning",
                 certainty="fact" if labels.get("certainty") == "fact" else "likely",
                 title=CAUSES[cause],
-                device_uuid=uuid_of(labels) or None,
+                device_uuid=gpu_uuid(labels) or None,
                 action="Run gpuwatch on this host for the evidence.",
             )
         )
 
     def _add_holder(self, labels: Mapping[str, str], name: str, number: float) -> None:
-        uuid = uuid_of(labels)
-        job = own_label(labels, "slurm_job")
-        pod, container = own_label(labels, "pod"), own_label(labels, "container")
-        owner = (own_label(labels, "user") or None, f"job {job}" if job else pod or container or None)
-        held = self.owners.setdefault(uuid, {})
-        if owner not in held and len(held) >= _MAX_PROCESSES_PER_GPU:
+        uuid = gpu_uuid(labels)
+        job = exporter_label(labels, "slurm_job")
+        pod, container = exporter_label(labels, "pod"), exporter_label(labels, "container")
+        owner = (exporter_label(labels, "user") or None, f"job {job}" if job else pod or container or None)
+        holders = self.owners.setdefault(uuid, {})
+        if owner not in holders and len(holders) >= _MAX_PROCESSES_PER_GPU:
             return
-        before = held.get(owner) or Holder(user=owner[0], job=owner[1])
+        previous = holders.get(owner) or Holder(user=owner[0], job=owner[1])
         change = {"processes": round(number)} if name == series.OWNER_PROCESSES.sample else {"memory_bytes": number}
-        held[owner] = replace(before, **change)
+        holders[owner] = replace(previous, **change)
 
     def add_owner(self, labels: Mapping[str, str]) -> None:
         """Adds the pod or job that a scheduler allocated a GPU to."""
-        job, pod = own_label(labels, "hpc_job"), own_label(labels, "pod")
-        name = f"job {job}" if job else f"{own_label(labels, 'namespace')}/{pod}".lstrip("/") if pod else ""
+        job, pod = exporter_label(labels, "hpc_job"), exporter_label(labels, "pod")
+        name = f"job {job}" if job else f"{exporter_label(labels, 'namespace')}/{pod}".lstrip("/") if pod else ""
         if name:
-            self.owners.setdefault(uuid_of(labels), {}).setdefault((None, name), Holder(job=name))
+            self.owners.setdefault(gpu_uuid(labels), {}).setdefault((None, name), Holder(job=name))
 
     def _add_process(self, labels: Mapping[str, str], reading: tuple[str, float] | None, number: float) -> None:
-        uuid, pid = uuid_of(labels), labels.get("pid", "")
+        uuid, pid = gpu_uuid(labels), labels.get("pid", "")
         if not (pid.isascii() and pid.isdecimal() and len(pid) < 10):
             return
-        rows = self.rows.setdefault(uuid, {})
-        row = rows.get(int(pid))
-        if row is None:
-            if len(rows) >= _MAX_PROCESSES_PER_GPU:
+        processes = self.processes.setdefault(uuid, {})
+        process = processes.get(int(pid))
+        if process is None:
+            if len(processes) >= _MAX_PROCESSES_PER_GPU:
                 return
-            row = Process(
+            process = Process(
                 pid=int(pid), create_time=None, user=None, command=None, type="C", device_uuid=uuid, readings={}
             )
-        value = None
+        values = None
         if reading is not None:
             name, scale = reading
-            value = {name: round(number) if scale == 1 else number * scale}
-        program = own_label(labels, "name") or labels.get("process_name")
-        rows[row.pid] = replace(
-            row,
-            user=row.user or own_label(labels, "user") or None,
-            name=row.name or (program.rpartition("/")[2] if program else None),
-            command=row.command or labels.get("command"),
-            framework=row.framework or labels.get("framework"),
-            container=row.container or own_label(labels, "pod") or own_label(labels, "container") or None,
-            readings=row.readings if value is None else {**row.readings, **value},
+            values = {name: round(number) if scale == 1 else number * scale}
+        program = exporter_label(labels, "name") or labels.get("process_name")
+        processes[process.pid] = replace(
+            process,
+            user=process.user or exporter_label(labels, "user") or None,
+            name=process.name or (program.rpartition("/")[2] if program else None),
+            command=process.command or labels.get("command"),
+            framework=process.framework or labels.get("framework"),
+            container=process.container or exporter_label(labels, "pod") or exporter_label(labels, "container") or None,
+            readings=process.readings if values is None else {**process.readings, **values},
         )
 
     def hosts(self, at: float) -> dict[str, HostView]:
@@ -313,17 +305,17 @@ class Collected:
             if gpu.readings or gpu.instances or gpu.state != "ok":
                 by_host.setdefault(gpu.host[1], []).append(gpu)
         for name, gpus in list(by_host.items()):
-            numbers = [gpu.index for gpu in gpus if gpu.index is not None]
-            if len(set(numbers)) < len(numbers):  # machines that call themselves the same
+            indices = [gpu.index for gpu in gpus if gpu.index is not None]
+            if len(set(indices)) < len(indices):  # machines that call themselves the same
                 del by_host[name]
                 for gpu in gpus:
-                    where = min(gpu.targets).partition(" ")[2]
-                    by_host.setdefault(f"{name} ({where})" if where else name, []).append(gpu)
+                    target_address = min(gpu.targets).partition(" ")[2]
+                    by_host.setdefault(f"{name} ({target_address})" if target_address else name, []).append(gpu)
         return {name: self._host_view(name, gpus, at) for name, gpus in by_host.items()}
 
     def _host_view(self, name: str, gpus: list[_Gpu], at: float) -> HostView:
         for gpu in gpus:
-            if not self.rows.get(gpu.uuid):  # without processes this would say that there are none
+            if not self.processes.get(gpu.uuid):  # without processes this would say that there are none
                 gpu.readings.pop("memory.unexplained_bytes", None)
         devices = sorted((gpu.device() for gpu in gpus), key=lambda device: (device.index, device.uuid))
         targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
@@ -336,9 +328,9 @@ class Collected:
             driver=Driver(version=next(filter(None, versions), None), cuda_version=None, nvml_version=None),
             devices=tuple(devices),
             processes=tuple(
-                replace(row, device_index=device.index)
+                replace(process, device_index=device.index)
                 for device in devices
-                for row in self.rows.get(device.uuid, {}).values()
+                for process in self.processes.get(device.uuid, {}).values()
             ),
             host=self._host(name, targets),
             findings=tuple(finding for target in targets for finding in self.findings.get(target, ())),
@@ -358,16 +350,16 @@ class Collected:
                 if key in self.free
             },
             age_seconds=age,
-            reason=self.why_late(targets),
+            reason=self.driver_problem(targets),
         )
 
     def _host(self, name: str, targets: Collection[str]) -> Host:
         readings = {family: number for (target, family), number in self.host_readings.items() if target in targets}
         used, total = readings.get(series.HOST_MEMORY_USED.sample), readings.get(series.HOST_MEMORY_TOTAL.sample)
-        busy = readings.get(series.HOST_CPU.sample)
+        cpu_ratio = readings.get(series.HOST_CPU.sample)
         return Host(
             hostname=name,
-            cpu_percent=None if busy is None else busy * 100,
+            cpu_percent=None if cpu_ratio is None else cpu_ratio * 100,
             cpu_count=None,
             memory_used_bytes=None if used is None else round(used),
             memory_total_bytes=None if total is None else round(total),
@@ -377,9 +369,9 @@ class Collected:
         """How old the data behind the exporters are; None if none says so."""
         return max((self.ages[target] for target in targets if target in self.ages), default=None)
 
-    def why_late(self, targets: Collection[str]) -> str:
+    def driver_problem(self, targets: Collection[str]) -> str:
         """That the driver behind these exporters does not answer; empty if it does."""
         age = self.age(targets)
-        if self.silent.isdisjoint(targets) and (age is None or age <= _OLD_SECONDS):
+        if self.silent_targets.isdisjoint(targets) and (age is None or age <= _STALE_SECONDS):
             return ""
         return "no answer from the driver" + (f" for {age:.0f} s" if age is not None and age >= 1 else "")

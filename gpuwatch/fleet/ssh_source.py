@@ -13,7 +13,6 @@ import selectors
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
@@ -23,24 +22,22 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.fleet.host_poller import FleetSource
-from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, ssh_command, ssh_failure
-from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.core.safe_text import last_line, printable, shorten
+from gpuwatch.fleet.fleet_source import FleetSource, HostFeed
+from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
-GPUWATCH = ("gpuwatch",)
+DEFAULT_COMMAND = ("gpuwatch",)
 """How gpuwatch is called on a host."""
 _COALESCE_SECONDS = 0.3
-"""Seconds for which news are collected before they are shown."""
+"""Changes of several hosts within this time are shown together."""
 _MAX_PARALLEL_CONNECTS = 32
 """Connections that are made at the same time."""
-_START_SECONDS = 45.0
-"""How long a host has until its first line; to accept the connection: :data:`.ssh_hosts.CONNECT_SECONDS`."""
-_LATE_SECONDS, _DEAD_SECONDS = 10.0, 45.0
-"""Seconds, besides two intervals, without a line after which a host counts as silent, and is started again."""
-_RETRY_SECONDS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
+_FIRST_LINE_SECONDS = 45.0
+"""How long a host has until its first line; to accept the connection: :data:`.ssh_command.CONNECT_SECONDS`."""
+_SILENT_SECONDS, _RESTART_SECONDS = 10.0, 45.0
+"""Seconds without a line, beyond two intervals, after which a host counts as silent, and is connected to again."""
+_RETRY_DELAYS_SECONDS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """Seconds until the next try, after each failure."""
 _READ_BYTES = 1 << 18
 _MAX_MESSAGE_BYTES = 8192
@@ -49,8 +46,8 @@ _NO_GPUWATCH = re.compile(r"not found|No such file or directory")
 _TOO_OLD = re.compile(r"[Nn]o such option:? '?--every")
 
 
-class Stream:
-    """One host."""
+class HostConnection:
+    """The connection to one host: its ``ssh`` process, the newest snapshot, and why there is no newer one."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -63,38 +60,40 @@ class Stream:
         self.line_at: float | None = None
         """When the last line came, also of a driver that does not answer."""
         self.process: subprocess.Popen[bytes] | None = None
-        self.started = 0.0
-        self.due = 0.0
+        self.started_at = 0.0
+        self.start_at = 0.0
+        """When to start ``ssh``, if it does not run."""
         self.failures = 0
-        self.lines = bytearray()
-        self.messages = bytearray()
+        self.stdout_rest = bytearray()
+        """The start of a line of which the end has not arrived."""
+        self.stderr_tail = bytearray()
         self.answered = False
         """Whether the running process has sent a line."""
         self.unreadable = ""
         """Why the last line could not be read."""
 
 
-class RemoteStreams:
-    """Streams of several hosts, read by one thread.
+class SshConnections:
+    """Connections to several hosts, read by one thread.
 
-    ``changed`` is called from that thread with a host that has new data or another reason. ``command``: how gpuwatch is
-    called there; ``options``: further arguments of ``ssh``.
+    ``on_change`` is called from that thread for a host that has new data or another reason. ``command``: how gpuwatch
+    is called there; ``options``: further arguments of ``ssh``.
     """
 
     def __init__(
         self,
         hosts: Sequence[str],
         interval: float,
-        changed: Callable[[Stream], None],
+        on_change: Callable[[HostConnection], None],
         *,
-        command: Sequence[str] = GPUWATCH,
+        command: Sequence[str] = DEFAULT_COMMAND,
         options: Sequence[str] = (),
     ) -> None:
         self._interval = interval
-        self._changed = changed
+        self._on_change = on_change
         self._command = tuple(command)
         self._options = tuple(options)
-        self.streams = {host: Stream(host) for host in hosts}
+        self.connections = {host: HostConnection(host) for host in hosts}
         self._restart_at: float | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
@@ -107,7 +106,7 @@ class RemoteStreams:
 
     @property
     def interval(self) -> float:
-        """Seconds between the samples of a host; a change starts the streams again."""
+        """Seconds between the samples of a host; a change makes the connections again."""
         return self._interval
 
     @interval.setter
@@ -148,34 +147,36 @@ class RemoteStreams:
         except BaseException as error:  # noqa: BLE001  # who shows the hosts raises it
             self.failure = error
         finally:
-            for stream in self.streams.values():
-                self._end(stream)
+            for connection in self.connections.values():
+                self._kill(connection)
             self._selector.close()
 
     def _start_due(self) -> None:
         now = time.monotonic()
         if self._restart_at is not None and now >= self._restart_at:
             self._restart_at = None
-            for stream in self.streams.values():
-                if stream.process is not None:
-                    self._end(stream)
-                    stream.due = 0.0
-        starting = sum(stream.process is not None and not stream.answered for stream in self.streams.values())
-        for stream in self.streams.values():
+            for connection in self.connections.values():
+                if connection.process is not None:
+                    self._kill(connection)
+                    connection.start_at = 0.0
+        starting = sum(
+            connection.process is not None and not connection.answered for connection in self.connections.values()
+        )
+        for connection in self.connections.values():
             if starting >= _MAX_PARALLEL_CONNECTS:
                 return
-            if stream.process is None and now >= stream.due:
-                self._start(stream)
+            if connection.process is None and now >= connection.start_at:
+                self._start(connection)
                 starting += 1
 
-    def _start(self, stream: Stream) -> None:
+    def _start(self, connection: HostConnection) -> None:
         arguments = [*self._command, "snapshot", "--json", "--every", f"{self._interval:g}s"]
-        stream.lines.clear()
-        stream.messages.clear()
-        stream.answered, stream.unreadable = False, ""
+        connection.stdout_rest.clear()
+        connection.stderr_tail.clear()
+        connection.answered, connection.unreadable = False, ""
         try:
             process = subprocess.Popen(
-                ssh_command(stream.host, arguments, options=self._options),
+                ssh_command(connection.host, arguments, options=self._options),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -183,16 +184,16 @@ class RemoteStreams:
             )
         except OSError as error:
             raise GpuwatchError(f"ssh cannot be started: {error.strerror}", hint="install an ssh client") from error
-        stream.process, stream.started = process, time.monotonic()
+        connection.process, connection.started_at = process, time.monotonic()
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
-            self._selector.register(pipe, selectors.EVENT_READ, (stream, pipe))
+            self._selector.register(pipe, selectors.EVENT_READ, (connection, pipe))
 
-    def _read(self, stream: Stream, pipe: IO[bytes]) -> None:
-        if stream.process is None:
+    def _read(self, connection: HostConnection, pipe: IO[bytes]) -> None:
+        if connection.process is None:
             return
-        is_stderr = pipe is stream.process.stderr
+        is_stderr = pipe is connection.process.stderr
         try:
             chunk = os.read(pipe.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -200,64 +201,64 @@ class RemoteStreams:
         if not chunk:
             self._selector.unregister(pipe)
             if not is_stderr:
-                self._ended(stream)
+                self._handle_exit(connection)
             return
         if is_stderr:
-            stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
+            connection.stderr_tail = (connection.stderr_tail + chunk)[-_MAX_MESSAGE_BYTES:]
             return
-        stream.lines += chunk
-        end = stream.lines.rfind(b"\n")
+        connection.stdout_rest += chunk
+        end = connection.stdout_rest.rfind(b"\n")
         if end >= 0:
             # Only the newest is of interest; what a login script prints may come before the first.
-            newest = bytes(stream.lines[stream.lines.rfind(b"\n", 0, end) + 1 : end])
-            del stream.lines[: end + 1]
-            self._line(stream, newest)
-        if len(stream.lines) > input_size_limits.HOST_LINE.bytes:
-            self._fail(stream, f"sent a line of more than {input_size_limits.HOST_LINE.most}")
+            newest = bytes(connection.stdout_rest[connection.stdout_rest.rfind(b"\n", 0, end) + 1 : end])
+            del connection.stdout_rest[: end + 1]
+            self._parse_line(connection, newest)
+        if len(connection.stdout_rest) > input_size_limits.HOST_LINE.bytes:
+            self._fail(connection, f"sent a line of more than {input_size_limits.HOST_LINE.most}")
 
-    def _line(self, stream: Stream, line: bytes) -> None:
+    def _parse_line(self, connection: HostConnection, line: bytes) -> None:
         if not line.startswith(b"{"):
             return
         try:
             document = from_json(line)
         except NotADocument as error:
-            stream.unreadable = f"its answer cannot be read: {error}"
+            connection.unreadable = f"its answer cannot be read: {error}"
             return
         if not isinstance(document, Snapshot):
-            stream.unreadable = "its answer cannot be read: it is not a snapshot"
+            connection.unreadable = "its answer cannot be read: it is not a snapshot"
             return
-        stream.answered, stream.failures, stream.line_at = True, 0, time.monotonic()
+        connection.answered, connection.failures, connection.line_at = True, 0, time.monotonic()
         silent = next((problem for problem in document.problems if problem.source == "collector"), None)
         if document.driver is None and silent is not None:
-            self._reason(stream, silent.detail)
+            self._set_reason(connection, silent.detail)
             return
-        stream.snapshot, stream.sampled_at, stream.reason = document, time.monotonic(), ""
-        self._changed(stream)
+        connection.snapshot, connection.sampled_at, connection.reason = document, time.monotonic(), ""
+        self._on_change(connection)
 
-    def _reason(self, stream: Stream, why: str) -> None:
+    def _set_reason(self, connection: HostConnection, why: str) -> None:
         why = printable(shorten(" ".join(why.split()), _MAX_QUOTED_CHARS))
-        if why != stream.reason:
-            stream.reason = why
-            self._changed(stream)
+        if why != connection.reason:
+            connection.reason = why
+            self._on_change(connection)
 
     def _check_silence(self) -> None:
         """Finds hosts that have stopped sending."""
         now = time.monotonic()
-        for stream in self.streams.values():
-            if stream.process is None:
+        for connection in self.connections.values():
+            if connection.process is None:
                 continue
-            if not stream.answered:
-                if now - stream.started > _START_SECONDS:
-                    self._fail(stream, stream.unreadable or "no answer from gpuwatch there")
+            if not connection.answered:
+                if now - connection.started_at > _FIRST_LINE_SECONDS:
+                    self._fail(connection, connection.unreadable or "no answer from gpuwatch there")
                 continue
-            silent = now - (stream.line_at or stream.started) - 2 * self._interval
-            if silent > _DEAD_SECONDS:
-                self._fail(stream, "stopped sending")
-            elif silent > _LATE_SECONDS and not stream.reason:
-                self._reason(stream, "stopped sending")
+            silent = now - (connection.line_at or connection.started_at) - 2 * self._interval
+            if silent > _RESTART_SECONDS:
+                self._fail(connection, "stopped sending")
+            elif silent > _SILENT_SECONDS and not connection.reason:
+                self._set_reason(connection, "stopped sending")
 
-    def _ended(self, stream: Stream) -> None:
-        process = stream.process
+    def _handle_exit(self, connection: HostConnection) -> None:
+        process = connection.process
         assert process is not None
         try:
             code = process.wait(timeout=1.0)
@@ -266,18 +267,21 @@ class RemoteStreams:
         assert process.stderr is not None
         with suppress(OSError, ValueError):
             while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
-                stream.messages = (stream.messages + chunk)[-_MAX_MESSAGE_BYTES:]
-        self._fail(stream, _why_failed(code, stream.messages.decode(errors="replace"), stream.unreadable))
+                connection.stderr_tail = (connection.stderr_tail + chunk)[-_MAX_MESSAGE_BYTES:]
+        self._fail(
+            connection, _why_failed(code, connection.stderr_tail.decode(errors="replace"), connection.unreadable)
+        )
 
-    def _fail(self, stream: Stream, why: str) -> None:
-        self._end(stream)
-        pause = _RETRY_SECONDS[min(stream.failures, len(_RETRY_SECONDS) - 1)]
-        stream.failures += 1
-        stream.due = time.monotonic() + pause
-        self._reason(stream, why)
+    def _fail(self, connection: HostConnection, why: str) -> None:
+        """Closes a connection, to make it again later."""
+        self._kill(connection)
+        pause = _RETRY_DELAYS_SECONDS[min(connection.failures, len(_RETRY_DELAYS_SECONDS) - 1)]
+        connection.failures += 1
+        connection.start_at = time.monotonic() + pause
+        self._set_reason(connection, why)
 
-    def _end(self, stream: Stream) -> None:
-        process, stream.process = stream.process, None
+    def _kill(self, connection: HostConnection) -> None:
+        process, connection.process = connection.process, None
         if process is None:
             return
         process.kill()
@@ -310,94 +314,88 @@ class SshSource(FleetSource):
     name = "ssh"
 
     def __init__(
-        self, hosts: Sequence[str], interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
+        self,
+        hosts: Sequence[str],
+        interval: float,
+        *,
+        command: Sequence[str] = DEFAULT_COMMAND,
+        options: Sequence[str] = (),
     ) -> None:
         """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
         self._command, self._options = command, options
-        self._streams = RemoteStreams(hosts, interval, self._on_change, command=command, options=options)
+        self._connections = SshConnections(hosts, interval, self._on_change, command=command, options=options)
         self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
         self._wake: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
 
-    def start(self, news: Callable[[], None]) -> None:
-        """Connects; ``news`` is called from another thread when :meth:`read` has something new."""
-        self._wake = news
-        self._streams.start()
+    def start(self, request_read: Callable[[], None]) -> None:
+        """Connects; ``request_read`` is called from another thread when :meth:`read` has something new."""
+        self._wake = request_read
+        self._connections.start()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._streams.stop()
+        self._connections.stop()
 
     def feed(self, host: str, interval: float) -> SshHostFeed:
         return SshHostFeed(host, interval, command=self._command, options=self._options)
 
     def set_interval(self, interval: float) -> None:
-        self._streams.interval = interval
+        self._connections.interval = interval
 
     def read(self) -> Fleet:
         """All hosts as they are known now; an unchanged host is the same object."""
-        if self._streams.failure is not None:
-            raise self._streams.failure
-        for host, stream in self._streams.streams.items():
-            snapshot, reason, view = stream.snapshot, stream.reason, self._views[host]
+        if self._connections.failure is not None:
+            raise self._connections.failure
+        for host, connection in self._connections.connections.items():
+            snapshot, reason, view = connection.snapshot, connection.reason, self._views[host]
             if view.snapshot is not snapshot or view.reason != reason:
                 self._views[host] = HostView(name=host, snapshot=snapshot, reason=reason, pending=reason == CONNECTING)
         return Fleet(taken_at=time.time(), source=self.name, hosts=tuple(self._views.values()))
 
-    def _on_change(self, stream: Stream) -> None:
+    def _on_change(self, connection: HostConnection) -> None:
         """Shows a host that answers, or does no longer; more samples of it wait for the interval."""
-        changed = self._views[stream.host].reason != stream.reason
+        changed = self._views[connection.host].reason != connection.reason
         if changed and (self._timer is None or not self._timer.is_alive()):
             self._timer = threading.Timer(_COALESCE_SECONDS, self._wake)
             self._timer.daemon = True
             self._timer.start()
 
 
-class SshHostFeed:
-    """One host over a connection of its own; implements :class:`gpuwatch.machine.collector.feed_interface.Feed`."""
+class SshHostFeed(HostFeed):
+    """One host over a connection of its own."""
 
     def __init__(
-        self, host: str, interval: float, *, command: Sequence[str] = GPUWATCH, options: Sequence[str] = ()
+        self, host: str, interval: float, *, command: Sequence[str] = DEFAULT_COMMAND, options: Sequence[str] = ()
     ) -> None:
-        self.host = ProcessAccess(host)
-        self._streams = RemoteStreams([host], interval, self._on_sample, command=command, options=options)
-        self._stream = self._streams.streams[host]
-        self._wake: Callable[[], None] | None = None
-        self._arrived: deque[Snapshot] = deque()
+        super().__init__(host)
+        self._connections = SshConnections([host], interval, self._on_sample, command=command, options=options)
+        self._connection = self._connections.connections[host]
         self._last: Snapshot | None = None
 
     @property
     def interval(self) -> float:
-        return self._streams.interval
+        return self._connections.interval
 
     @interval.setter
     def interval(self, seconds: float) -> None:
-        self._streams.interval = seconds
+        self._connections.interval = seconds
 
-    def start(self, wake: Callable[[], None] | None = None) -> None:
-        self._wake = wake
-        self._streams.start()
+    def _start(self) -> None:
+        self._connections.start()
 
-    def drain(self) -> list[Snapshot]:
-        return [self._arrived.popleft() for _ in range(len(self._arrived))]
-
-    def status(self) -> FeedStatus:
-        stream = self._stream
-        age = None if stream.sampled_at is None else time.monotonic() - stream.sampled_at
-        if stream.reason and (age is not None or stream.failures):
-            return FeedStatus("stopped", age, detail=stream.reason)
-        return FeedStatus("starting") if age is None else FeedStatus("ok", age)
-
-    def resumed(self) -> None:
-        """Nothing to do: streams that were closed during the stop restart by themselves."""
+    def _status(self) -> tuple[float | None, str]:
+        connection = self._connection
+        if connection.sampled_at is None:
+            return None, connection.reason if connection.failures else ""
+        return time.monotonic() - connection.sampled_at, connection.reason
 
     def stop(self) -> None:
-        self._streams.stop()
+        self._connections.stop()
 
-    def _on_sample(self, stream: Stream) -> None:
-        if stream.snapshot is not None and stream.snapshot is not self._last:
-            self._last = stream.snapshot
-            self._arrived.append(stream.snapshot)
-        if self._wake is not None:
-            self._wake()
+    def _on_sample(self, connection: HostConnection) -> None:
+        if connection.snapshot is not None and connection.snapshot is not self._last:
+            self._last = connection.snapshot
+            self._arrived.append(connection.snapshot)
+        self._wake()

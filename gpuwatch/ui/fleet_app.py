@@ -10,7 +10,7 @@ from dataclasses import replace
 from textual.screen import Screen
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.host_poller import FleetWatch
+from gpuwatch.fleet.fleet_poller import FleetPoller
 from gpuwatch.fleet.host_summary import FleetSummary
 from gpuwatch.machine.collector.feed_interface import Feed, FeedStatus
 from gpuwatch.machine.collector.process_access import ProcessAccess
@@ -54,7 +54,7 @@ class FleetApp(GpuwatchApp):
 
     def __init__(
         self,
-        watch: FleetWatch,
+        watch: FleetPoller,
         open_feed: Callable[[str], Feed],
         *,
         settings: Loaded | None = None,

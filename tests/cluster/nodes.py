@@ -11,7 +11,9 @@ from pathlib import Path
 from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
 from gpuwatch.fleet.cluster.launchers import Job, Plan
 
-AGENT = "import sys; from gpuwatch.fleet.cluster.node_agent import serve; sys.exit(serve(sys.argv[1:]))"
+AGENT = (
+    "import sys; from gpuwatch.fleet.cluster.node_agent import run_and_report; sys.exit(run_and_report(sys.argv[1:]))"
+)
 
 
 def agent(*program: str) -> tuple[str, ...]:
@@ -34,7 +36,7 @@ class Nodes:
     def plan(self, arguments: Sequence[str]) -> Plan:
         return self._plan
 
-    def reason(self, exit_code: int, messages: str) -> str:
+    def failure_reason(self, exit_code: int, messages: str) -> str:
         return ""
 
 

@@ -17,7 +17,7 @@ import pytest
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.fleet.cluster.fan_out import fan_out
-from gpuwatch.fleet.cluster.node_protocol import encoded
+from gpuwatch.fleet.cluster.node_protocol import encode_frame
 from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell
 from tests.every import every
 
@@ -35,7 +35,7 @@ def test_a_large_document_comes_home_whole() -> None:
     assert reply.document == b"x" * 20_000_000 + b"\n"
 
 
-HELLO = encoded("hello", json.dumps({"version": "9", "host": "h"}).encode()).decode().strip()
+HELLO = encode_frame("hello", json.dumps({"version": "9", "host": "h"}).encode()).decode().strip()
 
 
 @every(
@@ -85,8 +85,8 @@ def sent(document: bytes, **end: object) -> tuple[str, ...]:
     """A node that sends these frames."""
     frames = [
         *HELLO.splitlines(),
-        encoded("data", document).decode(),
-        encoded("end", json.dumps(end).encode()).decode(),
+        encode_frame("data", document).decode(),
+        encode_frame("end", json.dumps(end).encode()).decode(),
     ]
     return (sys.executable, "-c", f"print({chr(10).join(frames)!r})")
 
@@ -124,7 +124,9 @@ def test_what_a_node_says_is_one_harmless_line_without_secrets() -> None:
 
 
 def test_lies_about_who_answers() -> None:
-    hello = encoded("hello", json.dumps({"version": ["x"], "host": "\x1b[2J" + "h" * 300}).encode()).decode().strip()
+    hello = (
+        encode_frame("hello", json.dumps({"version": ["x"], "host": "\x1b[2J" + "h" * 300}).encode()).decode().strip()
+    )
     reply = one(shell(f"echo '{hello}'"))
     assert reply.version is None
     assert reply.host is not None

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import random
 
-from gpuwatch.fleet.cluster.node_protocol import Decoder, Frame, encoded
+from gpuwatch.fleet.cluster.node_protocol import Frame, NodeDecoder, encode_frame
 
 
 def test_a_document_survives_labels_banners_and_any_chunks() -> None:
     data = random.Random(1).randbytes(20_000)
-    sent = encoded("hello", b"{}") + encoded("data", data) + encoded("end", b"{}", node="n1")
+    sent = encode_frame("hello", b"{}") + encode_frame("data", data) + encode_frame("end", b"{}", node="n1")
     assert max(map(len, sent.splitlines())) < 1000
     labelled = b"Welcome to n1!\n" + b"".join(b"0: " + line + b"\n" for line in sent.splitlines()) + b"bye\n"
     source = random.Random(2)
-    decoder, frames = Decoder(), []
+    decoder, frames = NodeDecoder(), []
     while labelled:
         size = source.randint(1, 999)
         frames += list(decoder.feed(labelled[:size]))
@@ -27,20 +27,20 @@ def test_a_document_survives_labels_banners_and_any_chunks() -> None:
 
 
 def test_lines_without_an_end_are_not_kept() -> None:
-    decoder = Decoder()
+    decoder = NodeDecoder()
     for _ in range(100):
         assert list(decoder.feed(b"x" * 100_000)) == []
     assert decoder.other_bytes == 10_000_000
-    assert [frame.kind for frame in decoder.feed(b"\n" + encoded("hello"))] == ["hello"]
+    assert [frame.kind for frame in decoder.feed(b"\n" + encode_frame("hello"))] == ["hello"]
 
 
 def test_any_bytes_are_decoded_without_harm() -> None:
     source = random.Random(3)
-    whole = encoded("data", os.urandom(500)) * 5
+    whole = encode_frame("data", os.urandom(500)) * 5
     for _ in range(500):
         broken = bytearray(whole)
         for _ in range(20):
             broken[source.randrange(len(broken))] = source.randrange(256)
-        for frame in Decoder().feed(bytes(broken)):
+        for frame in NodeDecoder().feed(bytes(broken)):
             assert isinstance(frame, Frame)
             assert len(frame.payload) <= 4096

@@ -12,7 +12,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet.cluster.fan_out import NodeReply
-from gpuwatch.fleet.cluster.node_results import comparison_of_nodes, exit_code
+from gpuwatch.fleet.cluster.node_comparison import comparison_of_nodes, exit_code
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.cluster.test_odd_nodes import run

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.ssh_hosts import MAX_HOSTS, parse_hosts, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.fleet.host_list import MAX_HOSTS, parse_hosts, parse_ssh_hosts
+from gpuwatch.fleet.ssh_command import ssh_command, ssh_failure
 from tests.every import every
 
 
@@ -28,7 +29,7 @@ from tests.every import every
 )
 def test_hosts_are_expanded_in_order_and_each_once(text: str, hosts: list[str]) -> None:
     assert parse_hosts(text) == hosts
-    assert ssh_hosts(text) == hosts
+    assert parse_ssh_hosts(text) == hosts
 
 
 @every(
@@ -54,7 +55,7 @@ def test_as_many_hosts_as_allowed() -> None:
 @pytest.mark.parametrize("text", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "me@-x", "a\nb", "a\x1b[2J", "@a", "é"])
 def test_names_that_are_no_hosts_are_errors(text: str) -> None:
     with pytest.raises(UsageError) as error:
-        ssh_hosts(text)
+        parse_ssh_hosts(text)
     assert "\n" not in error.value.message
     assert "\x1b" not in error.value.message
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.fleet.host_summary import summarize
+from gpuwatch.fleet.host_summary import summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.http_server import Address, MetricsServer
@@ -162,7 +162,7 @@ def test_the_fleet_view_shows_a_change_within_one_refresh(
     def uses() -> dict[str, list[str]]:
         fleet = source.read()
         assert not fleet.problem
-        return {view.name: [gpu.use for gpu in summarize(view).gpus] for view in fleet.hosts}
+        return {view.name: [gpu.use for gpu in summarize_host(view).gpus] for view in fleet.hosts}
 
     assert uses() == {"n1": ["free", "free"], "n2": ["free"]}
     for machine, gpu in ((first, 1), (second, 0)):

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.cli.dashboard import host_list_order
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.host_poller import FleetWatch
+from gpuwatch.fleet.fleet_poller import FleetPoller
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp
@@ -30,7 +30,7 @@ def many() -> Iterator[FakePrometheus]:
 
 def app_of(fake: FakePrometheus, **options: object) -> FleetApp:
     source = PrometheusSource(Prometheus(fake.url))
-    return FleetApp(FleetWatch(source, 60.0), lambda name: source.feed(name, 1.0), **options)  # type: ignore[arg-type]
+    return FleetApp(FleetPoller(source, 60.0), lambda name: source.feed(name, 1.0), **options)  # type: ignore[arg-type]
 
 
 def text_of(app: FleetApp) -> str:

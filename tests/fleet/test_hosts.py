@@ -19,8 +19,8 @@ from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import ssh_source
-from gpuwatch.fleet.host_poller import FleetWatch
-from gpuwatch.fleet.host_summary import summarize
+from gpuwatch.fleet.fleet_poller import FleetPoller
+from gpuwatch.fleet.host_summary import summarize_host
 from gpuwatch.fleet.ssh_source import SshHostFeed, SshSource
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.test_fleet_screen import text_of, wait_for
@@ -61,7 +61,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(SSH.replace("LINES", shlex.quote(str(lines))).replace("HANGS", shlex.quote(str(hangs))))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(ssh_source, "_RETRY_SECONDS", (0.2,))
+    monkeypatch.setattr(ssh_source, "_RETRY_DELAYS_SECONDS", (0.2,))
     return tmp_path
 
 
@@ -119,7 +119,7 @@ def test_why_a_host_does_not_answer(
 def test_a_host_that_answers_with_something_else(
     ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_source, "_START_SECONDS", 0.5)
+    monkeypatch.setattr(ssh_source, "_FIRST_LINE_SECONDS", 0.5)
     source = open_source("newer", "mute")
     assert views(source)["mute"].pending
     until(lambda: not any(host.pending for host in source.read().hosts))
@@ -132,7 +132,7 @@ def test_a_host_that_answers_with_something_else(
 def test_a_host_that_stops_and_comes_back(
     ssh: Path, open_source: Callable[..., SshSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_source, "_LATE_SECONDS", 0.3)
+    monkeypatch.setattr(ssh_source, "_SILENT_SECONDS", 0.3)
     source = open_source("once1", "stops")
     until(lambda: views(source)["stops"].answered)
     until(lambda: views(source)["stops"].reason == "stopped sending")
@@ -145,14 +145,14 @@ def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(ssh: Path, open_so
     source = open_source("hangs")
     until(lambda: not views(source)["hangs"].pending)
     assert views(source)["hangs"].reason == "no answer from the driver for 12 s"
-    assert summarize(views(source)["hangs"]).free == 0
+    assert summarize_host(views(source)["hangs"]).free == 0
 
 
 def test_nothing_is_left_behind(ssh: Path) -> None:
     source = SshSource(["good", "mute"], 0.25)
     source.start(lambda: None)
     until(lambda: views(source)["good"].answered)
-    processes = [stream.process for stream in source._streams.streams.values()]
+    processes = [stream.process for stream in source._connections.connections.values()]
     assert len(processes) == 2
     source.stop()
     assert all(process is not None and process.poll() is not None for process in processes)
@@ -185,7 +185,7 @@ def test_a_feed_of_a_host_that_is_gone(ssh: Path) -> None:
 
 async def test_the_list_and_an_open_host(ssh: Path) -> None:
     source = SshSource(["a1", "a2", "gone"], 0.25)
-    app = FleetApp(FleetWatch(source, 0.25), lambda name: source.feed(name, 0.25))
+    app = FleetApp(FleetPoller(source, 0.25), lambda name: source.feed(name, 0.25))
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: "2 of 3 hosts answered" in text_of(app))
         assert "✖ refuses ssh connections" in text_of(app)
@@ -250,7 +250,7 @@ def test_bad_options_are_one_line(ssh: Path, arguments: tuple[str, ...], message
 def test_real_gpuwatch_on_simulated_gpus(ssh: Path, open_source: Callable[..., SshSource]) -> None:
     source = open_source("real1", command=(sys.executable, "-m", "gpuwatch"))
     until(lambda: views(source)["real1"].answered, 60)
-    host = summarize(views(source)["real1"])
+    host = summarize_host(views(source)["real1"])
     assert [gpu.use for gpu in host.gpus] == ["free", "free"]
     assert host.view.snapshot is not None
     assert host.view.snapshot.simulated

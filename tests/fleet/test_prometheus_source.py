@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.fleet.exporter_metric_names import REPORTED, exporter_names_of, reading_of
-from gpuwatch.fleet.host_summary import HostSummary, summarize, summarize_fleet
+from gpuwatch.fleet.exporter_metric_names import EXPORTER_METRICS, exporter_metric_names, parse_reading
+from gpuwatch.fleet.host_summary import HostSummary, summarize_fleet, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
-from gpuwatch.fleet.prometheus_hosts import Collected
+from gpuwatch.fleet.prometheus_hosts import HostsBuilder
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
@@ -39,7 +39,7 @@ def hosts(fake: FakePrometheus) -> dict[str, HostView]:
 
 def only(fake: FakePrometheus) -> HostSummary:
     (view,) = hosts(fake).values()
-    return summarize(view)
+    return summarize_host(view)
 
 
 @pytest.mark.parametrize("label", ["Hostname", "hostname"])
@@ -68,7 +68,7 @@ def test_dcgm_tells_to_whom_a_scheduler_gave_a_gpu(fake: FakePrometheus) -> None
     own = {"pod": "dcgm-exporter-x", "namespace": "gpu-operator", "container": "exporter"}
     fake.series += exposition(dcgm("n3", 2, pods={0: "eval"}), instance="n3:9400", job="dcgm", **own)
     fake.pods = [own]
-    found = {name: summarize(view) for name, view in hosts(fake).items()}
+    found = {name: summarize_host(view) for name, view in hosts(fake).items()}
     assert [gpu.reason for gpu in found["n1"].gpus] == ["", "used by ml/train-0"]
     assert found["n2"].holders == (("job 4711", 1),)
     assert found["n3"].holders == (("ml/eval", 1),)
@@ -137,7 +137,7 @@ def test_machines_that_call_themselves_the_same(fake: FakePrometheus) -> None:
     for number in range(2):
         text = gpuwatch("gpu", 2, owners={number: "alice"}).replace("GPU-gpu", f"GPU-{number}")
         fake.series += exposition(text, instance=f"10.0.0.{number}:9836", job="gpuwatch")
-    found = {name: summarize(view) for name, view in hosts(fake).items()}
+    found = {name: summarize_host(view) for name, view in hosts(fake).items()}
     assert sorted(found) == ["gpu (10.0.0.0:9836)", "gpu (10.0.0.1:9836)"]
     assert [[gpu.use for gpu in host.gpus] for host in found.values()] == [["used", "free"], ["free", "used"]]
 
@@ -214,14 +214,14 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
     ]
 )
 def test_values(name: str, text: str, reading: float | str | None) -> None:
-    assert reading_of(REPORTED[name], text) == reading
+    assert parse_reading(EXPORTER_METRICS[name], text) == reading
 
 
 @pytest.mark.parametrize(("since", "idle"), [("1000", 60.0), ("0", 0.0)])
 def test_since_when_a_process_is_idle(since: str, idle: float) -> None:
     about = '{uuid="GPU-n1-0",gpu="0",pid="7",host="n1"}'
     given = f"gpuwatch_gpu_memory_used_bytes{about} 1\ngpuwatch_process_idle_since_timestamp_seconds{about} {since}"
-    collected = Collected()
+    collected = HostsBuilder()
     for labels, text in exposition(given, instance="x"):
         collected.add_reading(Sample(labels, (0.0, text)))
         collected.add_other(Sample(labels, (0.0, text)))
@@ -242,7 +242,7 @@ def test_any_value_of_any_series(text: str) -> None:
         'gpuwatch_host_memory_used_bytes{host="n1"} 1\ngpuwatch_host_cpu_ratio{host="n1"} 1', instance="x"
     )
     for number in range(len(given)):
-        collected = Collected()
+        collected = HostsBuilder()
         for turn, (labels, usual) in enumerate(given):
             sample = Sample(labels, (0.0, text if turn == number else usual))
             collected.add_reading(sample)
@@ -250,7 +250,7 @@ def test_any_value_of_any_series(text: str) -> None:
             collected.add_identity(labels)
             collected.add_owner(labels)
         for view in collected.hosts(1e9).values():
-            summarize(view)
+            summarize_host(view)
 
 
 @pytest.mark.parametrize("label", ["\x1b[2J", "", "9" * 5000, "١٢", "-1", "a\nb", "MIG-1", "GPU-"])
@@ -258,7 +258,7 @@ def test_any_label_of_any_series(label: str) -> None:
     given = exposition(gpuwatch("n1", 2, owners={0: "alice"}, findings={1: ("hardware.fault", "error")}), instance="x")
     given += exposition(dcgm("n2", 1, pods={0: "p"}) + "\n" + nvidia_smi(1), instance="y")
     for name in {name for labels, _ in given for name in labels} - {"__name__"}:
-        collected = Collected()
+        collected = HostsBuilder()
         for labels, usual in given:
             sample = Sample({**labels, **({name: label} if name in labels else {})}, (0.0, usual))
             collected.add_reading(sample)
@@ -274,5 +274,5 @@ def test_any_label_of_any_series(label: str) -> None:
 
 def test_every_exporter_reports_what_the_list_needs() -> None:
     for prefix in ("gpuwatch_", "DCGM_", "nvidia_smi_"):
-        found = {REPORTED[name].metric for name in exporter_names_of() if name.startswith(prefix)}
+        found = {EXPORTER_METRICS[name].metric for name in exporter_metric_names() if name.startswith(prefix)}
         assert {"memory.used_bytes", "memory.free_bytes", "utilization.gpu_percent"} <= found

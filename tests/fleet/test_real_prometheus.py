@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.fleet.host_poller import FleetWatch
-from gpuwatch.fleet.host_summary import HostSummary, summarize
+from gpuwatch.fleet.fleet_poller import FleetPoller
+from gpuwatch.fleet.host_summary import HostSummary, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.sim import faults
@@ -64,7 +64,7 @@ def fleet_of(source: PrometheusSource) -> dict[str, HostSummary]:
     source._asked = float("-inf")
     fleet = source.read()
     assert not fleet.problem
-    return {view.name: summarize(view) for view in fleet.hosts}
+    return {view.name: summarize_host(view) for view in fleet.hosts}
 
 
 def until(done: Callable[[], object], seconds: float = 40.0) -> float:
@@ -100,7 +100,7 @@ async def test_fleet_of_three_exporters(
     assert first.view.snapshot.host.memory_total_bytes
 
     # The list shows a change within one refresh, and the host opens with its past.
-    watch = FleetWatch(source, 1.0)
+    watch = FleetPoller(source, 1.0)
     app = FleetApp(watch, lambda name: source.feed(name, 1.0))
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for(pilot, lambda: "○ 3 of 3 GPUs" in text_of(app))

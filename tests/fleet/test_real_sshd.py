@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet import ssh_source
-from gpuwatch.fleet.host_summary import summarize
+from gpuwatch.fleet.host_summary import summarize_host
 from gpuwatch.fleet.ssh_source import SshSource
 from tests.cluster.nodes import await_none, running
 from tests.cluster.test_sshd import Server, pytestmark, server  # noqa: F401
@@ -21,13 +21,13 @@ THERE = ("sh", "-c", f'exec {shlex.quote(sys.executable)} -m gpuwatch "$@" --sim
 
 
 def test_a_host_answers_comes_back_and_is_left_clean(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(ssh_source, "_RETRY_SECONDS", (0.5,))
+    monkeypatch.setattr(ssh_source, "_RETRY_DELAYS_SECONDS", (0.5,))
     host, interval = f"127.0.0.1:{server.port}", 0.613
     source = SshSource([host, "127.0.0.1:1"], interval, command=THERE, options=shlex.split(server.options))
     source.start(lambda: None)
     try:
         until(lambda: views(source)[host].answered, 60)
-        assert [gpu.use for gpu in summarize(views(source)[host]).gpus] == ["free", "free"]
+        assert [gpu.use for gpu in summarize_host(views(source)[host]).gpus] == ["free", "free"]
         until(lambda: views(source)["127.0.0.1:1"].reason == "refuses ssh connections")
         (there,) = [pid for pid in running(f"{interval}s") if program_of(pid).startswith("python")]
         os.kill(there, signal.SIGKILL)

@@ -34,9 +34,9 @@ from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, torch_memory_tim
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
-from gpuwatch.fleet.cluster.node_protocol import Decoder, encoded
-from gpuwatch.fleet.prometheus_api import _answer
-from gpuwatch.fleet.ssh_hosts import parse_hosts
+from gpuwatch.fleet.cluster.node_protocol import NodeDecoder, encode_frame
+from gpuwatch.fleet.host_list import parse_hosts
+from gpuwatch.fleet.prometheus_api import _response_decoder
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import decompress as block
@@ -187,10 +187,11 @@ READERS = {
         (DamagedData,),
     ),
     "Prometheus": Reader(
-        lambda: [_ANSWER, _MATRIX], _answer.decode, (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+        lambda: [_ANSWER, _MATRIX], _response_decoder.decode, (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
     ),
     "node lines": Reader(
-        lambda: [encoded("hello", b"{}") + encoded("data", b"x" * 60) + b"other\n"], lambda data: Decoder().feed(data)
+        lambda: [encode_frame("hello", b"{}") + encode_frame("data", b"x" * 60) + b"other\n"],
+        lambda data: NodeDecoder().feed(data),
     ),
     "events": Reader(lambda: [b'{"t":0.5,"kind":"result","data":{"a":[1,2.5,null]}}'], decode_event),
     "hosts": Reader(

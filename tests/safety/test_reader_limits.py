@@ -22,8 +22,8 @@ from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
 from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_source
+from gpuwatch.fleet.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
-from gpuwatch.fleet.ssh_hosts import parse_hosts
 from gpuwatch.machine.history import sample_frames
 from gpuwatch.machine.recording import compression_and_checksums, gpu_time_and_energy
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
@@ -206,5 +206,5 @@ def test_every_limit_is_in_the_docs() -> None:
     rows = re.findall(r"^\| (.+?) \| ([\d.]+ \w+) \|(?: ([\d,]+))? \|$", DOCS.read_text(), re.MULTILINE)
     told = [(one.what, one.most, f"{one.depth:,}" if one.depth else "") for one in ALL_LIMITS]
     assert rows == told
-    for seconds in (ANSWER_SECONDS, nvidia_smi_and_kernel_log._ANSWER_SECONDS, ssh_source._START_SECONDS):
+    for seconds in (ANSWER_SECONDS, nvidia_smi_and_kernel_log._ANSWER_SECONDS, ssh_source._FIRST_LINE_SECONDS):
         assert f" {seconds:g} s" in DOCS.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.fleet.host_poller import FleetWatch
+from gpuwatch.fleet.fleet_poller import FleetPoller
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp
@@ -35,7 +35,7 @@ class Canned(Prometheus):
 def app_of(hosts: int, **preferences: Any) -> FleetApp:
     source = PrometheusSource(Canned(hosts), clock=lambda: NOON)
     settings = Loaded(machines_path(), Preferences(**preferences))
-    return FleetApp(FleetWatch(source, 5.0), lambda name: FakeFeed(), settings=settings, clock=lambda: NOON)
+    return FleetApp(FleetPoller(source, 5.0), lambda name: FakeFeed(), settings=settings, clock=lambda: NOON)
 
 
 def machines_path() -> Any:

@@ -1,1 +1,1 @@
-"""One gpuwatch command on each node of a cluster: launchers, what comes home, and the odd node out."""
+"""One gpuwatch command on each node of a cluster: launchers, the replies, and which nodes differ from the others."""

@@ -1,4 +1,4 @@
-"""Runs one command on every node at once, and gathers what comes home. Nothing a node sends can harm or stall that."""
+"""Runs one command on every node at once, and collects the replies. Nothing that a node sends can stall that."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import signal_name
-from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.fleet.cluster.launchers import Job, Launcher
+from gpuwatch.core.safe_text import last_line, printable, shorten
+from gpuwatch.fleet.cluster.launchers import Job, Launcher, why_no_answer
 from gpuwatch.fleet.cluster.node_agent import GREETING
-from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Decoder, Frame, why_no_answer
-from gpuwatch.fleet.ssh_hosts import last_line
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Frame, NodeDecoder
 
 MAX_PARALLEL_JOBS = 64
 """Jobs that run at the same time; further nodes wait."""
@@ -38,9 +37,9 @@ _HURRIED_SIGTERM_SECONDS = 4.0
 """Seconds from SIGTERM to SIGKILL after a second Ctrl+C, and where gpuwatch never answered."""
 
 _T = TypeVar("_T")
-State = Literal["waiting", "starting", "running", "ok", "failed", "no-answer", "timed-out", "interrupted"]
+ReplyState = Literal["waiting", "starting", "running", "ok", "failed", "no-answer", "timed-out", "interrupted"]
 """``ok``: the command ended and all that it wrote came home, whatever its exit code."""
-OPEN: frozenset[State] = frozenset({"waiting", "starting", "running"})
+UNFINISHED: frozenset[ReplyState] = frozenset({"waiting", "starting", "running"})
 
 
 @dataclass
@@ -48,7 +47,7 @@ class NodeReply:
     """State, document and messages of one node."""
 
     node: str
-    state: State = "waiting"
+    state: ReplyState = "waiting"
     reason: str = ""
     progress: str = ""
     """What it does now, as one harmless line."""
@@ -62,9 +61,9 @@ class NodeReply:
     since: float = field(default_factory=time.monotonic)
     """When it came into this state."""
 
-    def becomes(self, state: State, reason: str = "") -> None:
+    def set_state(self, state: ReplyState, reason: str = "") -> None:
         """Changes the state, unless it has ended."""
-        if self.state in OPEN:
+        if self.state in UNFINISHED:
             self.state, self.reason, self.since = state, one_line(reason), time.monotonic()
 
 
@@ -88,54 +87,54 @@ def fan_out(
     when this returns or raises.
     """
     plan = launcher.plan(arguments)
-    work = _FanOut(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
+    run = _FanOut(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
     for node, why in plan.down:
-        work.reply(node).becomes("no-answer", why)
+        run.reply(node).set_state("no-answer", why)
     for job in plan.jobs:
         if job.node is not None:
-            work.reply(job.node)
-    interrupted = work.run(list(plan.jobs))
-    if not work.replies:
-        raise GpuwatchError(work.failure or "the launcher named no nodes")
-    return list(work.replies.values()), interrupted
+            run.reply(job.node)
+    interrupted = run.run(list(plan.jobs))
+    if not run.replies:
+        raise GpuwatchError(run.failure or "the launcher named no nodes")
+    return list(run.replies.values()), interrupted
 
 
-class _Running:
-    """A job and its process."""
+class _RunningJob:
+    """The process of a job; ``node`` is None if it serves all nodes."""
 
     def __init__(self, job: Job, process: subprocess.Popen[bytes]) -> None:
-        self.job = job
+        self.node = job.node
         self.process = process
         assert process.stdin is not None
         self.stdin = process.stdin
-        self.decoder = Decoder()
+        self.decoder = NodeDecoder()
         self.messages = b""
-        self.began = time.monotonic()
-        self.streams = 2
-        self.closed_at: float | None = None
+        self.started_at = time.monotonic()
+        self.open_pipes = 2
+        self.stdin_closed_at: float | None = None
         """When its stdin was closed, which asks it to end."""
-        self.signals = [
+        self.signals_left = [
             (_STDIN_CLOSED_SECONDS, signal.SIGTERM),
             (_STDIN_CLOSED_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL),
         ]
 
-    def tell(self, line: bytes) -> None:
+    def write_stdin(self, line: bytes) -> None:
         with suppress(OSError, ValueError):
             self.stdin.write(line)
             self.stdin.flush()
 
-    def close(self) -> None:
-        if self.closed_at is None:
-            self.closed_at = time.monotonic()
+    def close_stdin(self) -> None:
+        if self.stdin_closed_at is None:
+            self.stdin_closed_at = time.monotonic()
             with suppress(OSError):
                 self.stdin.close()
 
-    def hurry(self) -> None:
-        """Ends it now: an agent passes that on (``node_agent``)."""
-        self.closed_at = time.monotonic()
-        self.signals = [(0.0, signal.SIGTERM), (_HURRIED_SIGTERM_SECONDS, signal.SIGKILL)]
+    def terminate_now(self) -> None:
+        """Sends SIGTERM at once: an agent passes that on (``node_agent``)."""
+        self.stdin_closed_at = time.monotonic()
+        self.signals_left = [(0.0, signal.SIGTERM), (_HURRIED_SIGTERM_SECONDS, signal.SIGKILL)]
 
-    def signal(self, number: int) -> None:
+    def signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
@@ -151,6 +150,8 @@ class _End(msgspec.Struct):
 
 
 class _FanOut:
+    """The jobs of one command, and the replies so far."""
+
     def __init__(
         self, launcher: Launcher, seconds: float, start_seconds: float, on_change: Callable[[Sequence[NodeReply]], None]
     ) -> None:
@@ -160,7 +161,7 @@ class _FanOut:
         self._documents: dict[str, bytes] = {}
         """What came of each node's document, compressed."""
         self._stderr: dict[str, bytes] = {}
-        self._running: list[_Running] = []
+        self._jobs: list[_RunningJob] = []
         self.replies: dict[str, NodeReply] = {}
         self.failure = ""
         """Why a job that serves all nodes failed before it named one."""
@@ -172,11 +173,11 @@ class _FanOut:
         """Runs the jobs; True if Ctrl+C ended that."""
         with selectors.DefaultSelector() as selector:
             try:
-                while jobs or self._running:
-                    while jobs and len(self._running) < MAX_PARALLEL_JOBS:
+                while jobs or self._jobs:
+                    while jobs and len(self._jobs) < MAX_PARALLEL_JOBS:
                         self._start(jobs.pop(0), selector)
                     self._read(selector, 0.1)
-                    self._check_time()
+                    self._check_timeouts()
                     self._on_change(list(self.replies.values()))
             except BaseException as error:
                 self._end_all(selector)
@@ -198,84 +199,84 @@ class _FanOut:
             why = f"{job.command[0]} cannot be started: {error.strerror}"
             self.failure = why
             if job.node is not None:
-                self.reply(job.node).becomes("no-answer", why)
+                self.reply(job.node).set_state("no-answer", why)
             return
-        running = _Running(job, process)
-        self._running.append(running)
-        running.tell(GREETING)
+        running = _RunningJob(job, process)
+        self._jobs.append(running)
+        running.write_stdin(GREETING)
         assert process.stdout is not None
         assert process.stderr is not None
         selector.register(process.stdout, selectors.EVENT_READ, (running, True))
         selector.register(process.stderr, selectors.EVENT_READ, (running, False))
         if job.node is not None:
-            self.reply(job.node).becomes("starting")
+            self.reply(job.node).set_state("starting")
 
     def _read(self, selector: selectors.BaseSelector, seconds: float) -> None:
         for key, _ in selector.select(seconds):
-            running, is_stdout = key.data
+            job, is_stdout = key.data
             try:
                 data = os.read(key.fd, _READ_BYTES)
             except OSError:
                 data = b""
             if not data:
                 selector.unregister(key.fileobj)
-                running.streams -= 1
+                job.open_pipes -= 1
             elif is_stdout:
-                self._frames(running, data)
+                self._read_frames(job, data)
             else:
-                running.messages = (running.messages + data)[-_MAX_MESSAGE_BYTES:]
-                if running.job.node is not None and b"queued and waiting" in data:  # Slurm's, of a job that must wait
-                    self.reply(running.job.node).progress = "queued"
-        for running in [running for running in self._running if running.process.poll() is not None]:
+                job.messages = (job.messages + data)[-_MAX_MESSAGE_BYTES:]
+                if job.node is not None and b"queued and waiting" in data:  # Slurm's, of a job that must wait
+                    self.reply(job.node).progress = "queued"
+        for job in [job for job in self._jobs if job.process.poll() is not None]:
             ended = time.monotonic()
-            if running.streams and running.closed_at is None:
-                running.closed_at = ended  # something that it started still holds its pipes
-            if not running.streams or ended - (running.closed_at or ended) > _SIGTERM_SECONDS:
-                for key in [key for key in selector.get_map().values() if key.data[0] is running]:
+            if job.open_pipes and job.stdin_closed_at is None:
+                job.stdin_closed_at = ended  # something that it started still holds its pipes
+            if not job.open_pipes or ended - (job.stdin_closed_at or ended) > _SIGTERM_SECONDS:
+                for key in [key for key in selector.get_map().values() if key.data[0] is job]:
                     selector.unregister(key.fileobj)
-                self._running.remove(running)
-                self._ended(running)
+                self._jobs.remove(job)
+                self._handle_job_exit(job)
 
-    def _frames(self, running: _Running, data: bytes) -> None:
-        for frame in running.decoder.feed(data):
-            name = frame.node if running.job.node is None else running.job.node
+    def _read_frames(self, job: _RunningJob, data: bytes) -> None:
+        for frame in job.decoder.feed(data):
+            name = frame.node if job.node is None else job.node
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MAX_NODES):
                 continue
-            self._frame(self.reply(one_line(name, 80)), frame)
-        if running.decoder.other_bytes > input_size_limits.NODE_CHATTER.bytes and running.closed_at is None:
-            for reply in self._replies(running):
-                reply.becomes("failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output")
-            running.close()
-            running.hurry()
+            self._apply_frame(self.reply(one_line(name, 80)), frame)
+        if job.decoder.other_bytes > input_size_limits.NODE_CHATTER.bytes and job.stdin_closed_at is None:
+            for reply in self._replies(job):
+                reply.set_state("failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output")
+            job.close_stdin()
+            job.terminate_now()
 
-    def _frame(self, reply: NodeReply, frame: Frame) -> None:
+    def _apply_frame(self, reply: NodeReply, frame: Frame) -> None:
         node = reply.node
-        if reply.state not in OPEN:
+        if reply.state not in UNFINISHED:
             return
         if frame.kind == "hello":
-            facts: dict[str, object] = _decoded(frame.payload, dict)
-            reply.version, reply.host = _text(facts.get("version")), _text(facts.get("host"))
+            facts: dict[str, object] = _decode_json(frame.payload, dict)
+            reply.version, reply.host = _short_text(facts.get("version")), _short_text(facts.get("host"))
             if reply.state != "running":
                 reply.progress = ""
-                reply.becomes("running")
+                reply.set_state("running")
         elif frame.kind == "node":
             reason = frame.payload.decode(errors="replace")
-            reply.becomes("no-answer" if reason else "starting", reason)
+            reply.set_state("no-answer" if reason else "starting", reason)
         elif frame.kind == "lost":
             reason = frame.payload.decode(errors="replace")
-            reply.becomes("failed" if reply.state == "running" else "no-answer", reason)
+            reply.set_state("failed" if reply.state == "running" else "no-answer", reason)
         elif frame.kind == "progress":
             reply.progress = one_line(frame.payload.decode(errors="replace"), 120)
         elif frame.kind == "stderr":
             self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MAX_MESSAGE_BYTES:]
         elif frame.kind == "data":
-            before = self._documents.get(node, b"")
-            if len(before) <= input_size_limits.DOCUMENT.bytes:
-                self._documents[node] = before + frame.payload
+            received = self._documents.get(node, b"")
+            if len(received) <= input_size_limits.DOCUMENT.bytes:
+                self._documents[node] = received + frame.payload
         else:
-            self._finished(reply, _decoded(frame.payload, _End))
+            self._finish_reply(reply, _decode_json(frame.payload, _End))
 
-    def _finished(self, reply: NodeReply, end: _End) -> None:
+    def _finish_reply(self, reply: NodeReply, end: _End) -> None:
         """Handles the end of the command on a node."""
         reply.exit_code, reply.took_seconds = end.exit_code, end.took_seconds
         reply.messages = self._stderr.pop(reply.node, b"").decode(errors="replace")
@@ -285,60 +286,60 @@ class _FanOut:
         except zlib.error:
             document = None
         if end.signal is not None:
-            reply.becomes("failed", f"killed by {signal_name(end.signal)}")
+            reply.set_state("failed", f"killed by {signal_name(end.signal)}")
         elif document is None or end.bytes != len(document):
-            large = document is not None and len(document) > limit
-            reply.becomes("failed", "its answer is too large" if large else "only part of its answer arrived")
+            is_too_large = document is not None and len(document) > limit
+            reply.set_state("failed", "its answer is too large" if is_too_large else "only part of its answer arrived")
         else:
             reply.document = document
-            reply.becomes("ok")
+            reply.set_state("ok")
 
-    def _check_time(self) -> None:
+    def _check_timeouts(self) -> None:
         now = time.monotonic()
-        for running in self._running:
-            if running.closed_at is not None:
-                while running.signals and now - running.closed_at > running.signals[0][0]:
-                    running.signal(running.signals.pop(0)[1])
+        for job in self._jobs:
+            if job.stdin_closed_at is not None:
+                while job.signals_left and now - job.stdin_closed_at > job.signals_left[0][0]:
+                    job.signal_group(job.signals_left.pop(0)[1])
                 continue
-            for reply in self._replies(running):
+            for reply in self._replies(job):
                 if reply.state == "starting" and now - reply.since > self._start_seconds:
                     state = "still queued" if reply.progress == "queued" else "no answer"
-                    self._end_late(running, reply, f"{state} after {self._start_seconds:g} s")
+                    self._end_late(job, reply, f"{state} after {self._start_seconds:g} s")
                 elif reply.state == "running" and now - reply.since > self._seconds:
-                    self._end_late(running, reply, f"not finished after {self._seconds:g} s")
-            if running.job.node is None and not self.replies and now - running.began > self._start_seconds:
+                    self._end_late(job, reply, f"not finished after {self._seconds:g} s")
+            if job.node is None and not self.replies and now - job.started_at > self._start_seconds:
                 self.failure = f"no nodes after {self._start_seconds:g} s"
-                running.close()
+                job.close_stdin()
 
-    def _end_late(self, running: _Running, reply: NodeReply, why: str) -> None:
-        reply.becomes("timed-out", why)
-        if running.job.node is None:
-            running.tell(f"end {reply.node}\n".encode())
+    def _end_late(self, job: _RunningJob, reply: NodeReply, why: str) -> None:
+        reply.set_state("timed-out", why)
+        if job.node is None:
+            job.write_stdin(f"end {reply.node}\n".encode())
         else:
-            running.close()
+            job.close_stdin()
             if reply.version is None:
-                running.hurry()
+                job.terminate_now()
 
-    def _replies(self, running: _Running) -> list[NodeReply]:
-        node = running.job.node
+    def _replies(self, job: _RunningJob) -> list[NodeReply]:
+        node = job.node
         return list(self.replies.values()) if node is None else [self.replies[node]]
 
-    def _ended(self, running: _Running) -> None:
+    def _handle_job_exit(self, job: _RunningJob) -> None:
         """Handles the end of a job's process: nodes that it has not reported have failed."""
-        running.close()
-        if running.streams:  # what it left behind
-            running.signal(signal.SIGKILL)
-        code = running.process.returncode
-        messages = (running.decoder.other_output + running.messages).decode(errors="replace")
-        for reply in self._replies(running):
+        job.close_stdin()
+        if job.open_pipes:  # what it left behind
+            job.signal_group(signal.SIGKILL)
+        code = job.process.returncode
+        messages = (job.decoder.other_output + job.messages).decode(errors="replace")
+        for reply in self._replies(job):
             answered = reply.state == "running"
             reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages
-            reply.becomes("failed" if answered else "no-answer", self._why_failed(code, messages, answered=answered))
-        if running.job.node is None and not self.replies:
+            reply.set_state("failed" if answered else "no-answer", self._why_failed(code, messages, answered=answered))
+        if job.node is None and not self.replies:
             self.failure = self.failure or one_line(last_line(messages)) or f"the launcher ended with exit code {code}"
 
     def _why_failed(self, code: int, messages: str, *, answered: bool) -> str:
-        if reason := self._launcher.reason(code, messages):
+        if reason := self._launcher.failure_reason(code, messages):
             return reason
         if answered:
             return "the connection was lost"
@@ -347,19 +348,19 @@ class _FanOut:
     def _end_all(self, selector: selectors.BaseSelector) -> None:
         """Ends all jobs, and waits for that; a second Ctrl+C hurries."""
         for reply in self.replies.values():
-            reply.becomes("interrupted", "interrupted")
-        for running in self._running:
-            running.close()
-        while self._running:
+            reply.set_state("interrupted", "interrupted")
+        for job in self._jobs:
+            job.close_stdin()
+        while self._jobs:
             try:
                 self._read(selector, 0.1)
-                self._check_time()
+                self._check_timeouts()
             except KeyboardInterrupt:
-                for running in self._running:
-                    running.hurry()
+                for job in self._jobs:
+                    job.terminate_now()
 
 
-def _decoded(payload: bytes, kind: type[_T]) -> _T:
+def _decode_json(payload: bytes, kind: type[_T]) -> _T:
     """JSON from a node; what is not of this kind counts as empty."""
     try:
         return msgspec.json.decode(payload, type=kind)
@@ -367,5 +368,5 @@ def _decoded(payload: bytes, kind: type[_T]) -> _T:
         return kind()
 
 
-def _text(value: object) -> str | None:
+def _short_text(value: object) -> str | None:
     return (one_line(value, 80) or None) if isinstance(value, str) else None

@@ -10,15 +10,18 @@ import os
 import re
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
-from gpuwatch.fleet.cluster.node_protocol import NOT_THERE
-from gpuwatch.fleet.ssh_hosts import SSH_FAILED_EXIT_CODE, last_line, split_words, ssh_command, ssh_failure, ssh_hosts
+from gpuwatch.core.safe_text import last_line
+from gpuwatch.fleet.host_list import parse_ssh_hosts
+from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 
 _MAX_LOCAL_NODES = 64
+_NOT_FOUND = "gpuwatch was not found there (give its path with --remote-command)"
 _QUERY_SECONDS = 20.0
 """How long Slurm's controller has to answer."""
 
@@ -39,7 +42,7 @@ class Plan:
     down: tuple[tuple[str, str], ...] = ()
 
 
-class Launcher:
+class Launcher(ABC):
     """A way to run ``gpuwatch node -- ARGUMENTS`` on each node."""
 
     start_seconds = 60.0
@@ -52,20 +55,20 @@ class Launcher:
         """
         self._nodes, self._command, self._options = nodes, command, options
 
+    @abstractmethod
     def plan(self, arguments: Sequence[str]) -> Plan:
         """The jobs; GpuwatchError if the nodes cannot be found out."""
-        raise NotImplementedError
 
-    def reason(self, exit_code: int, messages: str) -> str:
+    def failure_reason(self, exit_code: int, messages: str) -> str:
         """Why a job ended before gpuwatch answered, as far as this launcher knows; else empty."""
         return ""
 
 
-def launcher(text: str, *, remote_command: str | None = None, options: str | None = None) -> Launcher:
+def make_launcher(text: str, *, remote_command: Sequence[str] = (), options: Sequence[str] = ()) -> Launcher:
     """The launcher of ``--on TEXT``.
 
-    ``remote_command``: what to call instead of ``gpuwatch``, with arguments as a shell splits them; ``options``:
-    further arguments of ``ssh`` or ``srun``, likewise.
+    ``remote_command``: what to call instead of ``gpuwatch``, with its arguments; ``options``: further arguments of
+    ``ssh`` or ``srun``.
 
     Raises:
         UsageError: an unknown launcher, or nodes that it does not accept.
@@ -76,13 +79,22 @@ def launcher(text: str, *, remote_command: str | None = None, options: str | Non
             f"--on {text[:80]}: no launcher {name[:40]!r}{did_you_mean(name, _LAUNCHERS)}",
             hint="local:4, ssh:a,b,n[1-8], slurm, slurm:PARTITION, ray or ray:ADDRESS",
         )
-    if options is not None and name not in ("ssh", "slurm"):
+    if options and name not in ("ssh", "slurm"):
         raise UsageError("--launcher-options applies only to ssh and slurm", hint="omit it")
     command = [sys.executable, "-m", "gpuwatch"] if name == "local" else ["gpuwatch"]
-    if remote_command is not None:
-        command = split_words(remote_command, "--remote-command")
-    words = split_words(options, "--launcher-options") if options else []
-    return _LAUNCHERS[name](rest, [*command, "node", "--"], words)
+    return _LAUNCHERS[name](rest, [*(remote_command or command), "node", "--"], list(options))
+
+
+def why_no_answer(code: int, messages: str) -> str:
+    """Why gpuwatch did not answer on a node, from the exit code and messages of the process that was to start it."""
+    if "no such command: 'node'" in messages.lower():
+        return "its gpuwatch is too old for this one"
+    if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
+        return _NOT_FOUND
+    if code == 126:
+        return "gpuwatch cannot be executed there"
+    last = last_line(re.sub(r"^srun: .*$", "", messages, flags=re.MULTILINE))  # Slurm repeats the exit code
+    return f"exit code {code}" + (f": {last}" if last else "")
 
 
 class Local(Launcher):
@@ -105,13 +117,13 @@ class Ssh(Launcher):
 
     def __init__(self, nodes: str, command: list[str], options: list[str]) -> None:
         super().__init__(nodes, command, options)
-        self._hosts = ssh_hosts(nodes)
+        self._hosts = parse_ssh_hosts(nodes)
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         command = [*self._command, *arguments]
         return Plan(tuple(Job(host, tuple(ssh_command(host, command, options=self._options))) for host in self._hosts))
 
-    def reason(self, exit_code: int, messages: str) -> str:
+    def failure_reason(self, exit_code: int, messages: str) -> str:
         """In words, if it is ssh that failed."""
         return ssh_failure(messages) if exit_code == SSH_FAILED_EXIT_CODE else ""
 
@@ -145,12 +157,12 @@ class Slurm(Launcher):
             where = f"partition {self._partition!r}" if self._partition else "the cluster"
             raise UsageError(f"Slurm knows no nodes in {where}", hint="sinfo lists partitions and nodes")
         down = {node: why for node, state in states.items() if (why := _why_unusable(state))}
-        place = ["--overlap"] if self._job else [f"--partition={self._partition}"] if self._partition else []
+        placement = ["--overlap"] if self._job else [f"--partition={self._partition}"] if self._partition else []
         jobs = tuple(
             Job(
                 node,
                 (
-                    *("srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--job-name=gpuwatch", *place),
+                    *("srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--job-name=gpuwatch", *placement),
                     *(*self._options, "--", *self._command, *arguments),
                 ),
             )
@@ -159,32 +171,32 @@ class Slurm(Launcher):
         )
         return Plan(jobs, tuple(down.items()))
 
-    def reason(self, exit_code: int, messages: str) -> str:
-        found = re.findall(r"^srun: error: (?:slurm_msg_sendto: )?(.+)$", messages, re.MULTILINE)
-        if any(re.search(r"[Nn]ode failure|not responding", line) for line in found):
+    def failure_reason(self, exit_code: int, messages: str) -> str:
+        errors = re.findall(r"^srun: error: (?:slurm_msg_sendto: )?(.+)$", messages, re.MULTILINE)
+        if any(re.search(r"[Nn]ode failure|not responding", line) for line in errors):
             return "the node was lost"
         if re.search(r"execve\(\): .*No such file or directory", messages):
-            return NOT_THERE
-        others = [line.strip() for line in found if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
-        return others[0] if others else ""
+            return _NOT_FOUND
+        own_errors = [line.strip() for line in errors if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
+        return own_errors[0] if own_errors else ""
 
 
 def _why_unusable(state: str) -> str:
     """Why Slurm would start nothing there, from ``STATE|REASON``; empty if it would, now or later."""
     state, _, reason = state.partition("|")
-    why = "" if reason.strip().lower() in ("", "none", "(null)") else f": {reason.strip()}"
-    word = state.rstrip("*~#!%$@^-").lower()
+    suffix = "" if reason.strip().lower() in ("", "none", "(null)") else f": {reason.strip()}"
+    state_name = state.rstrip("*~#!%$@^-").lower()
     if state.rstrip("~#!%$@^-").endswith("*"):
-        return f"does not answer Slurm ({word}){why}"
-    if word.startswith(("down", "drain", "fail", "maint", "unknown", "error", "powered_down", "powering_down")):
-        return f"{word} in Slurm{why}"
+        return f"does not answer Slurm ({state_name}){suffix}"
+    if state_name.startswith(("down", "drain", "fail", "maint", "unknown", "error", "powered_down", "powering_down")):
+        return f"{state_name} in Slurm{suffix}"
     return ""
 
 
 def _slurm_lines(*command: str) -> list[str]:
     """The lines that one of Slurm's programs prints."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, timeout=_QUERY_SECONDS, stdin=subprocess.DEVNULL, check=False
         )
     except FileNotFoundError:
@@ -193,10 +205,10 @@ def _slurm_lines(*command: str) -> list[str]:
         ) from None
     except subprocess.TimeoutExpired:
         raise GpuwatchError(f"{command[0]} does not answer", hint="check slurmctld with scontrol ping") from None
-    text = done.stdout.decode(errors="replace")
-    if done.returncode:
-        why = last_line(done.stderr.decode(errors="replace"))
-        raise GpuwatchError(f"{command[0]}: {why or f'exit code {done.returncode}'}")
+    text = completed.stdout.decode(errors="replace")
+    if completed.returncode:
+        why = last_line(completed.stderr.decode(errors="replace"))
+        raise GpuwatchError(f"{command[0]}: {why or f'exit code {completed.returncode}'}")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

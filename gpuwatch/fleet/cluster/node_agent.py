@@ -1,4 +1,4 @@
-"""On a node: runs one gpuwatch command, sends what it finds home, and ends it when nobody listens any more.
+"""On a node: runs one gpuwatch command, sends its output to the launcher, and ends it when nobody listens any more.
 
 ``gpuwatch node -- snapshot`` is started by a launcher (:mod:`gpuwatch.fleet.cluster.launchers`), which writes a line to
 its stdin and keeps that open. When stdin ends, the other side is gone: ssh and Slurm pass on no signal then. The
@@ -22,7 +22,8 @@ from contextlib import suppress
 
 from gpuwatch import __version__
 from gpuwatch.core import input_size_limits
-from gpuwatch.fleet.cluster.node_protocol import Kind, encoded
+from gpuwatch.experiment.probing.guard_process import descendants
+from gpuwatch.fleet.cluster.node_protocol import FrameKind, encode_frame
 
 GREETING = b"gpuwatch\n"
 """What a launcher writes to stdin if it keeps it open: only then does its end mean anything."""
@@ -41,31 +42,33 @@ _PROGRESS_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 
 
-def serve(command: Sequence[str]) -> int:
+def run_and_report(command: Sequence[str]) -> int:
     """Runs a command and returns its exit code; everything it wrote went to stdout."""
     return _Agent().run(command)
 
 
 class _Agent:
+    """Runs one command, and sends frames to stdout."""
+
     def __init__(self) -> None:
         self._out = sys.stdout.buffer
         self._signal = 0
         """The signal that was received; SIGINT if stdin ended."""
         self._ending_since = 0.0
-        self._steps: list[tuple[float, signal.Signals]] = []
+        self._signals_left: list[tuple[float, signal.Signals]] = []
         self._greeted = False
         self._stderr_sent = 0
         self._stderr_rest = b""
-        self._progress_at = 0.0
-        self._size = 0
-        self._packer = zlib.compressobj(6)
+        self._progress_sent_at = 0.0
+        self._document_bytes = 0
+        self._compressor = zlib.compressobj(6)
 
     def run(self, command: Sequence[str]) -> int:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in _END_SIGNALS:
             signal.signal(number, self._on_signal)
         self._send("hello", json.dumps({"version": __version__, "host": os.uname().nodename}).encode())
-        began = time.monotonic()
+        started_at = time.monotonic()
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -75,18 +78,18 @@ class _Agent:
             env={**os.environ, PROGRESS_VARIABLE: "1"},
         )
         try:
-            self._watch(child)
+            self._forward_output(child)
         finally:
             _kill_descendants()
         code = child.wait()
-        self._send("data", self._packer.flush())
-        end = {
+        self._send("data", self._compressor.flush())
+        report = {
             "exit_code": code if code >= 0 else None,
             "signal": -code if code < 0 else None,
-            "bytes": self._size,
-            "took_seconds": round(time.monotonic() - began, 3),
+            "bytes": self._document_bytes,
+            "took_seconds": round(time.monotonic() - started_at, 3),
         }
-        self._send("end", json.dumps(end).encode())
+        self._send("end", json.dumps(report).encode())
         return code if code >= 0 else 128 - code
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -94,7 +97,7 @@ class _Agent:
             self._ending_since = -math.inf
         self._signal = self._signal or number
 
-    def _watch(self, child: subprocess.Popen[bytes]) -> None:
+    def _forward_output(self, child: subprocess.Popen[bytes]) -> None:
         """Passes on what the command writes, until it and all that write to its pipes have ended."""
         assert child.stdout is not None
         assert child.stderr is not None
@@ -105,7 +108,7 @@ class _Agent:
                 selector.register(0, selectors.EVENT_READ, self._on_stdin)
             streams = 2
             while streams or child.poll() is None:
-                self._end(child)
+                self._end_command(child)
                 for key, _ in selector.select(0.2):
                     try:
                         data = os.read(key.fd, _READ_BYTES)
@@ -120,17 +123,20 @@ class _Agent:
                 if streams and child.poll() is not None and time.monotonic() - self._ending_since > _SIGTERM_SECONDS:
                     return
 
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
+    def _end_command(self, child: subprocess.Popen[bytes]) -> None:
         """Ends the command, step by step, if that was asked for."""
         if not self._signal or child.poll() is not None:
             return
         if not self._ending_since:
             self._ending_since = time.monotonic()
             child.send_signal(signal.SIGINT)  # to it alone: what it started, it ends itself
-            self._steps = [(_SIGINT_SECONDS, signal.SIGTERM), (_SIGINT_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL)]
+            self._signals_left = [
+                (_SIGINT_SECONDS, signal.SIGTERM),
+                (_SIGINT_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL),
+            ]
         waited = time.monotonic() - self._ending_since
-        while self._steps and waited > self._steps[0][0]:
-            child.send_signal(self._steps.pop(0)[1])
+        while self._signals_left and waited > self._signals_left[0][0]:
+            child.send_signal(self._signals_left.pop(0)[1])
 
     def _on_stdin(self, data: bytes) -> None:
         if data:
@@ -139,10 +145,11 @@ class _Agent:
             self._signal = self._signal or signal.SIGINT
 
     def _send_document(self, data: bytes) -> None:
-        room = input_size_limits.DOCUMENT.bytes + 1 - self._size  # one more is one too many, which the reader says
-        self._size += len(data)
+        # One byte more than the limit is sent, from which the reader tells that the document is too large.
+        room = input_size_limits.DOCUMENT.bytes + 1 - self._document_bytes
+        self._document_bytes += len(data)
         if room > 0:
-            self._send("data", self._packer.compress(data[:room]))
+            self._send("data", self._compressor.compress(data[:room]))
 
     def _send_messages(self, data: bytes) -> None:
         *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
@@ -155,18 +162,18 @@ class _Agent:
         for line in lines:
             now = time.monotonic()
             if line.startswith(PROGRESS_MARK):
-                if now - self._progress_at >= _PROGRESS_SECONDS:
-                    self._progress_at = now
+                if now - self._progress_sent_at >= _PROGRESS_SECONDS:
+                    self._progress_sent_at = now
                     self._send("progress", line[1:300])
             elif line and self._stderr_sent < _MAX_STDERR_BYTES:
                 self._stderr_sent += len(line) + 1
                 self._send("stderr", line + b"\n")
 
-    def _send(self, kind: Kind, payload: bytes) -> None:
+    def _send(self, kind: FrameKind, payload: bytes) -> None:
         if not payload and kind == "data":
             return
         try:
-            self._out.write(encoded(kind, payload))
+            self._out.write(encode_frame(kind, payload))
             self._out.flush()
         except OSError:  # nobody listens any more
             self._signal = self._signal or signal.SIGHUP
@@ -179,7 +186,7 @@ def _kill_descendants() -> None:
         until = time.monotonic() + seconds
         sent: set[int] = set()
         while time.monotonic() < until:
-            pids = _descendants()
+            pids = descendants(os.getpid())
             if not pids:
                 return
             for pid in pids:
@@ -188,25 +195,3 @@ def _kill_descendants() -> None:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, number)
             time.sleep(0.05)
-
-
-def _descendants() -> list[int]:
-    """Living processes below this one; those that have ended are reaped."""
-    found, waiting = [], [os.getpid()]
-    while waiting:
-        for pid in _children(waiting.pop()):
-            with suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    continue
-            found.append(pid)
-            waiting.append(pid)
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                children += map(int, file.read().split())
-    return children

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Kind, encoded, why_no_answer
-from gpuwatch.fleet.ssh_hosts import last_line
+from gpuwatch.core.safe_text import last_line
+from gpuwatch.fleet.cluster.launchers import why_no_answer
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, FrameKind, encode_frame
 
-_lock = threading.Lock()
+_stdout_lock = threading.Lock()
 _CONNECT_SECONDS = 10.0
 
 
@@ -72,12 +73,12 @@ def _run_on_node(command: list[str]) -> Iterator[bytes | tuple[int, bytes]]:
         yield code, messages.read()
 
 
-def _send(kind: Kind, node: str, text: str = "") -> None:
-    _write(encoded(kind, text.encode(), node=node))
+def _send_frame(kind: FrameKind, node: str, text: str = "") -> None:
+    _write(encode_frame(kind, text.encode(), node=node))
 
 
 def _write(data: bytes) -> None:
-    with _lock:
+    with _stdout_lock:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
@@ -85,39 +86,39 @@ def _write(data: bytes) -> None:
 def _node_names(nodes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """A name for each node: its host's, with the start of its id where several are on one host."""
     hosts = Counter(str(node.get("NodeManagerHostname")) for node in nodes)
-    named = {}
+    by_name = {}
     for node in nodes:
         host = "".join(str(node.get("NodeManagerHostname") or node.get("NodeManagerAddress")).split()) or "node"
-        named[host if hosts[host] == 1 else f"{host}-{str(node.get('NodeID'))[:6]}"] = node
-    return named
+        by_name[host if hosts[host] == 1 else f"{host}-{str(node.get('NodeID'))[:6]}"] = node
+    return by_name
 
 
-class _Node(threading.Thread):
+class _NodeReader(threading.Thread):
     """Passes on what one node sends."""
 
-    def __init__(self, name: str, lines: Any) -> None:
+    def __init__(self, name: str, output: Any) -> None:
         super().__init__(daemon=True)
         self.node = name
-        self.lines = lines
+        self.output = output
 
     def run(self) -> None:
         import ray
 
-        ended = False
+        has_ended = False
         try:
-            for reference in self.lines:
+            for reference in self.output:
                 line = ray.get(reference)
                 if isinstance(line, tuple):
-                    if not ended:
+                    if not has_ended:
                         code, messages = line
-                        _send("lost", self.node, why_no_answer(code, messages.decode(errors="replace")))
+                        _send_frame("lost", self.node, why_no_answer(code, messages.decode(errors="replace")))
                     return
                 parts = line.split(b" ", 2)
                 if len(parts) == 3 and parts[1] == NO_NODE.encode():
-                    ended = ended or parts[2].startswith(b"end ")
+                    has_ended = has_ended or parts[2].startswith(b"end ")
                     _write(b" ".join((parts[0], self.node.encode(), parts[2])))
         except Exception as error:  # noqa: BLE001  # whatever became of this node, the others go on
-            _send("lost", self.node, _ray_error_text(error))
+            _send_frame("lost", self.node, _ray_error_text(error))
 
 
 def _ray_error_text(error: Exception) -> str:
@@ -164,15 +165,15 @@ def main() -> int:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         print(f"no Ray cluster at {address}: {lines[0]}", file=sys.stderr)
         return 1
-    work = ray.remote(num_cpus=0, max_retries=0)(_run_on_node)
-    threads: dict[str, _Node] = {}
+    remote_function = ray.remote(num_cpus=0, max_retries=0)(_run_on_node)
+    threads: dict[str, _NodeReader] = {}
     for name, node in _node_names(ray.nodes()).items():
         alive = bool(node.get("Alive"))
-        _send("node", name, "" if alive else "Ray lists it as dead")
+        _send_frame("node", name, "" if alive else "Ray lists it as dead")
         if alive:
             strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-            lines = work.options(num_returns="streaming", scheduling_strategy=strategy).remote(command)
-            threads[name] = _Node(name, lines)
+            lines = remote_function.options(num_returns="streaming", scheduling_strategy=strategy).remote(command)
+            threads[name] = _NodeReader(name, lines)
             threads[name].start()
     threading.Thread(target=_end_nodes_on_request, args=(threads,), daemon=True).start()
     for thread in threads.values():
@@ -181,17 +182,17 @@ def main() -> int:
     return 0
 
 
-def _end_nodes_on_request(threads: dict[str, _Node]) -> None:
+def _end_nodes_on_request(threads: dict[str, _NodeReader]) -> None:
     """Ends nodes as stdin asks for it."""
     import ray
 
     for line in sys.stdin:
         word, _, node = line.strip().partition(" ")
         if word == "end" and node in threads:
-            ray.cancel(threads[node].lines)
+            ray.cancel(threads[node].output)
     for thread in threads.values():
         if thread.is_alive():
-            ray.cancel(thread.lines)
+            ray.cancel(thread.output)
 
 
 if __name__ == "__main__":

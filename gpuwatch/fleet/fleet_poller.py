@@ -1,4 +1,4 @@
-"""Reads a source of hosts again and again in a thread of its own, so that a screen never waits for it."""
+"""Reads all hosts from their source at an interval, in a thread of its own, so that a screen never waits for them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from gpuwatch.core.model.fleet import Fleet
+from gpuwatch.fleet.fleet_source import FleetSource
 from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
-from gpuwatch.machine.collector.feed_interface import Feed
 
 
-class FleetSource:
-    """Where hosts come from."""
-
-    name: str
-
-    def start(self, news: Callable[[], None]) -> None:
-        """Called once before the first read; ``news`` may be called from any thread to be read at once."""
-
-    def read(self) -> Fleet:
-        """All hosts now; may block for seconds."""
-        raise NotImplementedError
-
-    def feed(self, host: str, interval: float) -> Feed:
-        """The snapshots of one of the hosts, one every ``interval`` seconds; not started yet."""
-        raise NotImplementedError
-
-    def set_interval(self, interval: float) -> None:
-        """Sets the seconds between two reads."""
-
-    def stop(self) -> None:
-        """Ends what was started."""
-
-
-class FleetWatch:
+class FleetPoller:
     """The newest hosts of a source, summed up. ``interval`` is in seconds and may be set at any time."""
 
     def __init__(self, source: FleetSource, interval: float) -> None:
@@ -43,7 +19,7 @@ class FleetWatch:
         self.summary: FleetSummary | None = None
         """The newest; None before the first."""
         self._wake: Callable[[], None] = lambda: None
-        self._due = threading.Event()
+        self._read_due = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.failure: BaseException | None = None
@@ -57,7 +33,7 @@ class FleetWatch:
     def interval(self, seconds: float) -> None:
         self._interval = seconds
         self.source.set_interval(seconds)
-        self._due.set()
+        self._read_due.set()
 
     def start(self, wake: Callable[[], None]) -> None:
         """Starts reading; ``wake`` is called from the thread after each read."""
@@ -69,12 +45,12 @@ class FleetWatch:
 
     def read_now(self) -> None:
         """Reads at once instead of at the end of the interval."""
-        self._due.set()
+        self._read_due.set()
 
     def stop(self) -> None:
         """Ends the thread; one that waits for an answer is left to end by itself."""
         self._stopping = True
-        self._due.set()
+        self._read_due.set()
         if self._thread is not None:
             self._thread.join(timeout=0.5)
             self.source.stop()
@@ -83,7 +59,7 @@ class FleetWatch:
         try:
             while not self._stopping:
                 began = time.monotonic()
-                self._due.clear()
+                self._read_due.clear()
                 fleet = self.source.read()
                 if self._stopping:
                     return
@@ -91,7 +67,7 @@ class FleetWatch:
                 self._wake()
                 left = began + self._interval - time.monotonic()
                 if left > 0:
-                    self._due.wait(left)
+                    self._read_due.wait(left)
         except BaseException as error:  # noqa: BLE001  # the screen raises it
             self.failure = error
             self._wake()

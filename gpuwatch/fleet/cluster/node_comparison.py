@@ -1,4 +1,4 @@
-"""What came home from the nodes, as one document."""
+"""The comparison of nodes, as one document: from their replies to a command, or from saved runs and snapshots."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
-from gpuwatch.fleet.cluster.fan_out import OPEN, NodeReply, one_line
+from gpuwatch.core.safe_text import last_line
+from gpuwatch.fleet.cluster.fan_out import UNFINISHED, NodeReply, one_line
 from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
-from gpuwatch.fleet.ssh_hosts import last_line
 from gpuwatch.share.reports.runs_side_by_side import compare
 
-KINDS: dict[str, tuple[type, ...]] = {
+DOCUMENT_TYPES: dict[str, tuple[type, ...]] = {
     "snapshot": (Snapshot,),
     "doctor": (Doctor,),
     "probe": (Run, Comparison),
@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 """The commands that can be run on nodes, and the documents that they print."""
 
-_CODES = (EXIT_PROBE_BROKEN, EXIT_FINDING)
+_FINDING_EXIT_CODES = (EXIT_PROBE_BROKEN, EXIT_FINDING)
 """Exit codes that say what was found: the first of them that a node has is that of the whole."""
 
 
@@ -47,7 +47,7 @@ def comparison_of_nodes(command: str, replies: Sequence[NodeReply]) -> Compariso
     return with_odd_nodes(replace(compare(runs), nodes=tuple(nodes)))
 
 
-def side_by_side(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
+def compare_saved_runs(runs: Sequence[Run], nodes: Sequence[Node]) -> Comparison:
     """Compares saved runs, and the nodes of saved comparisons and snapshots.
 
     Runs of at least :data:`MIN_EQUAL_NODES` machines are compared like those of a cluster: each machine is a node.
@@ -69,13 +69,13 @@ def exit_code(document: Comparison) -> int:
     if any(node.state not in ("ok", "finding") for node in document.nodes):
         return EXIT_FAILED
     found = {node.exit_code or EXIT_OK for node in document.nodes}
-    return next((code for code in _CODES if code in found), EXIT_FAILED if found - {EXIT_OK} else EXIT_OK)
+    return next((code for code in _FINDING_EXIT_CODES if code in found), EXIT_FAILED if found - {EXIT_OK} else EXIT_OK)
 
 
 def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
     node = Node(
         node=reply.node,
-        state=cast("NodeState", "interrupted" if reply.state in OPEN else reply.state),
+        state=cast("NodeState", "interrupted" if reply.state in UNFINISHED else reply.state),
         reason=reply.reason,
         host=reply.host,
         exit_code=reply.exit_code,
@@ -88,7 +88,7 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
         document = from_json(reply.document)
     except NotADocument as error:
         return replace(node, state="failed", reason=_why_unread(reply, str(error))), []
-    if not isinstance(document, KINDS[command]):
+    if not isinstance(document, DOCUMENT_TYPES[command]):
         return replace(node, state="failed", reason="it sent a different kind of document"), []
     runs = runs_in(document)
     code = reply.exit_code
