@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuwatch.cli.hosts_options import ChosenHosts
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.ui.settings.settings_file import Loaded
-    from gpuwatch.ui.tables.host_filter import FleetFilter
+    from gpuwatch.ui.tables.host_filter import HostFilter
 
 _FLEET_INTERVAL_SECONDS = 5.0
 """Seconds between two reads of all hosts, if no other interval is asked for."""
@@ -93,27 +93,27 @@ def _exec_gpuwatch(arguments: Sequence[str]) -> None:
 
 def host_list_order(
     filter_: str | None, sort: str | None, *, descending: bool | None
-) -> tuple[FleetFilter | None, str, bool]:
+) -> tuple[HostFilter | None, str, bool]:
     """Which hosts are shown, by which column they are sorted, and whether against its usual direction.
 
     From ``--filter``, ``--sort`` and ``--descending``; :class:`UsageError` if they make no sense.
     """
     from gpuwatch.ui.tables.filter_language import FilterError
-    from gpuwatch.ui.tables.host_columns import BY_ID
-    from gpuwatch.ui.tables.host_filter import EXAMPLES, parse
+    from gpuwatch.ui.tables.host_columns import COLUMN_BY_ID
+    from gpuwatch.ui.tables.host_filter import EXAMPLES, parse_host_filter
 
     try:
-        wanted = parse(filter_ or "")
+        wanted = parse_host_filter(filter_ or "")
     except FilterError as error:
         raise UsageError(f"--filter is invalid: {error}", hint=f"hosts are filtered by {EXAMPLES}") from None
-    column = BY_ID.get(sort or "host")
+    column = COLUMN_BY_ID.get(sort or "host")
     if column is None:
-        raise UsageError(f"--sort has the unknown column {sort!r}", hint=f"hosts have {', '.join(BY_ID)}")
+        raise UsageError(f"--sort has the unknown column {sort!r}", hint=f"hosts have {', '.join(COLUMN_BY_ID)}")
     return wanted, column.id, descending is not None and descending != column.descending
 
 
 def run_fleet(
-    settings: Loaded, interval: float | None, chosen: ChosenHosts, order: tuple[FleetFilter | None, str, bool]
+    settings: Loaded, interval: float | None, chosen: ChosenHosts, order: tuple[HostFilter | None, str, bool]
 ) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     need_terminal(

@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.cli.completion import SHELLS
 from gpuwatch.experiment.probing.probe_scripts import GROUPS, find_probes, names_and_titles
-from gpuwatch.ui.tables.process_columns import BY_ID
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID
 from tests.conftest import gpuwatch
 from tests.terminal import Terminal
 
@@ -73,7 +73,7 @@ def test_names_are_those_of_the_headers() -> None:
 
 
 def test_cases_name_what_there_is() -> None:
-    assert {"mig", "memory", "mbw"} == {name for name in BY_ID if name.startswith("m")}
+    assert {"mig", "memory", "mbw"} == {name for name in COLUMN_BY_ID if name.startswith("m")}
 
 
 def by_bash(line: str, home: Path) -> set[str]:

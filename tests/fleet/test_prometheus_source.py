@@ -18,7 +18,7 @@ from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.host_list_lines import host_line
-from gpuwatch.ui.tables.host_columns import in_order, place
+from gpuwatch.ui.tables.host_columns import place_columns, sorted_hosts
 from tests.every import every
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
@@ -267,8 +267,8 @@ def test_any_label_of_any_series(label: str) -> None:
             collected.add_owner(sample.metric)
         fleet = Fleet(taken_at=1e9, source="", hosts=tuple(collected.hosts(1e9).values()))
         hosts_of = summarize_fleet(fleet).hosts
-        placed = place(120, hosts_of)
-        for host in in_order(hosts_of, "host", reverse=False):
+        placed = place_columns(120, hosts_of)
+        for host in sorted_hosts(hosts_of, "host", reverse=False):
             assert width_of("".join(text for text, _ in host_line(host, placed, 120).spans)) == 120
 
 

@@ -26,7 +26,7 @@ from gpuwatch.share.reports.formats import text as text_format
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.ui.drawing.text_styles import colors
+from gpuwatch.ui.drawing.text_styles import style_colors
 from tests.every import every
 from tests.reports import diagnostics
 from tests.reports.documents import (
@@ -337,8 +337,8 @@ def test_a_quantity_has_the_colour_that_the_dashboard_gives_it() -> None:
     blocks = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", one)) for one in re.findall(r":root \{(.*?)\}", css)]
     for palette, block in zip((LIGHT, DARK, LIGHT), blocks, strict=False):
         for name in QUANTITIES:
-            assert rgb(block[name]) == colors(palette, name, "background")[0]
-        states = [colors(palette, style, "background")[0] for style in ("ok", "warning", "error")]
+            assert rgb(block[name]) == style_colors(palette, name, "background")[0]
+        states = [style_colors(palette, style, "background")[0] for style in ("ok", "warning", "error")]
         assert [rgb(block[name]) for name in ("ok", "warn", "bad")] == states
         assert len({block[name] for name in QUANTITIES}) == 5, "each its own"
 

@@ -199,11 +199,13 @@ READERS = {
     ),
     "filter": Reader(
         lambda: [b'python alice user:alice mem>2GiB time>1h30m cmd:"a b" -xorg gpu:1 cpu>=5% state:idle'],
-        _text(process_filter.parse),
+        _text(process_filter.parse_process_filter),
         (FilterError,),
     ),
     "fleet filter": Reader(
-        lambda: [b'node free>=1 -down mem>2GiB model:"H100 80" temp>80'], _text(host_filter.parse), (FilterError,)
+        lambda: [b'node free>=1 -down mem>2GiB model:"H100 80" temp>80'],
+        _text(host_filter.parse_host_filter),
+        (FilterError,),
     ),
     "settings": Reader(lambda: [_SETTINGS], _text(_settings)),
     "web configuration": Reader(lambda: [_WEB], _text(_web), (GpuwatchError,)),

@@ -31,7 +31,7 @@ from gpuwatch.share.assistant import allowed_files, run_commands
 from gpuwatch.share.assistant.tool_arguments import ExplainArguments, parse_arguments
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import load
-from gpuwatch.ui.tables import process_filter
+from gpuwatch.ui.tables import filter_language, process_filter
 from tests.fleet.prometheus_server import served
 from tests.traces.hostile import PROFILE, SNAPSHOT
 from tests.traces.test_dcgm import FOUR
@@ -147,7 +147,9 @@ CASES: dict[str, Callable[[Path], str]] = {
     "TOKEN": lambda path: (path.write_text("x" * 2 * SMALL), prometheus(b"", token_file=path))[1],
     "PROMETHEUS": lambda path: prometheus(b" " * 2 * SMALL),
     "HOSTS": lambda path: refused(EXIT_USAGE, lambda: parse_hosts("a," * SMALL + "a")),
-    "FILTER": lambda path: said(process_filter.FilterError, lambda: process_filter.parse("ab " * SMALL)),
+    "FILTER": lambda path: said(
+        filter_language.FilterError, lambda: process_filter.parse_process_filter("ab " * SMALL)
+    ),
     "MCP_LOG": of_file(lambda path: allowed_files.open_log(str(path), ()), b"step 1\n" * SMALL),
     "MCP_TEXT": lambda path: refused(
         EXIT_USAGE, lambda: parse_arguments({"text": "x" * (input_size_limits.MCP_TEXT.bytes + 1)}, ExplainArguments)

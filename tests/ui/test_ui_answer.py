@@ -21,7 +21,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables.process_columns import BY_ID, time_column_text
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, time_column_text
 from tests.diagnosis.watching import BEGIN, gpu, program
 from tests.diagnosis.watching import sample as watching_sample
 from tests.every import every
@@ -145,7 +145,7 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
     last = shots[-1].taken_at.timestamp()
     held = [found for found in watch.findings if found.id == "idle.memory-held"]
     line = said(shots[-1], *watch.findings)
-    column = time_column_text(BY_ID["idle"], row, last)
+    column = time_column_text(COLUMN_BY_ID["idle"], row, last)
     exported = one(exported_series(shots[-1], OPTIONS._replace(processes=1)), PROCESS_IDLE)
     picked = free_gpus.pick_gpus(shots[-1], free_gpus.Requirements(1, idle=True), {}, {}, watch.findings)
     assert exported == since

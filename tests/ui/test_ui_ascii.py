@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gpuwatch.core.formatting.terminal_support import why_only_ascii
-from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
+from gpuwatch.ui.drawing.glyphs import ASCII_REPLACEMENTS, ascii_key_name, to_ascii
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path
@@ -117,7 +117,7 @@ async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: An
 
 
 def test_a_sign_has_the_width_of_what_stands_for_it() -> None:
-    for sign, plain in SIGNS.items():
+    for sign, plain in ASCII_REPLACEMENTS.items():
         assert plain.isascii()
         assert width_of(sign) == len(plain), sign
 
@@ -131,7 +131,7 @@ def test_bars_graphs_and_numbers_can_be_read() -> None:
 
 
 def test_keys_are_spelled() -> None:
-    assert [spelled(key) for key in ("↵", "⇧Tab", "↑ k", "space", "← →")] == [
+    assert [ascii_key_name(key) for key in ("↵", "⇧Tab", "↑ k", "space", "← →")] == [
         "Enter",
         "S-Tab",
         "Up k",

@@ -17,8 +17,8 @@ from gpuwatch.ui.screens.save_preferences import BrokenFile
 from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, OPTIONAL_FIELDS, in_card, in_line
-from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, OPTIONAL_FIELDS, card_spans, line_spans
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS, DEFAULT_COLUMNS, place_columns, why_unavailable
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from tests.every import every
 from tests.ui import machines
@@ -137,14 +137,14 @@ async def test_what_nobody_can_supply_is_hidden_by_itself_and_listed_with_its_re
 
 def test_reasons() -> None:
     one = machines.snapshot((machines.device(0),), (machines.process(0),))
-    assert unavailable(BY_ID["mig"], one) == "no process runs in a MIG instance"
-    assert unavailable(BY_ID["sm"], one) == ""
+    assert why_unavailable(COLUMN_BY_ID["mig"], one) == "no process runs in a MIG instance"
+    assert why_unavailable(COLUMN_BY_ID["sm"], one) == ""
     inside = machines.snapshot((machines.device(0),), (machines.process(0, mig_instance="1g.10gb"),))
-    assert unavailable(BY_ID["mig"], inside) == ""
-    assert unavailable(BY_ID["memory"], machines.snapshot()) == "there is no GPU here"
+    assert why_unavailable(COLUMN_BY_ID["mig"], inside) == ""
+    assert why_unavailable(COLUMN_BY_ID["memory"], machines.snapshot()) == "there is no GPU here"
     waiting = Missing("no_sample", detail="needs two samples")
     soon = machines.snapshot((machines.device(0),), (machines.process(0, missing={"sm_percent": waiting}),))
-    assert unavailable(BY_ID["sm"], soon) == "", "it may come"
+    assert why_unavailable(COLUMN_BY_ID["sm"], soon) == "", "it may come"
 
 
 @pytest.mark.parametrize("width", [60, 80, 117, 118, 200])
@@ -155,13 +155,13 @@ def test_reasons() -> None:
         ("pid", "memory"),
         ("command",),
         ("memory", "command", "cpu", "user"),
-        tuple(BY_ID),
-        tuple(reversed(BY_ID)),
+        tuple(COLUMN_BY_ID),
+        tuple(reversed(COLUMN_BY_ID)),
         ("no-such",),
     ],
 )
 def test_any_choice_of_columns_fits(width: int, chosen: tuple[str, ...]) -> None:
-    placed = place(width, chosen)
+    placed = place_columns(width, chosen)
     end = 2
     for one in placed:
         assert one.start >= end
@@ -207,10 +207,10 @@ def test_a_field_that_no_gpu_has_is_not_drawn() -> None:
     device = machines.device(0)
     for field in OPTIONAL_FIELDS:
         if field.line_cells:
-            spans = in_line(field, device)
+            spans = line_spans(field, device)
             assert sum(len(text) for text, _ in spans) == field.line_cells, field.id
         if field.card_cells:
-            assert sum(len(text) for text, _ in in_card(field, device)) == field.card_cells, field.id
+            assert sum(len(text) for text, _ in card_spans(field, device)) == field.card_cells, field.id
 
 
 def test_no_number_of_a_line_is_cut() -> None:
@@ -232,7 +232,7 @@ def test_no_number_of_a_line_is_cut() -> None:
         missing={"fan.speed_percent": Missing("not_supported")},
     )
     shown = {
-        field.id: "".join(text for text, _ in in_line(field, device)).strip()
+        field.id: "".join(text for text, _ in line_spans(field, device)).strip()
         for field in OPTIONAL_FIELDS
         if field.line_cells
     }

@@ -23,7 +23,7 @@ from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
-from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, rank
+from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, load_level
 from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, PaintedPane, contrast
 from tests.every import every
 from tests.terminal import Terminal
@@ -70,7 +70,7 @@ def app_with(chosen: str) -> GpuwatchApp:
 @pytest.mark.parametrize("chosen", ["gpuwatch", "gpuwatch-light", "nord"])
 async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: str) -> None:
     app = app_with(chosen)
-    assert app.theme == textual_themes.SIXTEEN
+    assert app.theme == textual_themes.SIXTEEN_COLORS
     async with app.run_test(size=(120, 40)) as pilot:
         feed = app.session.feed
         assert isinstance(feed, FakeFeed)
@@ -89,8 +89,8 @@ async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: 
 
 def test_a_theme_of_sixteen_colours_that_was_chosen_is_left_alone() -> None:
     assert app_with("ansi-light").theme == "ansi-light"
-    assert textual_themes.is_known(textual_themes.SIXTEEN)
-    assert textual_themes.SIXTEEN in textual_themes.known_themes()
+    assert textual_themes.is_theme(textual_themes.SIXTEEN_COLORS)
+    assert textual_themes.SIXTEEN_COLORS in textual_themes.known_themes()
 
 
 def test_green_and_cyan_on_a_terminal_of_sixteen(sim_machine: Callable[[str], SimMachine]) -> None:
@@ -159,7 +159,9 @@ def test_no_graph_has_the_style_of_a_state() -> None:
 def test_full_use_and_simulation_are_no_alarm() -> None:
     full = machines.device(0, busy=100, readings={"memory.used_bytes": 139 * machines.GIB, "power.draw_watts": 699.0})
     at = DEFAULT_THRESHOLDS
-    assert {rank("utilization", full, at), rank("memory", full, at), rank("power", full, at)} == {NORMAL}
+    assert {load_level("utilization", full, at), load_level("memory", full, at), load_level("power", full, at)} == {
+        NORMAL
+    }
     builder = LineBuilder(120)
     top_line(builder, view_of(machines.simulated()), "overview")
     assert [style for text, style in builder.spans if "SIMULATED" in text] == ["badge-neutral"]

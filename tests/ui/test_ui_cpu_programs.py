@@ -12,8 +12,8 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.process_details import Details
 from gpuwatch.session.process_history import Identity
 from gpuwatch.ui.screens.process import ProcessScreen
-from gpuwatch.ui.tables.process_columns import BY_ID as COLUMN
-from gpuwatch.ui.tables.process_columns import unavailable
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID as COLUMN
+from gpuwatch.ui.tables.process_columns import why_unavailable
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import arrived
@@ -128,10 +128,14 @@ async def test_the_filter_finds_them(stage: Stage) -> None:
 def test_columns_in_which_nobody_has_a_value_leave() -> None:
     plain = machines.process(2, framework=None, device_map=())
     shot = machines.snapshot((machines.device(0),), (plain,))
-    assert unavailable(COLUMN["framework"], shot) == "no framework is recognized in any process here"
-    assert unavailable(COLUMN["sees"], shot)
-    assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, machines.process(0))))
+    assert why_unavailable(COLUMN["framework"], shot) == "no framework is recognized in any process here"
+    assert why_unavailable(COLUMN["sees"], shot)
+    assert not why_unavailable(
+        COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, machines.process(0)))
+    )
     young = machines.process(2, framework=None, device_map=(), command=None)
-    assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (young,))), "not read yet"
-    assert unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, young))), "no empty column"
-    assert not unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),)))
+    assert not why_unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (young,))), "not read yet"
+    assert why_unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),), (plain, young))), (
+        "no empty column"
+    )
+    assert not why_unavailable(COLUMN["framework"], machines.snapshot((machines.device(0),)))

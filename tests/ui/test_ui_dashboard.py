@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.help_sheet import Group, groups, help_lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
-from gpuwatch.ui.tables.device_notes import attention
+from gpuwatch.ui.tables.device_notes import attention_mark
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
@@ -742,9 +742,9 @@ async def test_an_error_has_its_own_glyph_on_the_card_and_in_the_line(stage: Sta
 
 def test_the_mark_of_a_line_is_as_bad_as_its_finding() -> None:
     well = machines.device(0)
-    assert attention(well, finding="error") == ("✖", "error")
-    assert attention(well, finding="warning") == ("▲", "warning")
-    assert attention(well, finding="")[0] == " "
+    assert attention_mark(well, finding="error") == ("✖", "error")
+    assert attention_mark(well, finding="warning") == ("▲", "warning")
+    assert attention_mark(well, finding="")[0] == " "
 
 
 async def test_a_filter_keeps_the_unit_of_memory(stage: Stage) -> None:

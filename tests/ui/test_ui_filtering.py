@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.screens.help_sheet import groups
-from gpuwatch.ui.tables.filter_language import _words
-from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS, Column, in_order, matching, time_column_text
-from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, FilterError, _amount, parse
+from gpuwatch.ui.tables.filter_language import FilterError, _words
+from gpuwatch.ui.tables.process_columns import (
+    COLUMN_BY_ID,
+    COLUMNS,
+    Column,
+    filtered_rows,
+    sorted_rows,
+    time_column_text,
+)
+from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, _amount, parse_process_filter
 from tests.every import every
 from tests.ui import machines
 
@@ -49,7 +56,7 @@ BOB = machines.process(
 
 
 def kept(text: str) -> list[str | None]:
-    wanted = parse(text)
+    wanted = parse_process_filter(text)
     assert wanted is not None
     return [process.user for process in (ALICE, BOB) if wanted(process, AT)]
 
@@ -158,18 +165,18 @@ def test_words(text: str, users: list[str]) -> None:
 )
 def test_invalid_words_are_reported(text: str, message: str) -> None:
     with pytest.raises(FilterError) as wrong:
-        parse(text)
+        parse_process_filter(text)
     assert str(wrong.value) == message
 
 
 def test_the_other_words_are_still_there() -> None:
     with pytest.raises(FilterError) as wrong:
-        parse("python mem>lots -xorg")
+        parse_process_filter("python mem>lots -xorg")
     rest = wrong.value.rest
     assert rest is not None
     assert rest.text == "python -xorg"
     with pytest.raises(FilterError) as alone:
-        parse("mem>")
+        parse_process_filter("mem>")
     assert alone.value.rest is None
 
 
@@ -203,7 +210,7 @@ def test_help_names_words_that_are_understood(word: str) -> None:
 def test_help_spells_out_the_headings_that_are_short() -> None:
     """The chooser of columns explains all of them."""
     named = " ".join(word for group in groups("overview") for word, _ in group.rows)
-    assert {BY_ID[name].title for name in ("sees", "idle", "mbw")} <= set(named.split())
+    assert {COLUMN_BY_ID[name].title for name in ("sees", "idle", "mbw")} <= set(named.split())
 
 
 def test_help_names_every_field() -> None:
@@ -213,7 +220,7 @@ def test_help_names_every_field() -> None:
 
 def message_of(text: str) -> str:
     try:
-        assert parse(text) is not None
+        assert parse_process_filter(text) is not None
     except FilterError as error:
         return str(error)
     return ""
@@ -242,7 +249,7 @@ def test_any_text_is_a_filter_or_an_error_in_one_line(text: str) -> None:
     hidden: Process = machines.denied_process()
     message = ""
     try:
-        wanted = parse(text)
+        wanted = parse_process_filter(text)
     except FilterError as error:
         message, wanted = str(error), error.rest
     assert message.isprintable()
@@ -256,7 +263,7 @@ def test_a_filter_of_memory_agrees_with_what_the_table_shows(mib: float) -> None
     """Both are shown as 2.0 GiB: neither is more than 2 GiB, nor less."""
     process = msgspec.structs.replace(ALICE, readings={"gpu_memory_bytes": int(mib * 2**20)})
     for text, matches in (("mem>2GiB", False), ("mem<2GiB", False), ("mem=2GiB", True), ("mem>=2GiB", True)):
-        wanted = parse(text)
+        wanted = parse_process_filter(text)
         assert wanted is not None
         assert wanted(process, AT) is matches, text
 
@@ -268,9 +275,9 @@ def test_idle_processes_are_found_and_shown_by_the_minute() -> None:
         msgspec.structs.replace(machines.process(number), readings={} if ago is None else {"idle_since": int(at - ago)})
         for number, ago in enumerate(seconds)
     ]
-    column = BY_ID["idle"]
+    column = COLUMN_BY_ID["idle"]
     assert [time_column_text(column, row, at) for row in rows] == ["–", "busy", "<1m", "1m", "2h", "2d"]
-    assert [row.pid for row in in_order(rows, column, reverse=True)] == [rows[n].pid for n in (5, 4, 3, 2, 1, 0)]
-    wanted = parse("idle>1m")
+    assert [row.pid for row in sorted_rows(rows, column, reverse=True)] == [rows[n].pid for n in (5, 4, 3, 2, 1, 0)]
+    wanted = parse_process_filter("idle>1m")
     assert wanted is not None
-    assert [row.pid for row in matching(rows, wanted, at)] == [row.pid for row in rows[3:]]
+    assert [row.pid for row in filtered_rows(rows, wanted, at)] == [row.pid for row in rows[3:]]

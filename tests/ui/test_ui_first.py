@@ -162,12 +162,12 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
         await pilot.pause()
         rich = stage.app.overview.processes.rich_style_of("cursor")
         assert rich.bgcolor is not None
-        drawn, ours = rich.bgcolor.triplet, text_styles.highlight(palette, "background")
+        drawn, ours = rich.bgcolor.triplet, text_styles.highlight_color(palette, "background")
         assert drawn is not None
         assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
-    highlighted = text_styles.sequences(palette, "background", 24, highlighted=True)
+    highlighted = text_styles.escape_sequences(palette, "background", 24, highlighted=True)
     assert "48;2;{};{};{}m".format(*ours) in highlighted["memory"]
-    assert highlighted["frame"] == text_styles.sequences(palette, "background", 24)["frame"]
+    assert highlighted["frame"] == text_styles.escape_sequences(palette, "background", 24)["frame"]
 
 
 def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
@@ -189,7 +189,7 @@ async def test_the_styles_are_those_of_textual(make_stage: Callable[..., Stage],
         for pane, ground in ((stage.app.overview.processes, "background"), (stage.app.overview.top_line, "surface")):
             for style in text_styles.STYLES:
                 rich = pane.rich_style_of(style)
-                over, under, bold = text_styles.colors(palette, style, ground)
+                over, under, bold = text_styles.style_colors(palette, style, ground)
                 assert rich.color is not None
                 assert rich.bgcolor is not None
                 # Textual takes some colors through another space and back, which may cost one step of 255.
@@ -202,8 +202,8 @@ async def test_the_styles_are_those_of_textual(make_stage: Callable[..., Stage],
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
 def test_256_colors_are_chosen_as_rich_chooses_them(palette: text_styles.Palette) -> None:
     for ground in ("background", "surface"):
-        for style, sequence in text_styles.sequences(palette, ground, 8).items():
-            over, under, _ = text_styles.colors(palette, style, ground)
+        for style, sequence in text_styles.escape_sequences(palette, ground, 8).items():
+            over, under, _ = text_styles.style_colors(palette, style, ground)
             wanted = [RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number for color in (over, under)]
             assert f"38;5;{wanted[0]};48;5;{wanted[1]}m" in sequence
 
@@ -219,7 +219,7 @@ def test_256_colors_are_chosen_as_rich_chooses_them(palette: text_styles.Palette
     ],
 )
 def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
-    assert text_styles.depth_of(environment) == depth
+    assert text_styles.color_depth(environment) == depth
 
 
 # On a real terminal, with simulated GPUs

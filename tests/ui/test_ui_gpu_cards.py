@@ -19,7 +19,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses, wrap_line
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders
@@ -31,12 +31,12 @@ from gpuwatch.ui.tables.gpu_fields import (
     FIELDS,
     GRAPHS,
     OPTIONAL_FIELDS,
-    in_card,
-    in_line,
-    shown_fields,
+    available_fields,
+    card_spans,
+    line_spans,
 )
 from gpuwatch.ui.tables.gpu_order import GpuChoice
-from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
+from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, load_level
 from tests.diagnosis.test_every_cause import CASES
 from tests.every import every
 from tests.ui import machines
@@ -86,7 +86,7 @@ def view_of(*devices: Device) -> View:
 
 def planned_for(view: View, width: int, height: int, chosen: GpuChoice, **planned: Any) -> Plan:
     cells = [(field.id, field.card_cells) for field in card_fields(chosen.fields)]
-    return plan(width, height, len(view.devices), fields=cells, graphs=chosen.graphs, **planned)
+    return plan_layout(width, height, len(view.devices), fields=cells, graphs=chosen.graphs, **planned)
 
 
 def drawn(view: View, width: int, height: int, chosen: GpuChoice, **planned: Any) -> list[Line]:
@@ -103,14 +103,14 @@ def plain(lines: list[Line]) -> list[str]:
 @every([field for field in OPTIONAL_FIELDS if field.card_cells])
 def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: Any) -> None:
     for readings in (LARGEST, SMALLEST):
-        spans = in_card(field, complete(readings=readings))
+        spans = card_spans(field, complete(readings=readings))
         text = "".join(part for part, _ in spans)
         assert len(text) == field.card_cells
         assert text.startswith(field.label)
         value = field.card(complete(readings=readings)) if field.card else field.unit
         assert value in text, "no digit and no word is cut"
     unread = machines.device(missing={field.metric: Missing("no_sample")})
-    assert sum(len(part) for part, _ in in_card(field, unread)) == field.card_cells
+    assert sum(len(part) for part, _ in card_spans(field, unread)) == field.card_cells
 
 
 @pytest.mark.thorough
@@ -143,7 +143,7 @@ def test_no_label_is_cut_and_no_value_leaves_its_place(gpus: int, height: int) -
 def test_cards_of_one_machine_have_the_same_places_also_without_some_fields() -> None:
     plenty, consumer = machines.device(0), machines.device(1, missing=NO_NVLINK)
     view = view_of(plenty, consumer)
-    fields = shown_fields(DEFAULT_FIELDS, view.devices)
+    fields = available_fields(DEFAULT_FIELDS, view.devices)
     assert "nvlink" in fields
     assert "fan" not in fields, "no card has one"
     lines = plain(drawn(view, 200, 60, GpuChoice(fields)))
@@ -156,7 +156,7 @@ def test_cards_of_one_machine_have_the_same_places_also_without_some_fields() ->
         assert first == second != []
     assert any("NVLink" in line for line in left)
     assert not any("NVLink" in line for line in right), "what a card does not have is left out"
-    assert "nvlink" not in shown_fields(DEFAULT_FIELDS, [consumer])
+    assert "nvlink" not in available_fields(DEFAULT_FIELDS, [consumer])
 
 
 @pytest.mark.parametrize("throttled", [False, True])
@@ -166,7 +166,7 @@ def test_no_value_stands_alone_in_a_line_that_the_graphs_lose(width: int, height
     chosen = [name for name in names if throttled or name != "throttled"]
     for gpus in (1, 2, 4, 8, 16):
         fields = [(field.id, field.card_cells) for field in card_fields(chosen)]
-        wanted = plan(width, height, gpus, fields=fields)
+        wanted = plan_layout(width, height, gpus, fields=fields)
         if wanted.gpus_as != "card":
             continue
         inner = width // wanted.columns - 4
@@ -213,19 +213,22 @@ def test_what_a_field_says(readings: dict[str, Any], text: str) -> None:
 
 
 def test_lines_leave_most_rows_to_processes() -> None:
-    rows = {layout: 40 - 4 - plan(120, 40, 8, layout=layout).gpu_height for layout in LAYOUTS}
+    rows = {layout: 40 - 4 - plan_layout(120, 40, 8, layout=layout).gpu_height for layout in LAYOUTS}
     assert rows["lines"] >= 26
     assert rows["cards"] < rows["lines"]
-    assert plan(200, 60, 2, layout="graphs").extra_graph_lines > plan(200, 60, 2, processes=40).extra_graph_lines
-    assert plan(200, 60, 2, layout="cards").extra_graph_lines == 0
-    assert plan(60, 15, 8, layout="graphs").gpus_as == "line", "no room for cards"
+    assert (
+        plan_layout(200, 60, 2, layout="graphs").extra_graph_lines
+        > plan_layout(200, 60, 2, processes=40).extra_graph_lines
+    )
+    assert plan_layout(200, 60, 2, layout="cards").extra_graph_lines == 0
+    assert plan_layout(60, 15, 8, layout="graphs").gpus_as == "line", "no room for cards"
 
 
 def test_many_gpus_are_lines_unless_cards_were_chosen() -> None:
     for size in ((120, 40), (200, 60), (250, 80)):
-        assert plan(*size, MANY_GPUS).gpus_as == "line"
-    assert plan(250, 80, MANY_GPUS, layout="cards").gpus_as == "card"
-    assert plan(250, 80, MANY_GPUS - 1).gpus_as == "card"
+        assert plan_layout(*size, MANY_GPUS).gpus_as == "line"
+    assert plan_layout(250, 80, MANY_GPUS, layout="cards").gpus_as == "card"
+    assert plan_layout(250, 80, MANY_GPUS - 1).gpus_as == "card"
 
 
 async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[..., Stage]) -> None:
@@ -328,7 +331,7 @@ def device_at(**readings: Any) -> Device:
     ]
 )
 def test_a_load_is_ranked_by_the_limits_of_the_card(load_: Any, device: Device, level: int) -> None:
-    assert rank(load_, device, STRICT) == level
+    assert load_level(load_, device, STRICT) == level
 
 
 def styles(lines: list[Line]) -> set[str]:
@@ -388,9 +391,9 @@ def test_a_mark_in_a_line_stands_in_a_blank_before_the_number() -> None:
         return "".join(part for part, _ in spans)
 
     hot = machines.device(readings={"temperature.gpu_celsius": 91})
-    assert text(in_line(FIELDS["temperature"], hot)) == " ▲91°C"
+    assert text(line_spans(FIELDS["temperature"], hot)) == " ▲91°C"
     slow = machines.device(busy=97, readings={"clocks.sm_mhz": 600})
-    assert text(in_line(FIELDS["clock"], slow)) == " ▼600MHz"
+    assert text(line_spans(FIELDS["clock"], slow)) == " ▼600MHz"
 
 
 # Whole sentences
@@ -486,7 +489,7 @@ def test_a_line_marks_how_full_the_memory_is_and_is_not_cut(width: int) -> None:
         for n, share in enumerate((0.5, 0.93, 0.99))
     ]
     view = view_of(*devices)
-    lines = plain(gpu_lines(view, plan(width, 24, 3, layout="lines"), width, GpuChoice(thresholds=STRICT)))
+    lines = plain(gpu_lines(view, plan_layout(width, 24, 3, layout="lines"), width, GpuChoice(thresholds=STRICT)))
     for line, sign in zip((line for line in lines if "/139.8G" in line), " ▴▲", strict=True):
         assert "…" not in line
         assert line[line.index("/139.8G") + 7] == sign

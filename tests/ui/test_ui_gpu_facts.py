@@ -8,7 +8,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.ui.details import gpu_sections as gpu_facts
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.gpu import GpuScreen
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -18,7 +18,7 @@ GIB = machines.GIB
 START = machines.NOON.timestamp()
 
 
-def texts(lines: Lines) -> list[str]:
+def texts(lines: SpanLines) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
 
 

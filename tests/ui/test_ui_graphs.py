@@ -12,7 +12,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.process_history import ProcessHistory
-from gpuwatch.ui.drawing.braille_graph import axis_of
+from gpuwatch.ui.drawing.braille_graph import axis_ends
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.widgets.graphs import process_axis
 from tests.ui import machines
@@ -64,7 +64,7 @@ def test_an_unknown_total_gives_no_axis(stage: Stage) -> None:
     device = machines.device(1, state="lost", missing=LOST)
     history = stage.app.session.history
     for metric in BOUNDED:
-        assert axis_of(BY_ID[metric], device, history) is None
+        assert axis_ends(BY_ID[metric], device, history) is None
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, totals
-from gpuwatch.ui.tables.process_columns import short_job
-from gpuwatch.ui.tables.process_filter import parse
+from gpuwatch.ui.tables.process_columns import job_text
+from gpuwatch.ui.tables.process_filter import parse_process_filter
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle
@@ -101,7 +101,7 @@ def test_totals_by_job_are_those_of_its_processes(jobs: list[str | None]) -> Non
         assert one.memory.value == sum(row.number("gpu_memory_bytes") or 0 for row in mine)
         if one.name != NO_JOB:
             for word in (f'job:"{one.name}"', f'container:"{one.name}"'):
-                wanted = parse(word)
+                wanted = parse_process_filter(word)
                 assert wanted is not None
                 assert [row for row in rows if wanted(row, 0.0)] == mine
 
@@ -111,7 +111,7 @@ def test_totals_by_job_are_those_of_its_processes(jobs: list[str | None]) -> Non
     st.integers(10, 30),
 )
 def test_a_job_keeps_its_number_where_there_is_no_room_for_its_kind(job: str, width: int) -> None:
-    text = short_job(job, width)
+    text = job_text(job, width)
     assert job.endswith(text)
     assert text.endswith(job.rpartition(" ")[2])
     assert width_of(text) <= width or " " not in text

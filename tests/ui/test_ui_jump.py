@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.ui.screens.jump_mode import Jump, labels
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.tables.probe_table_rows import Config
+from gpuwatch.ui.tables.probe_table_rows import ConfigRow
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs
@@ -129,7 +129,9 @@ async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_p
         await pilot.press("4")
         await settle(pilot)
         table = stage.app.tab.table
-        number = next(n for n, row in enumerate(table.items) if isinstance(row, Config) and row.script.name == "growth")
+        number = next(
+            n for n, row in enumerate(table.items) if isinstance(row, ConfigRow) and row.script.name == "growth"
+        )
         x, y, _ = table.jump_rows()[number - table.top]
         screen = await jump(stage, pilot)
         await pilot.press(label_at(screen, table.region.x + x, table.region.y + y))

@@ -15,7 +15,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.line_builder import meter
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan
+from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan_layout
 from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -174,7 +174,7 @@ async def test_a_click_finds_the_gpu_that_is_under_it_also_after_scrolling(stage
 def test_one_gpu_leaves_little_room_empty() -> None:
     fields = [(name, 16) for name in ("utilization", "memory", "power", "temperature", "clock", "pstate")]
     for width, height in ((200, 60), (250, 80)):
-        planned = plan(width, height, 1, processes=8, fields=fields)
+        planned = plan_layout(width, height, 1, processes=8, fields=fields)
         assert planned.graphs == 6
         assert 12 <= height - 4 - planned.gpu_height - 3 <= height * 0.3, "rows of the processes' frame"
 
@@ -197,15 +197,15 @@ async def test_the_layout_stands_still_while_processes_come_and_go(stage: Stage)
 def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
     for processes in range(0, 90, 8):
         for fields, layout in itertools.product(((), (("", 27),) * 7, (("", 16),) * 60), LAYOUTS):
-            planned = plan(*size, gpus, processes=processes, fields=fields, layout=layout)
+            planned = plan_layout(*size, gpus, processes=processes, fields=fields, layout=layout)
             table = size[1] - 3 - planned.host - planned.gpu_height
             assert table >= (3 if size[1] >= 16 else 1), planned
-            again = plan(*size, gpus, findings=True, processes=processes, fields=fields, layout=layout)
+            again = plan_layout(*size, gpus, findings=True, processes=processes, fields=fields, layout=layout)
             assert planned == again
             if planned.gpus_as == "card":
                 rows = -(-gpus // planned.columns)
                 assert planned.gpu_height == rows * planned.card_height
-                assert planned.bands == 1 or (planned.extra_graph_lines + 2) // planned.bands >= 5
+                assert planned.graph_rows == 1 or (planned.extra_graph_lines + 2) // planned.graph_rows >= 5
             elif not planned.scrolls:
                 assert planned.gpu_height == -(-gpus // planned.columns) + planned.heading
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
-from gpuwatch.ui.drawing.text_styles import link_of, link_style
+from gpuwatch.ui.drawing.text_styles import link_style, style_and_url
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle
@@ -39,7 +39,7 @@ async def test_a_cause_is_a_link_to_its_page(stage: Stage, monkeypatch: pytest.M
 def test_an_ink_keeps_its_name_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert link_of(link_style("file://a/b c", "ok")) == ("ok", "file://a/b c")
-    assert link_of("ok") == ("ok", "")
+    assert style_and_url(link_style("file://a/b c", "ok")) == ("ok", "file://a/b c")
+    assert style_and_url("ok") == ("ok", "")
     monkeypatch.setenv("NO_COLOR", "1")
     assert link_style("file://a/b", "ok") == "ok"

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import MigInstance, Snapshot
-from gpuwatch.ui.drawing.overview_layout import plan
+from gpuwatch.ui.drawing.overview_layout import plan_layout
 from gpuwatch.ui.panes.mig_line import mig_instance_lines
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -110,10 +110,10 @@ def test_those_without_a_line_are_counted() -> None:
 @pytest.mark.parametrize("instances", [(), (3,), (7, 0), (7, 7), (7,) * 8])
 @pytest.mark.parametrize(("width", "height"), [(60, 12), (80, 24), (100, 30), (120, 40), (200, 60), (250, 80)])
 def test_the_layout_holds_with_instances(width: int, height: int, instances: tuple[int, ...]) -> None:
-    wanted = plan(width, height, max(len(instances), 1), processes=8, instances=instances)
+    wanted = plan_layout(width, height, max(len(instances), 1), processes=8, instances=instances)
     assert wanted.gpu_height <= height - 8 or height < 20
     assert wanted.mig_lines <= max(instances, default=0)
-    plain = plan(width, height, max(len(instances), 1), processes=8)
+    plain = plan_layout(width, height, max(len(instances), 1), processes=8)
     # Instances fold graphs; cards themselves only where there would be no room to show an instance in them.
     assert wanted.gpus_as == plain.gpus_as or (height < 30 and wanted.gpus_as == "line" and wanted.mig_lines)
 

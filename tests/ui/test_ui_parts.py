@@ -7,13 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.ui.drawing.braille_graph import braille, buckets, span_for
+from gpuwatch.ui.drawing.braille_graph import braille, column_means, longest_time_span
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.line_builder import bar
-from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH, plan
+from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH, plan_layout
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.tables.process_columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
-from gpuwatch.ui.tables.process_filter import parse
+from gpuwatch.ui.tables.process_columns import (
+    COLUMN_BY_ID,
+    UnexplainedMemory,
+    device_map_text,
+    place_columns,
+    short_framework,
+    sorted_rows,
+    table_rows,
+)
+from gpuwatch.ui.tables.process_filter import parse_process_filter
 from tests.ui import machines
 
 
@@ -46,20 +54,20 @@ def test_trend_tells_zero_from_nothing() -> None:
 def test_trend_is_on_a_grid_of_time_so_that_it_moves_and_does_not_shimmer() -> None:
     times = [float(t) for t in range(200)]
     values: list[float | None] = [float(t % 17) for t in range(200)]
-    now = buckets(times, values, columns=40, span=120, until=180.0, interval=1.0)
-    later = buckets(times, values, columns=40, span=120, until=183.0, interval=1.0)
+    now = column_means(times, values, columns=40, span=120, until=180.0, interval=1.0)
+    later = column_means(times, values, columns=40, span=120, until=183.0, interval=1.0)
     assert now[1:-1] == later[:-2]
 
 
 def test_trend_keeps_gaps_and_bridges_jitter() -> None:
     times = [0.05, 1.02, 1.98, 3.01, 4.0, 9.0]
     values: list[float | None] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    drawn = buckets(times, values, columns=10, span=10, until=9.5, interval=1.0)
+    drawn = column_means(times, values, columns=10, span=10, until=9.5, interval=1.0)
     assert drawn[0] == 1.0
     assert drawn[2] is not None
     assert drawn[6:9] == [None, None, None]
     assert drawn[9] == 6.0
-    holes = buckets([0.0, 1.0, 2.0], [1.0, None, 3.0], columns=3, span=3, until=2.5, interval=1.0)
+    holes = column_means([0.0, 1.0, 2.0], [1.0, None, 3.0], columns=3, span=3, until=2.5, interval=1.0)
     assert holes == [1.0, None, 3.0]
 
 
@@ -68,7 +76,7 @@ def test_another_interval_makes_no_holes(before: float, after: float) -> None:
     times = [number * before for number in range(round(120 / before))]
     times += [times[-1] + after * number for number in range(1, round(40 / after))]
     values = [float(50 + number % 7) for number in range(len(times))]
-    drawn = buckets(times, values, columns=100, span=100, until=times[-1], interval=after)
+    drawn = column_means(times, values, columns=100, span=100, until=times[-1], interval=after)
     assert None not in drawn
 
 
@@ -76,7 +84,7 @@ def test_another_interval_makes_no_holes(before: float, after: float) -> None:
 def test_a_real_gap_stays_one_whatever_the_interval_is_now(interval: float) -> None:
     times = [float(number) for number in range(60)] + [72.0] + [84.0 + number for number in range(30)]
     values = [50.0 + number % 3 for number in range(len(times))]
-    drawn = buckets(times, values, columns=100, span=100, until=113.0, interval=interval)
+    drawn = column_means(times, values, columns=100, span=100, until=113.0, interval=interval)
     if interval < 5:
         assert drawn[63 - 14 : 72 - 14] == [None] * 9
         assert drawn[75 - 14 : 84 - 14] == [None] * 9
@@ -86,29 +94,29 @@ def test_a_real_gap_stays_one_whatever_the_interval_is_now(interval: float) -> N
 
 
 def test_trend_aligns_a_metric_that_was_first_read_later() -> None:
-    drawn = buckets([0.0, 1.0, 2.0, 3.0], [7.0, 8.0], columns=4, span=4, until=3.5, interval=1.0)
+    drawn = column_means([0.0, 1.0, 2.0, 3.0], [7.0, 8.0], columns=4, span=4, until=3.5, interval=1.0)
     assert drawn == [None, None, 7.0, 8.0]
 
 
 def test_span_grows_with_width() -> None:
-    spans = [span_for(width, 1.0) for width in (8, 20, 60, 120)]
+    spans = [longest_time_span(width, 1.0) for width in (8, 20, 60, 120)]
     assert spans == sorted(spans)
     assert spans[0] == 60
 
 
 def test_layout_folds_graphs_first_then_cards() -> None:
-    assert plan(200, 60, 8).extra_graph_lines > 0
-    assert plan(120, 40, 8).gpus_as == "card"
-    assert plan(120, 40, 8).extra_graph_lines == 0
-    assert plan(80, 24, 8).gpus_as == "line"
-    assert plan(MIN_WIDTH - 1, 40, 1).gpus_as == "none"
-    assert plan(80, MIN_HEIGHT - 1, 1).gpus_as == "none"
+    assert plan_layout(200, 60, 8).extra_graph_lines > 0
+    assert plan_layout(120, 40, 8).gpus_as == "card"
+    assert plan_layout(120, 40, 8).extra_graph_lines == 0
+    assert plan_layout(80, 24, 8).gpus_as == "line"
+    assert plan_layout(MIN_WIDTH - 1, 40, 1).gpus_as == "none"
+    assert plan_layout(80, MIN_HEIGHT - 1, 1).gpus_as == "none"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 118, 120, 160, 248])
 @pytest.mark.parametrize("gpus", [True, False])
 def test_columns_fit_and_never_overlap(width: int, gpus: bool) -> None:
-    placed = place(width, gpus=gpus)
+    placed = place_columns(width, gpus=gpus)
     end = 2
     for one in placed:
         assert one.start >= end
@@ -119,9 +127,9 @@ def test_columns_fit_and_never_overlap(width: int, gpus: bool) -> None:
 
 
 def test_filter_never_takes_unknown_for_a_number() -> None:
-    assert parse("   ") is None
+    assert parse_process_filter("   ") is None
     hidden = machines.denied_process()
-    below = parse("cpu<50")
+    below = parse_process_filter("cpu<50")
     assert below is not None
     assert not below(hidden, machines.NOON.timestamp())
 
@@ -130,31 +138,31 @@ def test_sort_is_stable_and_unknown_is_last_both_ways() -> None:
     known = [machines.process(n, gpu=n % 2, readings={"cpu_percent": 5.0}) for n in range(4)]
     hidden = machines.denied_process()
     for reverse in (True, False):
-        rows = in_order([hidden, *reversed(known)], BY_ID["cpu"], reverse=reverse)
+        rows = sorted_rows([hidden, *reversed(known)], COLUMN_BY_ID["cpu"], reverse=reverse)
         assert rows[-1] is hidden
         assert [row.key for row in rows[:-1]] == [p.key for p in (known[0], known[2], known[1], known[3])]
 
 
 def test_unexplained_memory_is_a_row_only_when_notable() -> None:
-    rows = [row for row in rows_of(machines.pair()) if isinstance(row, Unexplained)]
+    rows = [row for row in table_rows(machines.pair()) if isinstance(row, UnexplainedMemory)]
     assert [[device.index for device, _ in row.parts] for row in rows] == [[1]]
     both = machines.snapshot(
         tuple(machines.device(n, readings={"memory.unexplained_bytes": machines.GIB}) for n in range(2))
     )
-    (row,) = rows_of(both)
-    assert isinstance(row, Unexplained)
+    (row,) = table_rows(both)
+    assert isinstance(row, UnexplainedMemory)
     assert (row.amount, "1.0 GiB on GPU 0, 1.0 GiB on GPU 1" in row.reason) == (2 * machines.GIB, True), (
         "one for the machine"
     )
-    (row,) = rows_of(both, machines.uuid(1))
-    assert isinstance(row, Unexplained)
+    (row,) = table_rows(both, machines.uuid(1))
+    assert isinstance(row, UnexplainedMemory)
     assert row.amount == machines.GIB
     quiet = machines.snapshot((machines.device(0, readings={"memory.unexplained_bytes": 5_000_000}),))
-    assert rows_of(quiet) == []
+    assert table_rows(quiet) == []
     unknown = machines.snapshot(
         (machines.device(0, missing={"memory.unexplained_bytes": Missing("unknown", detail="no list")}),)
     )
-    assert rows_of(unknown) == []
+    assert table_rows(unknown) == []
 
 
 def test_short_texts() -> None:
@@ -163,13 +171,13 @@ def test_short_texts() -> None:
     assert short_framework("torch 2.11.0+cu130", 10) == "torch 2.11"
     assert short_framework(None, 10) == "–"
     eight = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
-    assert short_map(eight, "torch 2.11.0", 10) == "0-7→0-7"
+    assert device_map_text(eight, "torch 2.11.0", 10) == "0-7→0-7"
     swapped = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(1 - n), index=1 - n) for n in range(2))
-    assert short_map(swapped, "tensorflow 2.21.0", 10) == "0→1 1→0"
+    assert device_map_text(swapped, "tensorflow 2.21.0", 10) == "0→1 1→0"
     sixteen = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(16))
     turned = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(15 - n), index=15 - n) for n in range(16))
-    assert [short_map(sixteen, "torch 2.11.0", width) for width in (10, 7)] == ["0-15→0-15", "16 GPUs"]
-    assert [short_map(turned, "torch 2.11.0", width) for width in (10, 7)] == ["16 mapped", "16 GPUs"]
+    assert [device_map_text(sixteen, "torch 2.11.0", width) for width in (10, 7)] == ["0-15→0-15", "16 GPUs"]
+    assert [device_map_text(turned, "torch 2.11.0", width) for width in (10, 7)] == ["16 mapped", "16 GPUs"]
 
 
 @pytest.mark.parametrize("text", ["plain", "漢字カナ混じり", "e\u0301\u0301 x", ""])
@@ -191,6 +199,6 @@ def test_a_steady_value_is_drawn_as_any_other(missed: list[bool], interval: floa
     # At most two samples in a row are missing, now and then.
     times = [1e9 + n * (interval + drift) for n, gone in enumerate(missed) if not (gone and n % 50 in (3, 4, 5))]
     options = {"columns": columns, "span": 120.0, "until": times[-1], "interval": interval}
-    steady = buckets(times, [7.0] * len(times), **options)  # type: ignore[arg-type]
-    slow = buckets(times, [7.0 + (n % 2) * 1e-9 for n in range(len(times))], **options)  # type: ignore[arg-type]
+    steady = column_means(times, [7.0] * len(times), **options)  # type: ignore[arg-type]
+    slow = column_means(times, [7.0 + (n % 2) * 1e-9 for n in range(len(times))], **options)  # type: ignore[arg-type]
     assert [value is None for value in steady] == [value is None for value in slow]

@@ -39,9 +39,9 @@ def _lists_that_may_grow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         process_columns, "COLUMNS", tuple(each for each in process_columns.COLUMNS if each.shown_by_default)
     )
     monkeypatch.setattr(help_sheet, "EXAMPLES", [(word, f"what {word} matches") for word, _ in EXAMPLES])
-    reading_groups.grouped.cache_clear()
+    reading_groups.metrics_by_group.cache_clear()
     yield
-    reading_groups.grouped.cache_clear()
+    reading_groups.metrics_by_group.cache_clear()
 
 
 def compare(

@@ -25,7 +25,7 @@ from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
 from gpuwatch.ui.settings.settings_file import Broken, Loaded, comment, load, save, understood
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS
-from gpuwatch.ui.tables.process_columns import BY_ID
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID
 from tests.ui.conftest import Stage
 
 EVERYTHING = """\
@@ -387,8 +387,8 @@ _some = st.builds(
     own_collector=st.booleans(),
     notify=st.booleans(),
     tab=st.sampled_from([tab.id for tab in TABS]),
-    columns=st.lists(st.sampled_from(sorted(BY_ID)), min_size=1, unique=True).map(tuple),
-    sort=st.one_of(st.none(), st.sampled_from(sorted(BY_ID))),
+    columns=st.lists(st.sampled_from(sorted(COLUMN_BY_ID)), min_size=1, unique=True).map(tuple),
+    sort=st.one_of(st.none(), st.sampled_from(sorted(COLUMN_BY_ID))),
     descending=st.sampled_from([None, True, False]),
     tree=st.booleans(),
     filter=st.sampled_from(["", "user:alice", "-xorg “quoted” é", 'a"b\\c']),

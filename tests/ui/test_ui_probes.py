@@ -31,7 +31,14 @@ from gpuwatch.ui.details.probe_descriptions import current_activity
 from gpuwatch.ui.screens.probe_sheets import ParametersModal, PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables.probe_table_rows import Config, Earlier, Group, bar_lines, fitted, place
+from gpuwatch.ui.tables.probe_table_rows import (
+    ConfigRow,
+    EarlierRunRow,
+    GroupRow,
+    fit_cell,
+    place_columns,
+    probe_bar_lines,
+)
 from tests.terminal import family
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -66,7 +73,7 @@ async def open_probes(stage: Stage, pilot: Pilot[None]) -> ProbesScreen:
 
 def put_cursor(screen: ProbesScreen, config: str) -> None:
     rows = screen.table.items
-    number = next(n for n, row in enumerate(rows) if isinstance(row, Config) and row.script.name == config)
+    number = next(n for n, row in enumerate(rows) if isinstance(row, ConfigRow) and row.script.name == config)
     screen.table.put_cursor(number)
     screen.table.redraw()
 
@@ -78,7 +85,7 @@ async def test_choosing_one_a_group_and_all(make_stage: MakeStage, bench: Bench)
         memory = {script.name for script in bench.probe_runs.scripts.values() if script.group == "memory"}
         await pilot.press("space")
         assert bench.probe_runs.chosen == memory, "a group's heading chooses its group"
-        assert isinstance(screen.table.chosen, Group), "the cursor stays, so that space again undoes it"
+        assert isinstance(screen.table.chosen, GroupRow), "the cursor stays, so that space again undoes it"
         await pilot.press("space")
         assert not bench.probe_runs.chosen
         put_cursor(screen, "growth")
@@ -281,7 +288,7 @@ async def test_selected_runs_are_compared_side_by_side(
         assert "c compare 2" in screen.keys.plain
         await pilot.press("c")
         await settle(pilot)
-        assert [row.script.name for row in screen.table.items if isinstance(row, Config)] == ["growth", "limit"]
+        assert [row.script.name for row in screen.table.items if isinstance(row, ConfigRow)] == ["growth", "limit"]
         assert len(screen.document().runs) == 2
         assert "c show all" in screen.keys.plain
         await pilot.press("c")
@@ -296,12 +303,12 @@ async def test_selected_runs_are_compared_side_by_side(
 
 
 def test_what_the_verdict_leaves_goes_to_cut_columns() -> None:
-    before = {placed.id: placed.width for placed in place(150)}
-    wide = {placed.id: placed.width for placed in place(150, wants=(("verdict", 20), ("asked", 40)))}
+    before = {placed.id: placed.width for placed in place_columns(150)}
+    wide = {placed.id: placed.width for placed in place_columns(150, wants=(("verdict", 20), ("asked", 40)))}
     assert wide["asked"] > before["asked"]
     assert wide["verdict"] >= 20
     assert sum(wide.values()) == sum(before.values())
-    assert place(150, wants=(("verdict", 90), ("asked", 40))) == place(150), "the verdict needs them"
+    assert place_columns(150, wants=(("verdict", 90), ("asked", 40))) == place_columns(150), "the verdict needs them"
 
 
 async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
@@ -313,7 +320,7 @@ async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
         await settle(pilot)
         memory = sum(script.group == "memory" for script in bench.probe_runs.scripts.values())
         assert len(screen.table.items) == every - memory
-        assert isinstance(screen.table.chosen, Group)
+        assert isinstance(screen.table.chosen, GroupRow)
         await pilot.press("enter")
         await settle(pilot)
         assert len(screen.table.items) == every
@@ -395,8 +402,8 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         assert "└ 2.0 h ago" in plain(stage)
         assert len(screen.document().runs) == 2
         rows = screen.table.items
-        assert sum(isinstance(row, Earlier) for row in rows) == 2
-        assert isinstance(rows[-2], Group)
+        assert sum(isinstance(row, EarlierRunRow) for row in rows) == 2
+        assert isinstance(rows[-2], GroupRow)
         screen.table.put_cursor(len(rows) - 1)
         await pilot.press("enter")
         await settle(pilot)
@@ -613,19 +620,19 @@ async def test_hostile_runs_are_shown_harmlessly(make_stage: MakeStage, bench: B
 
 def test_columns_fold_and_long_cells_say_what_matters() -> None:
     for width in range(20, 260):
-        columns = place(width)
+        columns = place_columns(width)
         assert {"config", "steps_per_second", "verdict"} <= {placed.id for placed in columns}
         assert all(a.start + a.width < b.start for a, b in itertools.pairwise(columns))
-    assert fitted("GPU:0→0, GPU:1→1", 9) == "0→0 1→1"
-    assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 13) == "…DEVICES=-1,0"
-    assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 12) == "…=-1,0"
-    assert fitted("CUDA_VISIBLE_DEVICES=-1", 19) == "…VISIBLE_DEVICES=-1"
-    assert fitted("GPU:7→GPU:0", 9) == "7→GPU:0"
-    assert fitted("789 MiB + 137.9 GiB", 12) == "789M+137.9G"
-    assert fitted("memory_limit 1024 MiB", 14) == "limit 1024 MiB"
-    assert fitted(", ".join(f"GPU:{n}→{n}" for n in range(8)), 9) == "0-7→0-7"
-    assert fitted("GPU:0→1, GPU:1→0, GPU:2→2", 9) == "0→1 1→0…"
-    assert fitted("virtual 2, memory_limit 1024 MiB", 20) == "virtual 2, limit…"
+    assert fit_cell("GPU:0→0, GPU:1→1", 9) == "0→0 1→1"
+    assert fit_cell("CUDA_VISIBLE_DEVICES=-1,0", 13) == "…DEVICES=-1,0"
+    assert fit_cell("CUDA_VISIBLE_DEVICES=-1,0", 12) == "…=-1,0"
+    assert fit_cell("CUDA_VISIBLE_DEVICES=-1", 19) == "…VISIBLE_DEVICES=-1"
+    assert fit_cell("GPU:7→GPU:0", 9) == "7→GPU:0"
+    assert fit_cell("789 MiB + 137.9 GiB", 12) == "789M+137.9G"
+    assert fit_cell("memory_limit 1024 MiB", 14) == "limit 1024 MiB"
+    assert fit_cell(", ".join(f"GPU:{n}→{n}" for n in range(8)), 9) == "0-7→0-7"
+    assert fit_cell("GPU:0→1, GPU:1→0, GPU:2→2", 9) == "0→1 1→0…"
+    assert fit_cell("virtual 2, memory_limit 1024 MiB", 20) == "virtual 2, limit…"
 
 
 @pytest.mark.parametrize(
@@ -641,23 +648,23 @@ def test_columns_fold_and_long_cells_say_what_matters() -> None:
     ],
 )
 def test_no_setting_is_cut_to_nonsense_at_120_columns(asked: str, shown: str) -> None:
-    room = next(placed.width for placed in place(118) if placed.id == "asked")
-    assert fitted(asked, room) == shown
+    room = next(placed.width for placed in place_columns(118) if placed.id == "asked")
+    assert fit_cell(asked, room) == shown
 
 
 def test_every_name_of_the_catalogue_is_whole_at_120_columns(bench: Bench) -> None:
     for width in (80, 118):
-        room = next(placed.width for placed in place(width) if placed.id == "config")
-        assert all(fitted(name, room) == name for name in bench.probe_runs.scripts)
-    verdict = next(placed.width for placed in place(118, moved=False) if placed.id == "verdict")
-    assert fitted("ok · inconsistent (expected error)", verdict - 2) == "ok · inconsistent"
+        room = next(placed.width for placed in place_columns(width) if placed.id == "config")
+        assert all(fit_cell(name, room) == name for name in bench.probe_runs.scripts)
+    verdict = next(placed.width for placed in place_columns(118, moved=False) if placed.id == "verdict")
+    assert fit_cell("ok · inconsistent (expected error)", verdict - 2) == "ok · inconsistent"
 
 
 def test_where_a_run_fell_back_is_shown_at_120_columns_in_whole_words() -> None:
-    columns = {placed.id: placed.width for placed in place(118)}
+    columns = {placed.id: placed.width for placed in place_columns(118)}
     assert {"asked", "on_gpu_percent", "fell_back"} <= columns.keys()
     assert "device_map" not in columns, "it makes room"
-    assert "fell_back" not in {placed.id for placed in place(118, moved=False)}, "nothing is in it"
+    assert "fell_back" not in {placed.id for placed in place_columns(118, moved=False)}, "nothing is in it"
     room = columns["fell_back"]
     for told, shown in (
         ("GPU:7→GPU:0", "7→GPU:0"),
@@ -665,28 +672,30 @@ def test_where_a_run_fell_back_is_shown_at_120_columns_in_whole_words() -> None:
         ("not observed", "not seen"),
         ("GPU:0→CPU:0", "0→CPU:0"),
     ):
-        assert fitted(told, room) == shown
+        assert fit_cell(told, room) == shown
     room = columns["verdict"]
-    assert fitted("✖ oom · limit-too-small", room) == "✖ oom · limit…"
-    assert fitted("▲ fallback · device-missing", room) == "▲ fallback"
+    assert fit_cell("✖ oom · limit-too-small", room) == "✖ oom · limit…"
+    assert fit_cell("▲ fallback · device-missing", room) == "▲ fallback"
 
 
 def test_bars_have_one_axis_and_speeds_only_where_comparable(bench: Bench) -> None:
     scripts = bench.probe_runs.scripts
     runs = [run_of(scripts[name]) for name in ("default", "growth", "cpu-only")]
-    lines = ["".join(text for text, _ in line.spans) for line in bar_lines(compare(runs), 118, 8)]
+    lines = ["".join(text for text, _ in line.spans) for line in probe_bar_lines(compare(runs), 118, 8)]
     assert "from 0 to 137.9 GiB" in lines[0]
     assert "steps/s" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == ["default", "growth"], "no bar of memory without a GPU"
     filled = [line.count("█") for line in lines[1:]]
     assert filled[0] > filled[1]
     simulated = [msgspec.structs.replace(run, simulated=True) for run in runs]
-    assert "steps/s" not in "".join(text for line in bar_lines(compare(simulated), 118, 8) for text, _ in line.spans)
-    assert bar_lines(compare(runs[:1]), 118, 8) == []
-    assert bar_lines(compare(runs), 40, 8) == []
+    assert "steps/s" not in "".join(
+        text for line in probe_bar_lines(compare(simulated), 118, 8) for text, _ in line.spans
+    )
+    assert probe_bar_lines(compare(runs[:1]), 118, 8) == []
+    assert probe_bar_lines(compare(runs), 40, 8) == []
     many = [run_of(script) for script in scripts.values()]
     last = next(n for n, run in reversed(list(enumerate(many))) if run.device_map)
-    shown = bar_lines(compare(many), 118, 6, last)
+    shown = probe_bar_lines(compare(many), 118, 6, last)
     assert len(shown) == 6
     assert many[last].config in "".join(text for line in shown for text, _ in line.spans), "the chosen run is in view"
 
@@ -696,7 +705,7 @@ def test_bars_have_one_axis_and_speeds_only_where_comparable(bench: Bench) -> No
     st.integers(6, 40),
 )
 def test_no_number_is_cut_in_the_middle(sizes: list[tuple[int, str]], width: int) -> None:
-    short = fitted(" + ".join(f"{amount} {unit}" for amount, unit in sizes), width)
+    short = fit_cell(" + ".join(f"{amount} {unit}" for amount, unit in sizes), width)
     assert len(short) <= width
     assert [int(number) for number in re.findall(r"\d+", short)] == [amount for amount, _ in sizes][
         : len(re.findall(r"\d+", short))

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import IDLE_SINCE, MigInstance, Process, Snapshot
-from gpuwatch.ui.tables.process_columns import BY_ID, time_column_text
-from gpuwatch.ui.tables.process_filter import parse
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, time_column_text
+from gpuwatch.ui.tables.process_filter import parse_process_filter
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -124,7 +124,7 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
         assert table.lines == shown
         shown = table.plain
         row = next(row for row in table.items if isinstance(row, Process))
-        assert time_column_text(BY_ID["time"], row, later.taken_at.timestamp()) in shown
+        assert time_column_text(COLUMN_BY_ID["time"], row, later.taken_at.timestamp()) in shown
         assert stage.app.session.history.snapshots == 3
 
 
@@ -138,8 +138,8 @@ async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:
         await pilot.pause()
         row = next(row for row in table.items if isinstance(row, Process))
         seconds = row.run_seconds(later.taken_at.timestamp())
-        ran = time_column_text(BY_ID["time"], row, later.taken_at.timestamp())
-        assert ran != time_column_text(BY_ID["time"], row, still.taken_at.timestamp())
+        ran = time_column_text(COLUMN_BY_ID["time"], row, later.taken_at.timestamp())
+        assert ran != time_column_text(COLUMN_BY_ID["time"], row, still.taken_at.timestamp())
         assert ran in table.plain.split("\n")[int(table.framed) + 1]
         shown = table.plain
         table.redraw()
@@ -148,9 +148,9 @@ async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:
         assert ran in table.plain.split("\n")[int(table.framed) + 1]
         stage.app.overview.show(stage.app.overview._view or stage.app.session.live_view())
         assert table.plain.replace("▶", " ") == shown.replace("▶", " ")
-        table.set_filter(parse(f"time>{int(seconds or 0) - 50}"))
+        table.set_filter(parse_process_filter(f"time>{int(seconds or 0) - 50}"))
         assert row.pid in {one.pid for one in table.items if isinstance(one, Process)}
-        table.set_filter(parse(f"time>{int(seconds or 0) + 50}"))
+        table.set_filter(parse_process_filter(f"time>{int(seconds or 0) + 50}"))
         assert row.pid not in {one.pid for one in table.items if isinstance(one, Process)}
         stage.push(same_again(still, taken_at=still.taken_at + datetime.timedelta(seconds=200)))
         await pilot.pause()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.snapshot import MigInstance, Reservation, Snapshot
-from gpuwatch.ui.tables.device_notes import attention, reserved_note
+from gpuwatch.ui.tables.device_notes import attention_mark, reserved_note
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import plain, settle
@@ -37,8 +37,8 @@ def test_words() -> None:
 
 def test_the_mark_of_a_line_leaves_room_for_what_is_wrong() -> None:
     device = machines.device(0)
-    assert attention(device, finding="", reserved=True) == ("R", "dim")
-    assert attention(device, finding="warning", reserved=True)[0] == "▲"
+    assert attention_mark(device, finding="", reserved=True) == ("R", "dim")
+    assert attention_mark(device, finding="warning", reserved=True)[0] == "▲"
 
 
 async def test_cards_and_the_gpu_tab(stage: Stage) -> None:

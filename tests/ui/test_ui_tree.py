@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Ancestor, Process, Snapshot
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
-from gpuwatch.ui.tables.process_columns import BY_ID, in_order, matching, rows_of
-from gpuwatch.ui.tables.process_filter import parse
-from gpuwatch.ui.tables.process_tree_rows import branches
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, filtered_rows, sorted_rows, table_rows
+from gpuwatch.ui.tables.process_filter import parse_process_filter
+from gpuwatch.ui.tables.process_tree_rows import tree_branches
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle
@@ -53,11 +53,13 @@ def family(tick: int = 0) -> Snapshot:
 
 
 def drawn(snapshot: Snapshot, column: str = "memory", wanted: str = "", *, reverse: bool = True) -> list[str]:
-    rows = in_order(matching(rows_of(snapshot), parse(wanted), 0.0), BY_ID[column], reverse=reverse)
+    rows = sorted_rows(
+        filtered_rows(table_rows(snapshot), parse_process_filter(wanted), 0.0), COLUMN_BY_ID[column], reverse=reverse
+    )
     return [
         f"{branch.lead}{branch.row.pid if isinstance(branch.row, Process) else 'unexplained'}"
         + ("" if branch.requested else " (joins)")
-        for branch in branches(rows, snapshot)
+        for branch in tree_branches(rows, snapshot)
     ]
 
 
@@ -99,7 +101,7 @@ def test_a_filter_leaves_what_joins_those_that_match() -> None:
 
 def test_without_parents_it_is_a_list() -> None:
     shot = machines.many(2, 6)
-    assert drawn(shot) == [str(one.pid) for one in in_order(rows_of(shot), BY_ID["memory"], reverse=True)]  # type: ignore[union-attr]
+    assert drawn(shot) == [str(one.pid) for one in sorted_rows(table_rows(shot), COLUMN_BY_ID["memory"], reverse=True)]  # type: ignore[union-attr]
 
 
 @given(st.dictionaries(st.integers(2, 30), st.integers(2, 30)), st.sets(st.integers(2, 30), max_size=12))
@@ -108,7 +110,7 @@ def test_every_row_once_whatever_the_parents(parents: dict[int, int], pids: set[
     rows = tuple(row(pid, 1.0) for pid in sorted(pids))
     known = tuple(ancestor(pid, "sh") for pid in range(2, 20) if pid not in pids)
     shot = machines.snapshot((machines.device(0),), rows, parents=parents, ancestors=known)
-    made = branches(rows, shot)
+    made = tree_branches(rows, shot)
     asked = [branch.row.key for branch in made if branch.requested]
     circular = {pid for pid in pids if _in_circle(pid, parents)}
     assert sorted(key[1] for key in asked if key[1] not in circular) == sorted(pids - circular)

@@ -12,16 +12,24 @@ from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.tables.gpu_fields import FIELDS
-from gpuwatch.ui.tables.reading_groups import GROUPS, Row, energy_rows, group_of, grouped, row_lines, table_of
+from gpuwatch.ui.tables.reading_groups import (
+    GROUPS,
+    ReadingRow,
+    energy_rows,
+    group_of,
+    metrics_by_group,
+    reading_table,
+    row_lines,
+)
 from tests.ui import machines
 
 DEVICE = machines.device(0, missing={"fan.speed_percent": machines.NOT_SUPPORTED, "power.draw_watts": machines.DENIED})
 
 
 def test_every_metric_is_in_one_group() -> None:
-    assert [group for group, _ in grouped()] == list(GROUPS)
-    assert sorted(spec.id for _, specs in grouped() for spec in specs) == sorted(spec.id for spec in METRICS)
-    assert all(specs for _, specs in grouped())
+    assert [group for group, _ in metrics_by_group()] == list(GROUPS)
+    assert sorted(spec.id for _, specs in metrics_by_group() for spec in specs) == sorted(spec.id for spec in METRICS)
+    assert all(specs for _, specs in metrics_by_group())
     ids = ("nvlink.crc_errors", "pcie.replays", "ecc.mode")
     assert {group_of(spec) for spec in METRICS if spec.id in ids} == {"Errors"}
     assert {group_of(spec) for spec in METRICS if spec.id.endswith("errors")} == {"Errors"}
@@ -37,7 +45,7 @@ def test_a_metric_of_a_new_kind_has_a_group_too(unit: Unit, counter: bool, group
 
 
 def test_what_a_gpu_does_not_have_is_counted_and_what_failed_is_not_hidden() -> None:
-    table, whole = table_of(DEVICE), table_of(DEVICE, unfolded=True)
+    table, whole = reading_table(DEVICE), reading_table(DEVICE, unfolded=True)
     assert sum(count for _, count in table.folded) == whole.shown - table.shown > 0
     assert whole.shown == whole.total == len(METRICS)
     assert not whole.folded
@@ -49,7 +57,7 @@ def test_what_a_gpu_does_not_have_is_counted_and_what_failed_is_not_hidden() -> 
 def test_a_rate_that_is_not_read_all_the_time_says_when_it_is() -> None:
     unread = {f"pcie.{way}_bytes_per_second": Missing("no_sample") for way in ("rx", "tx")}
     device = machines.device(0, missing=unread)
-    rows = {row.title: row.text for _, found in table_of(device).groups for row in found}
+    rows = {row.title: row.text for _, found in reading_table(device).groups for row in found}
     assert rows["PCIe receive (host to GPU)"] == "– only in snapshots"
     assert FIELDS["pcie"].text(device) == "5×16 ↓– ↑–", "its heading promises rates"
 
@@ -59,13 +67,13 @@ def test_a_rate_that_is_not_read_all_the_time_says_when_it_is() -> None:
 )
 def test_a_filter_finds_all_readings_with_its_words(words: list[str]) -> None:
     wanted = parse_words(" ".join(words))
-    table = table_of(DEVICE, wanted)
+    table = reading_table(DEVICE, wanted)
     found = {row.title for _, rows in table.groups for row in rows}
     if wanted is None:
         assert not words
         return
     assert not table.folded
-    for group, rows in table_of(DEVICE, unfolded=True).groups:
+    for group, rows in reading_table(DEVICE, unfolded=True).groups:
         for row in rows:
             matches = wanted(group) or wanted(group, row.title, row.short, row.text)
             assert (row.title in found) == matches
@@ -78,7 +86,7 @@ def test_a_filter_finds_all_readings_with_its_words(words: list[str]) -> None:
     st.integers(8, 200),
 )
 def test_a_label_is_whole_at_every_width(title: str, text: str, width: int) -> None:
-    lines = ["".join(part for part, _ in line) for line in row_lines(Row(title, text), width)]
+    lines = ["".join(part for part, _ in line) for line in row_lines(ReadingRow(title, text), width)]
     assert all(width_of(line) <= width for line in lines)
     shown = "".join("".join(lines).split())
     assert "".join(title.split()) in shown

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.ui.tables.process_columns import number_name
+from gpuwatch.ui.tables.process_columns import device_prefix
 
 _ALMOST_VISIBLE = re.compile(r"CUDA_?VISIBLE_?(DEVICE|GPU)S?$|GPU_VISIBLE_DEVICES$", re.IGNORECASE)
 
@@ -49,7 +49,7 @@ def settings_of(environment: Mapping[str, str], framework: str | None, devices: 
 def _visible(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> Setting:
     value = environment["CUDA_VISIBLE_DEVICES"]
     seen = visible_devices(value, environment.get("CUDA_DEVICE_ORDER"), devices)
-    prefix = number_name(framework)
+    prefix = device_prefix(framework)
     if seen.unsure:
         return Setting("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.unsure}")
     if not devices:

@@ -9,7 +9,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.text_width import align_left
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.tables.process_columns import short_command
 
 _MAX_PROCESSES = 16
@@ -18,9 +18,9 @@ _MAX_DISTANCE_SECONDS = 60.0
 """Seconds from an event beyond which a sample does not show its moment."""
 
 
-def moment_lines(event: MachineEvent, then: StoredSample | None) -> Lines:
+def moment_lines(event: MachineEvent, then: StoredSample | None) -> SpanLines:
     """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
-    lines: Lines = [[]]
+    lines: SpanLines = [[]]
     if then is None or abs(then.at - event.at) > _MAX_DISTANCE_SECONDS:
         return [*lines, [("no sample of that moment is kept", "dim")]]
     snapshot = then.snapshot

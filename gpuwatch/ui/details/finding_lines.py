@@ -10,7 +10,7 @@ from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_styles import link_style
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.top_and_host_lines import notable_notes
 
 Entry = Finding | Problem
@@ -54,12 +54,12 @@ def action_of(entry: Entry | None) -> str:
     return "" if entry is None else entry.action if isinstance(entry, Finding) else entry.hint
 
 
-def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
+def entry_lines(entry: Entry, snapshot: Snapshot | None) -> SpanLines:
     """A finding with its evidence and action, or a source that could not be read, and what to do."""
     action = action_of(entry)
-    acted: Lines = [[("  → ", "accent"), (printable(action), "text")]] if action else []
+    acted: SpanLines = [[("  → ", "accent"), (printable(action), "text")]] if action else []
     if isinstance(entry, Problem):
-        lines: Lines = [[("▲ ", "warning"), (printable(entry.detail), "strong")]]
+        lines: SpanLines = [[("▲ ", "warning"), (printable(entry.detail), "strong")]]
         return [*lines, [(f"  {entry.source} · {entry.reason}", "dim")], *acted]
     glyph, style = finding_mark(entry)
     device = snapshot.device(entry.device_uuid) if snapshot is not None else None
@@ -85,9 +85,9 @@ def page_link(cause: str) -> str:
     return link_style(file_url(page), "dim") if page is not None else "dim"
 
 
-def all_evidence(view: View) -> Lines:
+def all_evidence(view: View) -> SpanLines:
     """All findings and source problems, most important first."""
-    lines: Lines = []
+    lines: SpanLines = []
     snapshot = view.snapshot
     held = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
     for finding in dict.fromkeys((*view.errors_and_warnings, *notable_notes(view.findings), *held)):

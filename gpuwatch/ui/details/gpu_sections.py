@@ -15,7 +15,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.mig_line import by_instance, mig_spans, processes_text
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
@@ -41,7 +41,9 @@ LEVELS = {
 }
 
 
-def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, since: str = "gpuwatch started") -> Lines:
+def throttling_lines(
+    device: Device, episodes: Sequence[Episode], now: float, since: str = "gpuwatch started"
+) -> SpanLines:
     """Each throttle reason of the last hour: when, how long, how often; ``since``: from when on they are known."""
     reasons = device.get("clocks.event_reasons")
     if isinstance(reasons, Missing):
@@ -52,7 +54,7 @@ def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, si
         if now - episode.last <= _HOUR_SECONDS:
             by_reason.setdefault(episode.reason, []).append(episode)
     ordered = sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL)
-    lines: Lines = [_throttling_line(reason, known, now) for reason, known in ordered]
+    lines: SpanLines = [_throttling_line(reason, known, now) for reason, known in ordered]
     lines = lines or [[("● ", "ok"), (f"not throttled since {since}", "text")]]
     counted = [
         f"{words} {rounded_duration(seconds)}"
@@ -82,7 +84,7 @@ def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[
     return line
 
 
-def limit_lines(device: Device) -> Lines:
+def limit_lines(device: Device) -> SpanLines:
     """Temperature, power, clock and PCIe link with their limits."""
     number = device.number
     celsius = number("temperature.gpu_celsius")
@@ -123,7 +125,7 @@ def _max(value: float | None, unit: str) -> list[str]:
     return [f"max {value:.0f} {unit}"] if value is not None else []
 
 
-def _limit_line(name: str, value: float | None, unit: str, limits: list[str]) -> Lines:
+def _limit_line(name: str, value: float | None, unit: str, limits: list[str]) -> SpanLines:
     """A line; none if neither the value nor a limit is known."""
     if value is None and not limits:
         return []
@@ -134,10 +136,10 @@ def _value_and_limits(name: str, value: str, limits: list[str]) -> list[Span]:
     return [(f"{name:<12}", "dim"), (f"{value:<9}", "strong"), (" ", "text"), (" · ".join(limits), "text")]
 
 
-def mig_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
+def mig_lines(device: Device, processes: Iterable[Process], width: int) -> SpanLines:
     """Its MIG instances: profile, memory, and the processes on each."""
     on = by_instance(device, processes)
-    lines: Lines = []
+    lines: SpanLines = []
     for instance in device.mig_instances:
         lines.append(mig_spans(instance, on.pop(instance.id, []), 10 if width >= 66 else 4))
         uuid = printable(instance.uuid) if instance.uuid else f"{UNKNOWN} UUID not reported"
@@ -154,12 +156,12 @@ def mig_lines(device: Device, processes: Iterable[Process], width: int) -> Lines
     return lines
 
 
-def topology_lines(device: Device, snapshot: Snapshot) -> Lines:
+def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
     """Its links to the other GPUs, and its local CPUs and NUMA nodes."""
     topology = snapshot.topology
     if topology is None:
         return []
-    lines: Lines = []
+    lines: SpanLines = []
     for other in snapshot.devices:
         if other.uuid == device.uuid:
             continue
@@ -200,9 +202,9 @@ def _path(found: Connection) -> str:
 
 def event_lines(
     device: Device, happened: Sequence[MachineEvent], now: float, most: int = 40, since: str = "gpuwatch started"
-) -> Lines:
+) -> SpanLines:
     """Events of the device, newest first; ``since``: from when on they are known."""
-    lines: Lines = []
+    lines: SpanLines = []
     for event in reversed(happened):
         if not event.concerns(device.uuid):
             continue

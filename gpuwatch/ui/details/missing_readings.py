@@ -14,8 +14,8 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.process_columns import COLUMNS, Row, Unexplained, command_text, on_cpu
+from gpuwatch.ui.drawing.wrapping import SpanLines
+from gpuwatch.ui.tables.process_columns import COLUMNS, Row, UnexplainedMemory, command_text, is_on_cpu
 
 _WORDS = {
     "not_supported": "not supported by this device or driver",
@@ -46,9 +46,11 @@ def _named(name: str) -> list[Span]:
     return [(f"  {title}", "strong"), (f"  {help_}" if help_ else "", "dim")]
 
 
-def _entries(missing: Mapping[str, Missing], order: tuple[str, ...], last: Callable[[str], str] | None = None) -> Lines:
+def _entries(
+    missing: Mapping[str, Missing], order: tuple[str, ...], last: Callable[[str], str] | None = None
+) -> SpanLines:
     """Each with its reason, the call and how often it is made, and its ``last`` known value."""
-    lines: Lines = []
+    lines: SpanLines = []
     ranks = {name: rank for rank, name in enumerate(order)}
     for name in sorted(missing, key=lambda n: ranks.get(n, len(ranks))):
         why = missing[name]
@@ -92,14 +94,14 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
     return last
 
 
-def missing_of_device(device: Device, view: View) -> tuple[str, Lines]:
+def missing_of_device(device: Device, view: View) -> tuple[str, SpanLines]:
     """Title and lines for one device."""
     return "Missing readings", [_as_of(view), *_of_device(device, view)]
 
 
-def _of_device(device: Device, view: View) -> Lines:
+def _of_device(device: Device, view: View) -> SpanLines:
     name = f"  {printable(device.name)}  "
-    lines: Lines = [[("GPU ", "dim"), (str(device.index), "strong"), (name, "text"), (device.uuid, "dim")]]
+    lines: SpanLines = [[("GPU ", "dim"), (str(device.index), "strong"), (name, "text"), (device.uuid, "dim")]]
     if device.state != "ok":
         detail = f": {printable(device.state_detail)}" if device.state_detail else ""
         lines.append([(f"state {device.state}{detail}", "error")])
@@ -111,11 +113,11 @@ def _of_device(device: Device, view: View) -> Lines:
     return lines
 
 
-def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
+def missing_of_row(row: Row, view: View) -> tuple[str, SpanLines]:
     """Title and lines for one row of the process table, and its device."""
-    if isinstance(row, Unexplained):
+    if isinstance(row, UnexplainedMemory):
         amount = f"{memory(row.amount)} owned by no listed process"
-        lines: Lines = [[(amount, "strong")], [(row.reason, "text")], _as_of(view)]
+        lines: SpanLines = [[(amount, "strong")], [(row.reason, "text")], _as_of(view)]
         for part, _ in row.parts:
             lines += [[], *_of_device(part, view)]
         return "Unexplained memory", lines
@@ -123,7 +125,7 @@ def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     if row.note:
         lines.append([(f"note: {printable(row.note)}", "warning")])
     lines += [_as_of(view), []]
-    unmapped = "it is on no GPU; Enter shows why" if on_cpu(row) else "its device map is unknown"
+    unmapped = "it is on no GPU; Enter shows why" if is_on_cpu(row) else "its device map is unknown"
     for name, value, why in (
         ("USER", row.user, "the owner could not be read"),
         ("FRAMEWORK", row.framework, "none recognized in its memory maps"),

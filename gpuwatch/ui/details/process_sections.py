@@ -25,9 +25,9 @@ from gpuwatch.ui.details.environment_effects import settings_of
 from gpuwatch.ui.details.finding_lines import entry_lines, page_link
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.overview_summary import idle_text
-from gpuwatch.ui.tables.process_columns import command_text, number_name
+from gpuwatch.ui.tables.process_columns import command_text, device_prefix
 
 _NO_FRAMEWORK = "no framework recognized in its memory maps"
 _MAX_DEVICES = 2
@@ -46,7 +46,7 @@ def without_secrets(details: Details) -> Details:
     return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
 
-def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Details | None, note: Span) -> Lines:
+def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Details | None, note: Span) -> SpanLines:
     """Two lines: the command; then start time, framework and container. ``at``: the moment shown, in epoch seconds."""
     if not rows:
         state = ("not seen since it was selected", "dim") if not note[0] else note
@@ -74,14 +74,14 @@ def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Deta
     return [value, two]
 
 
-def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()) -> Lines:
+def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()) -> SpanLines:
     """Each of its device numbers, the physical GPU behind it, and the source of the map."""
     if not rows:
         return []
-    name = number_name(rows[0].framework) or "device "
+    name = device_prefix(rows[0].framework) or "device "
     held = {row.device_uuid: row for row in rows}
     device_map, source = known_map(rows, numbers, view.snapshot)
-    lines: Lines = []
+    lines: SpanLines = []
 
     def add(spans: list[Span], row: Process | None) -> None:
         lines.append(spans)
@@ -123,13 +123,13 @@ def _held(row: Process) -> str:
     return memory(row.number("gpu_memory_bytes"))
 
 
-def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
+def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View) -> SpanLines:
     """Environment variables that affect GPUs, with their effect."""
     if not rows:
         return []
     first = rows[0]
     environment = details.environment if details is not None else None
-    note: Lines = []
+    note: SpanLines = []
     if environment is None:
         if first.cuda_visible_devices is not None:
             environment = {"CUDA_VISIBLE_DEVICES": first.cuda_visible_devices}
@@ -140,7 +140,7 @@ def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View
             note = [[("– its environment cannot be read: ", "dim"), (why, "warning")]]
         if environment is None:
             return note
-    lines: Lines = []
+    lines: SpanLines = []
     framework = first.framework if not note else None
     for setting in settings_of(environment, framework, view.devices):
         name = printable(setting.name)
@@ -154,10 +154,10 @@ def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View
     return lines + note
 
 
-def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view: View) -> Lines:
+def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view: View) -> SpanLines:
     """Findings about the process."""
     pids = {row.pid for row in rows}
-    lines: Lines = []
+    lines: SpanLines = []
     for finding in findings:
         if finding.pid in pids:
             lines += [
@@ -166,13 +166,13 @@ def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view
     return lines or [[("● ", "ok"), ("no findings about this process", "text")]]
 
 
-def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None) -> Lines:
+def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None) -> SpanLines:
     """Its ancestors, itself, its descendants."""
     if details is None:
         return [[("◌ reading", "dim")]]
     if details.problem:
         return [[("– cannot be read: ", "dim"), (details.problem, "warning")]]
-    lines: Lines = []
+    lines: SpanLines = []
     deep = len(details.parents)
     for number, parent in enumerate(reversed(details.parents)):
         lines.append(_branch(number, parent.pid, parent.command, "dim"))
@@ -186,7 +186,7 @@ def _branch(depth: int, pid: int, command: str, style: str) -> list[Span]:
     return [(lead, "faint"), (f"{pid} ", style), (printable(command), style)]
 
 
-def environment_lines(details: Details | None) -> Lines:
+def environment_lines(details: Details | None) -> SpanLines:
     """The whole environment, sorted by name."""
     if details is None:
         return [[("◌ reading", "dim")]]
@@ -236,7 +236,7 @@ def known_map(
     return by_environment, "likely: from its environment; the program may select among them"
 
 
-def cpu_lines(process: Process, view: View, details: Details | None) -> Lines:
+def cpu_lines(process: Process, view: View, details: Details | None) -> SpanLines:
     """Why a program with a GPU framework is on the CPU: the evidence and what to do; without a cause, the commands
     that find it.
     """
@@ -244,7 +244,9 @@ def cpu_lines(process: Process, view: View, details: Details | None) -> Lines:
     snapshot = view.snapshot
     if snapshot is None or not view.devices:
         why = "; ".join(printable(problem.detail) for problem in snapshot.problems) if snapshot is not None else ""
-        lines: Lines = [[("– ", "dim"), ("unknown: gpuwatch sees no GPU here, so it cannot see who uses one", "text")]]
+        lines: SpanLines = [
+            [("– ", "dim"), ("unknown: gpuwatch sees no GPU here, so it cannot see who uses one", "text")]
+        ]
         lines += [[("  · ", "dim"), (why, "text")]] if why else []
         return [*lines, *_commands(process, details)]
     lines = [[("on no GPU", "strong"), ("  NVML lists it on none", "dim")]]
@@ -268,7 +270,7 @@ def placement_command(process: Process) -> list[str]:
     return ["run", "--placement", "--", *command_text(process).split()]
 
 
-def _commands(process: Process, details: Details | None) -> Lines:
+def _commands(process: Process, details: Details | None) -> SpanLines:
     doctor = shlex.join(["gpuwatch", "doctor", "--python", _python(process, details)])
     return [
         [("  → ", "accent"), ("what keeps its Python from the GPUs:", "text")],

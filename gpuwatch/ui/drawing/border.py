@@ -18,7 +18,7 @@ def scroll_thumb(top: int, room: int, count: int) -> range:
     return range(start, start + size)
 
 
-def frame(
+def with_border(
     lines: Sequence[Line],
     width: int,
     height: int,

@@ -23,9 +23,9 @@ from gpuwatch.machine.history.metric_history import History
 if TYPE_CHECKING:
     from gpuwatch.session.view import View
 
-SPANS_SECONDS = (60, 120, 300, 600)
+TIME_SPANS_SECONDS = (60, 120, 300, 600)
 """Time spans of a graph, in seconds."""
-_LATE_INTERVALS = 1.9
+_MISSING_AFTER_INTERVALS = 1.9
 """A sample is missing when it is this many intervals late."""
 
 # Bits of the left and right dot column in the braille block, from the bottom.
@@ -41,26 +41,26 @@ def axis_text(spec: MetricSpec, axis: tuple[float, float]) -> str:
     return f"0–{gib_text(high)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {spec.unit.value}"
 
 
-def recent(
+def recent_columns(
     view: View, times: Sequence[float], values: Sequence[float | None], width: int, *, whole: bool = False
 ) -> tuple[int, list[float | None]]:
     """The time span of a graph ``width`` cells wide, and its columns up to the moment shown.
 
     ``whole``: as much of the longest span as there are samples of, whatever the width.
     """
-    span = span_for(width, view.interval)
+    span = longest_time_span(width, view.interval)
     if whole and times:
-        span = next((span for span in SPANS_SECONDS if view.moment - times[0] <= span), SPANS_SECONDS[-1])
-    return span, buckets(times, values, columns=width * 2, span=span, until=view.moment, interval=view.interval)
+        span = next((span for span in TIME_SPANS_SECONDS if view.moment - times[0] <= span), TIME_SPANS_SECONDS[-1])
+    return span, column_means(times, values, columns=width * 2, span=span, until=view.moment, interval=view.interval)
 
 
-def span_for(width: int, interval: float) -> int:
+def longest_time_span(width: int, interval: float) -> int:
     """The longest span, in seconds, for which a dot column covers at most four samples."""
     longest = max(width * 2, 1) * max(interval, 1.0) * 4
-    return max((span for span in SPANS_SECONDS if span <= longest), default=SPANS_SECONDS[0])
+    return max((span for span in TIME_SPANS_SECONDS if span <= longest), default=TIME_SPANS_SECONDS[0])
 
 
-def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, float] | None:
+def axis_ends(spec: MetricSpec, device: Device, history: History) -> tuple[float, float] | None:
     """Both ends of the metric's axis on this device; None if its upper end was never read.
 
     A lost device no longer reports its total or limit; the last known one keeps its history drawn.
@@ -73,7 +73,7 @@ def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, 
     return spec.axis.ends(number) if spec.axis is not None else None
 
 
-def buckets(
+def column_means(
     times: Sequence[float], values: Sequence[float | None], *, columns: int, span: float, until: float, interval: float
 ) -> list[float | None]:
     """The mean of each column's samples, oldest first; None for a gap.
@@ -85,59 +85,61 @@ def buckets(
     last = math.floor(until / width)
     first = last - columns + 1
     skip = len(times) - len(values)
-    every = list(times)
-    start = max(skip, bisect_left(every, first * width) - 1, 0)
-    reach = math.ceil(interval * _LATE_INTERVALS / width)
-    seen_at = every[start:]
+    all_times = list(times)
+    start = max(skip, bisect_left(all_times, first * width) - 1, 0)
+    reach = math.ceil(interval * _MISSING_AFTER_INTERVALS / width)
+    seen_at = all_times[start:]
     seen = list(islice(values, start - skip, None)) if isinstance(values, deque) else list(values[start - skip :])
-    steady = _steady(seen_at, seen, interval, first, width)
-    if steady is not None and last - first - steady[1] < reach:
-        return [None] * steady[0] + [values[-1]] * (columns - steady[0])
-    holds = _holds(tuple(seen_at), interval)
+    constant = _constant_range(seen_at, seen, interval, first, width)
+    if constant is not None and last - first - constant[1] < reach:
+        return [None] * constant[0] + [values[-1]] * (columns - constant[0])
+    valid_seconds = _valid_seconds(tuple(seen_at), interval)
     sums = [0.0] * columns
     counts = [0] * columns
-    holes = [False] * columns
-    ends = [0] * columns
+    missing = [False] * columns
+    valid_ends = [0] * columns
     last_value: float | None = None
     end = 0
     for place, (moment, value) in enumerate(zip(seen_at, seen, strict=True)):
         column = math.floor(moment / width) - first
         if column >= columns:
             break
-        held = math.ceil((moment + holds[place]) / width) - first if holds else column + reach
+        valid_until = math.ceil((moment + valid_seconds[place]) / width) - first if valid_seconds else column + reach
         if column < 0:
-            last_value, end = value, held  # sampled before the first column, and still valid in it
+            last_value, end = value, valid_until  # sampled before the first column, and still valid in it
             continue
-        ends[column] = held
+        valid_ends[column] = valid_until
         if value is None:
-            holes[column] = True
+            missing[column] = True
         else:
             sums[column] += value
             counts[column] += 1
     result: list[float | None] = []
     for column in range(columns):
         if counts[column]:
-            last_value, end = sums[column] / counts[column], ends[column]
-        elif holes[column] or column >= end:
+            last_value, end = sums[column] / counts[column], valid_ends[column]
+        elif missing[column] or column >= end:
             last_value = None
         result.append(last_value)
     return result
 
 
 @lru_cache(maxsize=16)
-def _holds(times: tuple[float, ...], interval: float) -> tuple[float, ...]:
+def _valid_seconds(times: tuple[float, ...], interval: float) -> tuple[float, ...]:
     """How many seconds each sample is valid; empty if all follow each other at ``interval``.
 
     An earlier, longer interval is no gap: a gap is a step longer than the steps around it.
     """
     steps = list(map(sub, times[1:], times))
-    if max(steps, default=0.0) <= interval * _LATE_INTERVALS:
+    if max(steps, default=0.0) <= interval * _MISSING_AFTER_INTERVALS:
         return ()
-    holds = []
+    valid_seconds = []
     for place, step in enumerate(steps):
         usual = max(usual_step(steps, place), interval)
-        holds.append(step + 1e-6 if step <= usual * _LATE_INTERVALS else usual * _LATE_INTERVALS)
-    return (*holds, interval * _LATE_INTERVALS)
+        valid_seconds.append(
+            step + 1e-6 if step <= usual * _MISSING_AFTER_INTERVALS else usual * _MISSING_AFTER_INTERVALS
+        )
+    return (*valid_seconds, interval * _MISSING_AFTER_INTERVALS)
 
 
 def usual_step(steps: Sequence[float], place: int) -> float:
@@ -146,7 +148,7 @@ def usual_step(steps: Sequence[float], place: int) -> float:
     return around[len(around) // 2] if around else 0.0
 
 
-def _steady(
+def _constant_range(
     times: list[float], values: list[float | None], interval: float, first: int, width: float
 ) -> tuple[int, int] | None:
     """Columns of the first and the last sample if the value never changed and there is no gap, else None.
@@ -159,9 +161,9 @@ def _steady(
     seen = times[begin:]
     if not seen or max(map(sub, seen[1:], seen), default=0.0) > interval * 1.5:
         return None
-    ends = math.floor(seen[0] / width) - first, math.floor(seen[-1] / width) - first
-    carried = ends[0] > 0 and begin > 0  # the previous sample may still be valid in the first column
-    return ends if ends[0] >= 0 and not carried else None
+    valid_ends = math.floor(seen[0] / width) - first, math.floor(seen[-1] / width) - first
+    carried = valid_ends[0] > 0 and begin > 0  # the previous sample may still be valid in the first column
+    return valid_ends if valid_ends[0] >= 0 and not carried else None
 
 
 @lru_cache(maxsize=256)

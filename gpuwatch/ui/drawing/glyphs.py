@@ -1,7 +1,7 @@
 """The glyphs on screen and their ASCII replacements. Pure, no Textual.
 
 Glyphs are replaced cell for cell when a screen is written, so nothing moves: code that draws uses
-the glyphs of :data:`SIGNS` and need not know about ASCII mode. The user's own text (a command
+the glyphs of :data:`ASCII_REPLACEMENTS` and need not know about ASCII mode. The user's own text (a command
 with an é, a file name) has no replacement: each of its cells becomes ``?``, as in ``ls``.
 """
 
@@ -11,7 +11,7 @@ import re
 
 from gpuwatch.ui.drawing.text_width import width_of
 
-SIGNS: dict[str, str] = {
+ASCII_REPLACEMENTS: dict[str, str] = {
     # Frames, scroll bars, trees.
     **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼┏┓┗┛┣┫", "+"),
     **dict.fromkeys("─━═╌┄╴╶▔▁", "-"),
@@ -60,7 +60,7 @@ SIGNS: dict[str, str] = {
 }
 """Each glyph that gpuwatch draws, with ASCII of the same width."""
 
-_DOTS = " .:+#"
+_ASCII_BY_HEIGHT = " .:+#"
 """ASCII for a graph cell by fill height, from empty to full in quarters."""
 _FIRST_BRAILLE_CODE = 0x2800
 _BRAILLE_ROWS = (0xC0, 0x24, 0x12, 0x09)
@@ -72,27 +72,27 @@ def _height(dots: int) -> int:
     return max((height for height, row in enumerate(_BRAILLE_ROWS, 1) if dots & row), default=0)
 
 
-_TABLE = str.maketrans(
-    {sign: plain for sign, plain in SIGNS.items() if len(sign) == 1}
-    | {chr(_FIRST_BRAILLE_CODE + dots): _DOTS[_height(dots)] for dots in range(256)}
+_ASCII_TABLE = str.maketrans(
+    {sign: plain for sign, plain in ASCII_REPLACEMENTS.items() if len(sign) == 1}
+    | {chr(_FIRST_BRAILLE_CODE + dots): _ASCII_BY_HEIGHT[_height(dots)] for dots in range(256)}
 )
-_OTHER = re.compile(r"[^\x00-\x7f]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def to_ascii(text: str) -> str:
     """``text`` in ASCII, cell for cell: glyphs by their replacements, everything else as ``?``."""
     if text.isascii():
         return text
-    return _OTHER.sub(lambda match: "?" * width_of(match.group()), text.translate(_TABLE))
+    return _NOT_ASCII.sub(lambda match: "?" * width_of(match.group()), text.translate(_ASCII_TABLE))
 
 
-_KEYS = (("⇧Tab", "S-Tab"), ("↵", "Enter"), ("←", "Left"), ("→", "Right"), ("↑", "Up"), ("↓", "Down"))
+_ASCII_KEY_NAMES = (("⇧Tab", "S-Tab"), ("↵", "Enter"), ("←", "Left"), ("→", "Right"), ("↑", "Up"), ("↓", "Down"))
 
 
-def spelled(key: str) -> str:
+def ascii_key_name(key: str) -> str:
     """A key's name for a terminal that cannot show arrows: ``Enter``, ``S-Tab``, ``Up k``."""
     if key.isascii():
         return key
-    for sign, name in _KEYS:
+    for sign, name in _ASCII_KEY_NAMES:
         key = key.replace(sign, name)
     return key

@@ -42,11 +42,11 @@ _TAB_STOPS_CELLS = 29
 """Cells of two tab stops in the further lines of a card: the widest field, and the gap to the next."""
 MANY_GPUS = 16
 """From this number of GPUs on, each is a line, unless another layout was chosen."""
-_MAX_BANDS = 3
+_MAX_GRAPH_ROWS = 3
 Layout = Literal["automatic", "lines", "cards", "graphs"]
 LAYOUTS: tuple[Layout, ...] = ("automatic", "lines", "cards", "graphs")
 """The layouts to choose from: lines leave most rows to processes, graphs the fewest."""
-_GOOD_BAND_LINES = 5
+_GRAPH_ROW_LINES = 5
 """Lines of each band of graphs before another one is added."""
 
 
@@ -61,9 +61,9 @@ class Plan:
     """With lines: whether a line names the columns."""
     extra_graph_lines: int = 0
     """With cards: lines of graphs in each card beyond the lowest."""
-    bands: int = 1
+    graph_rows: int = 1
     """With cards: how many rows of graphs are stacked in those lines."""
-    across: int = 2
+    graph_columns: int = 2
     """With cards: how many graphs stand side by side."""
     gpu_height: int = 0
     framed: bool = False
@@ -83,10 +83,10 @@ class Plan:
 
     @property
     def graphs(self) -> int:
-        return self.bands * self.across
+        return self.graph_rows * self.graph_columns
 
 
-def plan(
+def plan_layout(
     width: int,
     height: int,
     gpus: int,
@@ -97,7 +97,7 @@ def plan(
     fields: Sequence[tuple[str, int]] = (),
     instances: Sequence[int] = (),
     layout: Layout = "automatic",
-    graphs: Sequence[str] = ("",) * 2 * _MAX_BANDS,
+    graphs: Sequence[str] = ("",) * 2 * _MAX_GRAPH_ROWS,
 ) -> Plan:
     """The layout of the overview.
 
@@ -194,25 +194,25 @@ def _cards(
     mig_lines = min(instances, budget)
     budget -= mig_lines
     inner = width // columns - 4
-    across = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
+    graph_columns = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
     tall = MIN_GRAPH_LINES if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
-    while across > 2 and tall * math.ceil(len(graphs) / (across - 1)) <= MIN_GRAPH_LINES + budget:
-        across -= 1  # a wider one shows a longer time
-    for bands in range(1 if layout == "cards" else max(math.ceil(len(graphs) / across), 1), 0, -1):
-        shown = graphs[: bands * across]
+    while graph_columns > 2 and tall * math.ceil(len(graphs) / (graph_columns - 1)) <= MIN_GRAPH_LINES + budget:
+        graph_columns -= 1  # a wider one shows a longer time
+    for graph_rows in range(1 if layout == "cards" else max(math.ceil(len(graphs) / graph_columns), 1), 0, -1):
+        shown = graphs[: graph_rows * graph_columns]
         # The first line of fields is part of every card; that of the holders of memory takes its place here.
         further = len(field_rows(tuple(cells for name, cells in fields if name not in shown), inner))
         room = MIN_GRAPH_LINES + budget - min(further, max(budget // 2, 1))
-        if room >= bands * _GOOD_BAND_LINES:
+        if room >= graph_rows * _GRAPH_ROW_LINES:
             break
-    extra_graph_lines = max(min(room // bands, tall) * bands - MIN_GRAPH_LINES, 0)  # all of one height
+    extra_graph_lines = max(min(room // graph_rows, tall) * graph_rows - MIN_GRAPH_LINES, 0)  # all of one height
     further_lines = min(further, budget - extra_graph_lines)
     return Plan(
         gpus_as="card",
         columns=columns,
         extra_graph_lines=extra_graph_lines,
-        bands=bands,
-        across=across,
+        graph_rows=graph_rows,
+        graph_columns=graph_columns,
         further_lines=further_lines,
         mig_lines=mig_lines,
         gpu_height=rows * (CARD_HEIGHT + extra_graph_lines + further_lines + mig_lines),

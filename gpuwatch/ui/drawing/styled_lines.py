@@ -39,16 +39,16 @@ Patch = tuple[int, str, str]
 """Cell, text and style to write over a line."""
 
 
-_NEAR_CELLS = 8
+_MAX_EQUAL_CELLS = 8
 """Equal cells between two that differ which cost no more than to move the cursor."""
 
 
 def patches(old: Line, new: Line, width: int) -> list[Patch]:
     """The patches that turn ``old`` into ``new`` on a screen ``width`` cells wide."""
     if old.highlighted == new.highlighted:
-        found = _in_place(old.spans, new.spans, width) if len(old.spans) == len(new.spans) else None
+        found = _patches_by_span(old.spans, new.spans, width) if len(old.spans) == len(new.spans) else None
         if found is None:
-            found = _by_cell(old.spans, new.spans, width)
+            found = _patches_by_cell(old.spans, new.spans, width)
         if found is not None:
             return found
     found = []
@@ -74,7 +74,7 @@ def differing_range(before: str, now: str) -> tuple[int, int]:
     return start, end
 
 
-def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
+def _patches_by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
     """The differing cells, neighbors of one style together; None if a character is not one cell wide, or one is cut."""
     before, now = _cells(old, width), _cells(new, width)
     if before is None or now is None:
@@ -86,7 +86,7 @@ def _by_cell(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[P
             x += 1
             continue
         start, style, end = x, now[x][1], x + 1
-        while x < min(end + _NEAR_CELLS, width) and now[x][1] == style:
+        while x < min(end + _MAX_EQUAL_CELLS, width) and now[x][1] == style:
             x += 1
             if before[x - 1] != now[x - 1]:
                 end = x
@@ -104,7 +104,7 @@ def _cells(spans: tuple[Span, ...], width: int) -> list[tuple[str, str]] | None:
     return cells + [(" ", "")] * (width - len(cells)) if len(cells) <= width else None
 
 
-def _in_place(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
+def _patches_by_span(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
     """The differing spans if every span keeps its place, else None."""
     found: list[Patch] = []
     x = 0

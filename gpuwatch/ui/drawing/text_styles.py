@@ -53,7 +53,7 @@ STYLES: dict[str, TextStyle] = {
     "badge-warning": TextStyle("background", background="warning", bold=True, sixteen="reverse"),
     "badge-error": TextStyle("background", background="error", bold=True, sixteen="reverse"),
 }
-HIGHLIGHT, HIGHLIGHT_SHARE = "accent", 0.2
+HIGHLIGHT_COLOR, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 NOT_HIGHLIGHTED = frozenset({"border", "frame", "thumb"})
 """Styles of the border, which keeps its own background beside a highlighted row."""
@@ -68,7 +68,7 @@ def palette_of(theme: str) -> Palette | None:
     return next((palette for palette in PALETTES if palette.name == theme), None)
 
 
-def depth_of(environment: Mapping[str, str]) -> int:
+def color_depth(environment: Mapping[str, str]) -> int:
     """Color depth of this terminal in bits: 24 or 8; 0 for less, or when colors are disabled."""
     if any(environment.get(name) for name in _CHANGES_COLORS):
         return 0
@@ -77,15 +77,15 @@ def depth_of(environment: Mapping[str, str]) -> int:
     return 8 if environment.get("TERM", "").strip().lower().endswith(("-256color", "-kitty")) else 0
 
 
-def colors(palette: Palette, style: str, ground: str) -> tuple[Color, Color, bool]:
-    """Foreground, background, and whether it is bold; ``ground`` is the pane's background color (``background``)."""
+def style_colors(palette: Palette, style: str, pane_background: str) -> tuple[Color, Color, bool]:
+    """Foreground, background, and whether it is bold; ``pane_background``: name of the pane's background color."""
     rule = STYLES[style]
-    under = rgb(getattr(palette, rule.background or ground))
-    over = rgb(getattr(palette, rule.foreground))
-    return (over if rule.strength == 1.0 else mix(over, under, rule.strength)), under, rule.bold
+    background = rgb(getattr(palette, rule.background or pane_background))
+    foreground = rgb(getattr(palette, rule.foreground))
+    return (foreground if rule.strength == 1.0 else mix(foreground, background, rule.strength)), background, rule.bold
 
 
-def _of_256(color: Color) -> int | None:
+def _nearest_of_256(color: Color) -> int | None:
     """The nearest of the 256 colors."""
     from rich.color import Color as RichColor
     from rich.color import ColorSystem  # most terminals have all colors
@@ -93,22 +93,24 @@ def _of_256(color: Color) -> int | None:
     return RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number
 
 
-def highlight(palette: Palette, ground: str) -> Color:
+def highlight_color(palette: Palette, pane_background: str) -> Color:
     """Background of the row under the cursor."""
-    return mix(rgb(getattr(palette, HIGHLIGHT)), rgb(getattr(palette, ground)), HIGHLIGHT_SHARE)
+    return mix(rgb(getattr(palette, HIGHLIGHT_COLOR)), rgb(getattr(palette, pane_background)), HIGHLIGHT_SHARE)
 
 
-def sequences(palette: Palette, ground: str, depth: int, *, highlighted: bool = False) -> dict[str, str]:
+def escape_sequences(
+    palette: Palette, pane_background: str, depth: int, *, highlighted: bool = False
+) -> dict[str, str]:
     """The escape sequence of each style at this color depth; ``highlighted``: in the row under the cursor."""
     found = {}
     for style in STYLES:
-        over, under, bold = colors(palette, style, ground)
+        foreground, background, bold = style_colors(palette, style, pane_background)
         if highlighted and style not in NOT_HIGHLIGHTED:
-            under = highlight(palette, ground)
+            background = highlight_color(palette, pane_background)
         if depth == 24:
-            set_colors = "38;2;{};{};{};48;2;{};{};{}".format(*over, *under)
+            set_colors = "38;2;{};{};{};48;2;{};{};{}".format(*foreground, *background)
         else:
-            set_colors = f"38;5;{_of_256(over)};48;5;{_of_256(under)}"
+            set_colors = f"38;5;{_nearest_of_256(foreground)};48;5;{_nearest_of_256(background)}"
         found[style] = f"\x1b[0;{'1;' * bold}{set_colors}m"
     return found
 
@@ -123,7 +125,7 @@ def link_style(url: str, style: str) -> str:
     return f"{_LINK}{style} {url}" if links_allowed(os.environ, terminal=True) else style
 
 
-def link_of(name: str) -> tuple[str, str]:
+def style_and_url(name: str) -> tuple[str, str]:
     """Style and URL of :func:`link_style`; the URL is empty for any other style."""
     if not name.startswith(_LINK):
         return name, ""

@@ -21,7 +21,7 @@ def cut_to_width(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"
 
 
-def cut_inside(text: str, width: int) -> str:
+def cut_middle(text: str, width: int) -> str:
     """At most ``width`` cells: the end of a name tells it from its neighbors, so its middle gives way to an ellipsis.
 
     ``H100…HBM3``; the last word stays whole if it leaves three cells before it.

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
 
-DEFAULT = PALETTES[0].name
-SIXTEEN = "gpuwatch-16"
+DEFAULT_THEME = PALETTES[0].name
+SIXTEEN_COLORS = "gpuwatch-16"
 """A theme made of the terminal's own sixteen colors, on its own background."""
 
 
-_CORRECTED: dict[str, dict[str, Any]] = {
+_CORRECTIONS: dict[str, dict[str, Any]] = {
     "textual-dark": {"accent": "#4ea8e0", "secondary": "#9d8cd6"},
     "textual-light": {"accent": "#1b6a8c", "success": "#2f7d1e", "warning": "#9a6100"},
     "monokai": {"secondary": "#66d9ef"},
@@ -35,12 +35,12 @@ def textual_themes() -> tuple[Theme, ...]:
 
     sixteen = replace(
         BUILTIN_THEMES["ansi-dark"],
-        name=SIXTEEN,
+        name=SIXTEEN_COLORS,
         primary="ansi_cyan",
         secondary="ansi_magenta",
         accent="ansi_cyan",
     )
-    corrected = (replace(BUILTIN_THEMES[name], **colors) for name, colors in _CORRECTED.items())
+    corrected = (replace(BUILTIN_THEMES[name], **colors) for name, colors in _CORRECTIONS.items())
     return (*(Theme(accent=palette.accent, **asdict(palette)) for palette in PALETTES), sixteen, *corrected)
 
 
@@ -48,9 +48,9 @@ def known_themes() -> tuple[str, ...]:
     """Names of all available themes: ours, then Textual's. Imports Textual."""
     from textual.theme import BUILTIN_THEMES
 
-    return (*(palette.name for palette in PALETTES), SIXTEEN, *BUILTIN_THEMES)
+    return (*(palette.name for palette in PALETTES), SIXTEEN_COLORS, *BUILTIN_THEMES)
 
 
-def is_known(name: str) -> bool:
+def is_theme(name: str) -> bool:
     """Whether the theme exists; imports Textual only for a name that is not ours."""
-    return name == SIXTEEN or any(palette.name == name for palette in PALETTES) or name in known_themes()
+    return name == SIXTEEN_COLORS or any(palette.name == name for palette in PALETTES) or name in known_themes()

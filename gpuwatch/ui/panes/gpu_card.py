@@ -14,17 +14,17 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
+from gpuwatch.ui.drawing.braille_graph import axis_ends, axis_text, braille, recent_columns
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.mig_line import mig_instance_lines
-from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, link, state_note
-from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, in_card
+from gpuwatch.ui.tables.device_notes import clock_note, device_finding_mark, holder_note, pcie_link_text, state_note
+from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, card_spans
 from gpuwatch.ui.tables.gpu_order import GpuChoice
-from gpuwatch.ui.tables.load_levels import bar_style, rank
+from gpuwatch.ui.tables.load_levels import bar_style, load_level
 from gpuwatch.ui.tables.process_columns import owner_and_pid
 
 _GIB = 1024**3
@@ -116,10 +116,10 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
 def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding | None) -> list[Span]:
     builder = LineBuilder(width)
     builder.add("╰", edge)
-    found = link(device)
+    found = pcie_link_text(device)
     pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}" if found else ""
     start = width - width_of(pcie) - 4 if pcie else width - 2
-    mark, mark_style = finding_mark(device, finding, view.findings)
+    mark, mark_style = device_finding_mark(device, finding, view.findings)
     bad, style = state_note(device)
     clocks = clock_note(device, finding, view.findings)
     reserved = holder_note(device, view)
@@ -160,7 +160,7 @@ def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[L
     builders = [LineBuilder(inner) for _ in range(max(plan.further_lines, 1))]
     for builder, starts in zip(builders, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
-            builder.fill_to(start).add_spans(in_card(field, device, choice.thresholds, sorted_by=choice.order))
+            builder.fill_to(start).add_spans(card_spans(field, device, choice.thresholds, sorted_by=choice.order))
     return builders
 
 
@@ -169,10 +169,10 @@ def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoic
     lines = MIN_GRAPH_LINES + plan.extra_graph_lines
     shown = choice.graphs[: plan.graphs]
     builders: list[LineBuilder] = []
-    for band in range(plan.bands):
-        here = shown[plan.across * band :][: plan.across]
+    for band in range(plan.graph_rows):
+        here = shown[plan.graph_columns * band :][: plan.graph_columns]
         value = (inner + 3) // max(len(here), 1) - 3
-        height = (band + 1) * lines // plan.bands - band * lines // plan.bands
+        height = (band + 1) * lines // plan.graph_rows - band * lines // plan.graph_rows
         parts = [_graph(device, view, GRAPHS[name], value, height, choice, shown) for name in here]
         for row in range(height):
             builders.append(builder := LineBuilder(inner))
@@ -186,10 +186,10 @@ def _graph(
 ) -> list[list[Span]]:
     """A caption with the number, then rows of dots; empty rows if the end of the axis is unknown."""
     spec, why = BY_ID[field.metric], device.get(field.metric)
-    ends = axis_of(spec, device, view.history)
+    ends = axis_ends(spec, device, view.history)
     builder = LineBuilder(width)
-    spans = in_card(field, device, choice.thresholds, sorted_by=choice.order)
-    span, columns = recent(view, view.history.times, view.history.series(device.uuid, field.metric), width)
+    spans = card_spans(field, device, choice.thresholds, sorted_by=choice.order)
+    span, columns = recent_columns(view, view.history.times, view.history.series(device.uuid, field.metric), width)
     end = f"{span}s"
     if isinstance(why, Missing):
         reason = f" {UNKNOWN} {why.reason.replace('_', ' ')}"
@@ -208,7 +208,7 @@ def _graph(
     if builder.cells_left > len(end):
         builder.fill_to(width - len(end)).add(end, "dim")
     rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
-    style = bar_style(field.graph.style, rank(field.load, device, choice.thresholds))
+    style = bar_style(field.graph.style, load_level(field.load, device, choice.thresholds))
     return [builder.spans, *_with_middle(rows, style)]
 
 
@@ -249,7 +249,7 @@ def _lost(
     room = height - len(builders)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
         for builder in _graphs(
-            device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, bands=1), choice
+            device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), choice
         ):
             builders.append(LineBuilder(inner).add_spans((part, "dim") for part, _ in builder.spans))
     return builders + [LineBuilder(inner) for _ in range(height - len(builders))]

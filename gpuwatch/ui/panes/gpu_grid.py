@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.overview_layout import Plan, plan
+from gpuwatch.ui.drawing.overview_layout import Plan, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import mig_instance_lines
@@ -15,7 +15,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_order import GpuChoice
 
 
-def plan_gpus(
+def plan_overview(
     view: View,
     preferences: Preferences,
     width: int,
@@ -25,8 +25,8 @@ def plan_gpus(
     processes: int,
     notice: int = 0,
 ) -> Plan:
-    """The layout of the Overview; ``fields``: those that cards show, ``processes``, ``notice``: see :func:`plan`."""
-    return plan(
+    """The layout of the Overview; ``fields``: those of cards; ``processes``, ``notice``: see :func:`plan_layout`."""
+    return plan_layout(
         width,
         height,
         len(view.devices),

@@ -10,12 +10,19 @@ from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.braille_graph import braille, recent, span_for
+from gpuwatch.ui.drawing.braille_graph import braille, longest_time_span, recent_columns
 from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
-from gpuwatch.ui.drawing.text_width import align_left, cut_inside, width_of
-from gpuwatch.ui.tables.device_notes import attention, holder_note, reserved_note, short_name, state_note, throttled_now
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
-from gpuwatch.ui.tables.load_levels import LEVEL_STYLES, Thresholds, bar_style, mark, rank
+from gpuwatch.ui.drawing.text_width import align_left, cut_middle, width_of
+from gpuwatch.ui.tables.device_notes import (
+    attention_mark,
+    holder_note,
+    reserved_note,
+    short_name,
+    state_note,
+    throttled_text,
+)
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORT_ARROW, GpuField, line_spans
+from gpuwatch.ui.tables.load_levels import LEVEL_STYLES, Thresholds, bar_style, level_mark, load_level
 
 _MIN_TREND_CELLS = 6
 _MIN_BARS_WITH_NAME_CELLS = 14
@@ -97,12 +104,14 @@ def heading(builder: LineBuilder, at: LineColumns, view: View, sorted_by: str = 
     )
     for load, title, cells in (("utilization", " UTIL", at.gpu_bar), ("memory", " MEMORY", at.memory_bar)):
         room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
-        builder.add(align_left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
+        builder.add(
+            align_left(title + SORT_ARROW * (load == sorted_by), room), "sorted" if load == sorted_by else "header"
+        )
     for field in at.fields:
         by_it = field.load != "" and field.load == sorted_by
-        builder.add(f"{SORTED * by_it + field.title:>{field.line_cells}}", "sorted" if by_it else "header")
+        builder.add(f"{SORT_ARROW * by_it + field.title:>{field.line_cells}}", "sorted" if by_it else "header")
     if at.trend:
-        label = f"UTIL {span_for(at.trend, view.interval)}s"
+        label = f"UTIL {longest_time_span(at.trend, view.interval)}s"
         builder.add(" " + align_left(label if len(label) <= at.trend else label[5:], at.trend), "header")
     builder.fill_to(builder.width, style="header")
 
@@ -119,10 +128,10 @@ def draw(
 ) -> None:
     """One device."""
     holder = holder_note(device, view)
-    glyph, style = attention(
+    glyph, style = attention_mark(
         device,
         finding=finding,
-        throttled=bool(throttled_now(device, view.findings)),
+        throttled=bool(throttled_text(device, view.findings)),
         reserved=bool(reserved_note(device, view.snapshot)),
     )
     standing = at.gpu_bar == 1
@@ -131,27 +140,27 @@ def draw(
     builder.add(glyph if standing else " ", style)
     builder.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
-        builder.add(align_left(cut_inside(printable(short_name(device.name)), at.name - 1), at.name), "text")
+        builder.add(align_left(cut_middle(printable(short_name(device.name)), at.name - 1), at.name), "text")
     note, note_style = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
         builder.add(note, note_style).fill_to(builder.width - 2)
         return
     gpu = device.number("utilization.gpu_percent")
-    level = rank("utilization", device, thresholds)
+    level = load_level("utilization", device, thresholds)
     _bar(builder, fraction(gpu, 100), at.gpu_bar, bar_style("gpu", level))
     builder.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text").add(
-        mark("utilization", level), LEVEL_STYLES[level]
+        level_mark("utilization", level), LEVEL_STYLES[level]
     )
     total = device.number("memory.total_bytes")
-    level = rank("memory", device, thresholds)
+    level = load_level("memory", device, thresholds)
     _bar(builder, fraction(used, total), at.memory_bar, bar_style("memory", level))
     builder.add(f"{gib_text(used):>5}", "dim" if used is None else LEVEL_STYLES[level])
     builder.add(f"/{gib_text(total)}G".ljust(at.total) if at.total else "G", "dim")
     if at.total:
-        builder.add(mark("memory", level), LEVEL_STYLES[level])
+        builder.add(level_mark("memory", level), LEVEL_STYLES[level])
     for field in at.fields:
-        builder.add_spans(in_line(field, device, thresholds))
+        builder.add_spans(line_spans(field, device, thresholds))
     if at.trend:
         builder.add(" ")
         fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
@@ -159,7 +168,7 @@ def draw(
             builder.add(align_left(fitting[0], at.trend), "dim")
         else:
             busy = view.history.series(device.uuid, "utilization.gpu_percent")
-            _, columns = recent(view, view.history.times, busy, at.trend)
+            _, columns = recent_columns(view, view.history.times, busy, at.trend)
             builder.add(braille(tuple(columns), low=0, high=100)[0], "graph")
     builder.fill_to(builder.width - 2).add(" " + ("" if standing else glyph), style)
 

@@ -14,7 +14,7 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import Wrong, write_wrong
 from gpuwatch.ui.panes.top_and_host_lines import error_count
-from gpuwatch.ui.tables.host_columns import Placed, model_of, used_by
+from gpuwatch.ui.tables.host_columns import PlacedColumn, model_of, used_by
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the list is old."""
@@ -138,7 +138,7 @@ def gpu_label(host: HostSummary, uuid: str | None) -> str:
     return f"GPU {found.index}: " if found is not None and found.index >= 0 else ""
 
 
-def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) -> Line:
+def header(placed: Sequence[PlacedColumn], width: int, sort: str, *, reverse: bool) -> Line:
     """The titles of the columns; an arrow beside the one that sorts."""
     builder = LineBuilder(width)
     for place in placed:
@@ -154,7 +154,7 @@ def header(placed: Sequence[Placed], width: int, sort: str, *, reverse: bool) ->
     return builder.fill_to(width, style="header").line()
 
 
-def host_line(host: HostSummary, placed: Sequence[Placed], width: int) -> Line:
+def host_line(host: HostSummary, placed: Sequence[PlacedColumn], width: int) -> Line:
     """One host."""
     builder = LineBuilder(width)
     both = any(placement.column.id == "user" for placement in placed)

@@ -7,7 +7,7 @@ import textwrap
 from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import frame
+from gpuwatch.ui.drawing.border import with_border
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
@@ -33,7 +33,7 @@ def no_gpu_lines(view: View, width: int, height: int, *, keys: bool = True) -> l
     if len(body) > room and view.snapshot is not None:
         body = [*_cut_off(body[: max(room - 1, 0)]), body[-1]]
     lines = [LineBuilder(width - 4).add("  ").add_spans(line).line() for line in body]
-    return frame(lines, width, height, title=[(title, style)])
+    return with_border(lines, width, height, title=[(title, style)])
 
 
 def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[list[Span]]]:

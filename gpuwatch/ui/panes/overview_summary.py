@@ -20,8 +20,8 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.top_and_host_lines import notable_notes
-from gpuwatch.ui.tables.device_notes import throttled_now
-from gpuwatch.ui.tables.process_columns import Key, owner_and_pid
+from gpuwatch.ui.tables.device_notes import throttled_text
+from gpuwatch.ui.tables.process_columns import RowKey, owner_and_pid
 
 _MIN_WRONG_CELLS = 80
 """Cells that what is wrong may take before the other items get shorter."""
@@ -36,7 +36,7 @@ class SummaryItem(NamedTuple):
     """``free``, ``idle`` or ``wrong``: where it leads to."""
     forms: tuple[str, ...]
     style: str
-    target: Key | None = None
+    target: RowKey | None = None
     """GPU (UUID), and the pid and start time of the process; the pid is 0 for the GPU alone."""
 
 
@@ -68,7 +68,7 @@ def wrong_now(view: View) -> Wrong | None:
     if snapshot.problems and not view.errors_and_warnings:
         problem = snapshot.problems[0]
         return Wrong("warning", "", printable(problem.detail), printable(problem.hint), len(snapshot.problems))
-    throttled = [(device, text) for device in view.devices if (text := throttled_now(device, view.findings))]
+    throttled = [(device, text) for device in view.devices if (text := throttled_text(device, view.findings))]
     if throttled:
         return Wrong("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
     noted = [note for note in notable_notes(view.findings) if note not in idle]

@@ -10,26 +10,26 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import frame, scroll_thumb, visible_rows
+from gpuwatch.ui.drawing.border import scroll_thumb, visible_rows, with_border
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.process_columns import (
-    BY_ID,
+    COLUMN_BY_ID,
     Column,
-    Key,
-    Placed,
+    PlacedColumn,
     Row,
-    Unexplained,
+    RowKey,
+    UnexplainedMemory,
     command_text,
-    in_order,
+    largest_memory,
     memory_text,
-    most_memory,
-    place,
-    rows_of,
+    place_columns,
+    sorted_rows,
+    table_rows,
     time_column_text,
-    unavailable,
+    why_unavailable,
 )
 from gpuwatch.ui.tables.process_tree_rows import Branch
 
@@ -45,7 +45,7 @@ _SHARES = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
 class TableLayout:
     """How a table is drawn: columns, sort order, focus."""
 
-    columns: tuple[Placed, ...]
+    columns: tuple[PlacedColumn, ...]
     width: int
     """Cells inside the frame."""
     sort_column: str
@@ -55,7 +55,7 @@ class TableLayout:
     focused: bool = False
     shift: int = 0
     """Cells by which commands are scrolled."""
-    branches: Mapping[Key, Branch] = field(default_factory=dict)
+    branches: Mapping[RowKey, Branch] = field(default_factory=dict)
     mig_indices: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Index of each MIG instance, by device UUID and instance id."""
     most: float = 0.0
@@ -83,7 +83,7 @@ def mig_indices_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], in
     }
 
 
-def time_cell(process: Process, placed: Placed, at: float) -> Span:
+def time_cell(process: Process, placed: PlacedColumn, at: float) -> Span:
     """A cell of a column of times, in its width."""
     text = time_column_text(placed.column, process, at)
     return align_right(text, placed.width), _style(process, placed.column, text)
@@ -96,7 +96,7 @@ def process_count(rows: Iterable[Row]) -> int:
 
 def command(row: Row) -> str:
     """Full text of the command column."""
-    return row.reason if isinstance(row, Unexplained) else command_text(row)
+    return row.reason if isinstance(row, UnexplainedMemory) else command_text(row)
 
 
 def header_line(layout: TableLayout, shown: Sequence[Row]) -> Line:
@@ -133,7 +133,7 @@ def row_line(row: Row, layout: TableLayout, *, chosen: bool = False, tagged: boo
     builder.add("▶" if chosen else " ", "focus" if layout.focused else "dim")
     mark = layout.marks.get((row.pid, row.device_uuid)) if isinstance(row, Process) else None
     builder.add(*(("✓", "accent") if tagged else mark or (" ", "text")))
-    if isinstance(row, Unexplained):
+    if isinstance(row, UnexplainedMemory):
         _unexplained(builder, row, layout)
     else:
         branch = layout.branches.get(row.key) if layout.branches else None
@@ -162,7 +162,9 @@ def table_lines(
     return lines
 
 
-def _cell(builder: LineBuilder, process: Process, placed: Placed, layout: TableLayout, branch: Branch | None) -> None:
+def _cell(
+    builder: LineBuilder, process: Process, placed: PlacedColumn, layout: TableLayout, branch: Branch | None
+) -> None:
     column = placed.column
     if column.id == "memory":
         text = memory_text(process.number("gpu_memory_bytes"), placed.width, layout.most)
@@ -199,7 +201,7 @@ def _style(process: Process, column: Column, text: str) -> str:
     return "accent" if column.id == "framework" else "text"
 
 
-def _unexplained(builder: LineBuilder, row: Unexplained, layout: TableLayout) -> None:
+def _unexplained(builder: LineBuilder, row: UnexplainedMemory, layout: TableLayout) -> None:
     """GPU, "unexplained" and the amount in their columns; the reason in the largest gap."""
     used = [placed for placed in layout.columns if placed.column.id in ("gpu", "pid", "memory")]
     cells: list[tuple[int, str, str]] = []
@@ -225,9 +227,9 @@ def _unexplained(builder: LineBuilder, row: Unexplained, layout: TableLayout) ->
 
 def chosen_order(chosen: Preferences) -> tuple[str, bool] | None:
     """The preferred column to sort by, and whether largest first; None if none was chosen."""
-    if chosen.sort not in BY_ID:
+    if chosen.sort not in COLUMN_BY_ID:
         return None
-    return chosen.sort, BY_ID[chosen.sort].descends if chosen.descending is None else chosen.descending
+    return chosen.sort, COLUMN_BY_ID[chosen.sort].descends if chosen.descending is None else chosen.descending
 
 
 def first_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:
@@ -239,11 +241,13 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     assert snapshot is not None
     gpus = bool(snapshot.devices)
     sort, descending = chosen_order(chosen) or ("memory" if gpus else "cpu", True)
-    ids = tuple(name for name in chosen.columns if name in BY_ID and not unavailable(BY_ID[name], snapshot))
+    ids = tuple(
+        name for name in chosen.columns if name in COLUMN_BY_ID and not why_unavailable(COLUMN_BY_ID[name], snapshot)
+    )
     inner = width - 2 * framed
     at = snapshot.taken_at.timestamp()
-    rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
-    columns, indices, most = place(inner, ids, gpus=gpus), mig_indices_of(snapshot), most_memory(rows)
+    rows = sorted_rows(table_rows(snapshot), COLUMN_BY_ID[sort], reverse=descending)
+    columns, indices, most = place_columns(inner, ids, gpus=gpus), mig_indices_of(snapshot), largest_memory(rows)
     layout = TableLayout(columns, inner, sort, descending, at, focused=True, mig_indices=indices, most=most)
     room = max(height - 1 - 2 * framed, 1)
     lines = table_lines(rows, layout, room)
@@ -273,13 +277,13 @@ def in_frame(
     title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
     if filtered is not None:
         title += [(" ─ ", "border"), ("/ ", "key"), (cut_to_width(filtered, width // 3), "strong")]
-    by = BY_ID[layout.sort_column].title.lower()
+    by = COLUMN_BY_ID[layout.sort_column].title.lower()
     counts = f"{requested} of {total}" if filtered is not None else str(total)
     seen = visible_rows(top, max(height - 3, 1), count)
     if seen:
         counts = f"{seen}, {counts}" if filtered is not None or count != total else seen
     counts += f", {tagged} tagged" if tagged else ""
-    return frame(
+    return with_border(
         lines,
         width,
         height,

@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.panes.overview_summary import SEVERITIES, summary_items, wrong_now
 from gpuwatch.ui.panes.top_and_host_lines import verdict
@@ -84,7 +84,7 @@ def _finding(view: View, width: int) -> list[Line]:
     if wrong is not None:
         glyph, _, style = SEVERITIES[wrong.severity]
         more = f" (1 of {wrong.number})" if wrong.number > 1 else ""
-        spans: Lines = [[(f" {glyph} ", style), (wrong.lead + wrong.text + more, "text")]]
+        spans: SpanLines = [[(f" {glyph} ", style), (wrong.lead + wrong.text + more, "text")]]
         spans += [[(" → ", style), (wrong.action, "dim")]] if wrong.action else []
     else:
         spans = [[(f" {part.forms[0]}", part.style)] for part in summary_items(view) if part.id == "idle"]

@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.settings.tabs import labels
-from gpuwatch.ui.tables.device_notes import throttled_now
+from gpuwatch.ui.tables.device_notes import throttled_text
 
 _VERSIONS_BELOW = range(110, 152)
 """Widths at which the line of the host has the number of GPUs and the versions of the driver: the line above has no
@@ -69,7 +69,7 @@ def _verdict(view: View) -> Span:
     well = next((finding.since for finding in view.findings if finding.id == "healthy" and finding.until is None), None)
     if _mostly_unexplained(snapshot.devices):
         return "▲ unexplained", "warning"  # the row below the processes shows how much and where
-    if well is not None and any(throttled_now(device, view.findings) for device in snapshot.devices):
+    if well is not None and any(throttled_text(device, view.findings) for device in snapshot.devices):
         return "▲ throttled", "warning"  # the card says why; a finding follows if it lasts
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # a sample that is drawn before it is judged, or of which too little is known yet

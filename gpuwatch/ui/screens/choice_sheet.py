@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Result, Sheet
 from gpuwatch.ui.widgets.preferences_app import key_name
 
@@ -19,7 +19,7 @@ from gpuwatch.ui.widgets.preferences_app import key_name
 class ChoiceSheet(Sheet):
     """Lines of which only the last ones can be selected."""
 
-    def __init__(self, lines: Lines, does: Sequence[str], chosen: int) -> None:
+    def __init__(self, lines: SpanLines, does: Sequence[str], chosen: int) -> None:
         """``does``: what Enter does on each choice (``sends TERM to 4711``); empty if there is no choice."""
         super().__init__(lines, cursor=None)
         self._does = tuple(does)
@@ -85,7 +85,7 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
         Binding("n", "close", "close", show=False),
     ]
 
-    def __init__(self, title: str, lines: Lines, choices: Sequence[Choice], chosen: int = 0) -> None:
+    def __init__(self, title: str, lines: SpanLines, choices: Sequence[Choice], chosen: int = 0) -> None:
         width = max((len(choice.name) for choice in choices), default=0)
         self._numbers = {choice.key: number for number, choice in enumerate(choices) if choice.key}
         lines = lines + [

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.tables import gpu_fields, process_columns
 
@@ -36,7 +36,7 @@ def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence
     """Every process column; ``shown``: those visible at this width."""
 
     def why_hidden(column: process_columns.Column) -> str:
-        absent = process_columns.unavailable(column, snapshot) if snapshot is not None else ""
+        absent = process_columns.why_unavailable(column, snapshot) if snapshot is not None else ""
         return absent or _no_room(column.id, shown, chosen)
 
     columns = process_columns.COLUMNS
@@ -47,7 +47,7 @@ def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[
     """Every GPU field; ``shown``: those visible at this size."""
 
     def why_hidden(field: gpu_fields.GpuField) -> str:
-        return gpu_fields.unavailable(field, devices) or _no_room(field.id, shown, chosen)
+        return gpu_fields.why_unavailable(field, devices) or _no_room(field.id, shown, chosen)
 
     return [
         Choice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in gpu_fields.OPTIONAL_FIELDS
@@ -155,7 +155,7 @@ class Chooser(LinesModal[None]):
 
     # The sheet
 
-    def _lines(self, width: int) -> Lines:
+    def _lines(self, width: int) -> SpanLines:
         choices = self.choices
         title = max(width_of(choice.title) for choice in choices) + 2
         return [self._line(choice, title, width) for choice in choices]

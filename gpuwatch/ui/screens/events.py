@@ -19,7 +19,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width
-from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, cut_line, wrap_line
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
@@ -111,7 +111,7 @@ class EventsScreen(FilterableScreen):
         """Since when a replay has been played without a jump."""
         self.about = Text("Event", id="event")
         """The event under the cursor and the machine then, beside the list on a wide terminal."""
-        self._below: tuple[MachineEvent, int, Lines] | None = None
+        self._below: tuple[MachineEvent, int, SpanLines] | None = None
         """What stands below an event in so many cells: the machine then and the cause, which do not change."""
         self.panes = (Horizontal(self.event_list, self.about, id="body"),)
 
@@ -142,7 +142,7 @@ class EventsScreen(FilterableScreen):
         event = self.event_list.chosen
         if not self.about.display:
             return
-        lines: Lines = []
+        lines: SpanLines = []
         if event is not None:
             room = max(self.app.size.width * 2 // 5 - 4, 10)
             if self._below is None or self._below[0] is not event or self._below[1] != room:
@@ -154,7 +154,7 @@ class EventsScreen(FilterableScreen):
             lines += self._below[2]
         self.about.set_text(lines, stale=self.view.stale)
 
-    def _lines_below(self, event: MachineEvent, room: int) -> Lines:
+    def _lines_below(self, event: MachineEvent, room: int) -> SpanLines:
         then = self.gpuwatch.session.timeline.at(event.at)
         lines = [cut_line(line, room) if line else line for line in moment_lines(event, then)]
         if event.cause in CAUSES:
@@ -190,7 +190,7 @@ class EventsScreen(FilterableScreen):
         self.open_sheet("Event", lines)
 
 
-def _event_lines(event: MachineEvent, now: float) -> Lines:
+def _event_lines(event: MachineEvent, now: float) -> SpanLines:
     glyph, style = EVENT_MARKS[event.severity]
     return [
         [(f"{glyph} ", style), (event.text, "strong")],

@@ -10,16 +10,16 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal
 
 _RULE = re.compile(r"[|\-: ]+")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
-def page_lines(text: str) -> Lines:
+def page_lines(text: str) -> SpanLines:
     """Markdown as lines, with styles for headings, code, tables and bullets; paragraphs are joined."""
-    lines: Lines = []
+    lines: SpanLines = []
     code = goes_on = False
     for raw in text.splitlines():
         fence = raw.startswith("```")
@@ -52,7 +52,7 @@ def cause_head(cause: str) -> list[tuple[str, str]]:
     return [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]
 
 
-def folded_page(cause: str, room: int, *, headed: bool = True) -> Lines:
+def folded_page(cause: str, room: int, *, headed: bool = True) -> SpanLines:
     """The page of a cause in ``room`` cells; ``headed``: with its heading, which is the cause's id."""
     text = page(cause)
     lines = page_lines(text if headed else text.partition("\n\n")[2])
@@ -74,7 +74,7 @@ class EvidenceModal(LinesModal[None]):
         Binding("f", "close", "close", show=False),
     ]
 
-    def __init__(self, title: str, read: Callable[[], tuple[Lines, Entry | None]]) -> None:
+    def __init__(self, title: str, read: Callable[[], tuple[SpanLines, Entry | None]]) -> None:
         """``read``: the lines, and the entry whose action and cause page the keys are for; asked once a second."""
         lines, entry = read()
         super().__init__(title, lines)

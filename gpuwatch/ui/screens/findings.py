@@ -25,7 +25,7 @@ from gpuwatch.ui.details.finding_lines import (
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
@@ -172,7 +172,7 @@ class FindingsScreen(FilterableScreen):
         self.page = Text("Cause page", id="page")
         """The page of the selected finding's cause, beside it on a wide terminal."""
         self._page_of: tuple[str, int] = ("", 0)
-        self._folded_page: Lines = []
+        self._folded_page: SpanLines = []
         self.panes = (Horizontal(Vertical(self.finding_list, self.evidence, id="found"), self.page, id="body"),)
 
     def draw(self, view: View) -> None:
@@ -209,7 +209,7 @@ class FindingsScreen(FilterableScreen):
             folded += self._page_below(entry, room)
         self.evidence.set_text(folded, stale=view.stale)
 
-    def _page_below(self, finding: Finding, room: int) -> Lines:
+    def _page_below(self, finding: Finding, room: int) -> SpanLines:
         """The page of a cause, as it follows the evidence on a narrower terminal."""
         cause = cause_of(finding)
         if cause not in CAUSES or cause == "healthy":
@@ -264,7 +264,7 @@ class FindingsScreen(FilterableScreen):
             return
         shown = entry
 
-        def read() -> tuple[Lines, Entry]:
+        def read() -> tuple[SpanLines, Entry]:
             nonlocal shown  # once it is gone, what it said last
             found = entries_of(self.view)
             shown = next((other for other in found if _key(other)[:4] == _key(shown)[:4]), shown)
@@ -288,9 +288,9 @@ class FindingsScreen(FilterableScreen):
             self.evidence.redraw()
 
 
-def _looked_for(view: View) -> Lines:
+def _looked_for(view: View) -> SpanLines:
     if view.waiting:
         return []
     causes = [text for cause, text in CAUSES.items() if cause not in ("healthy", "unknown")]
-    lines: Lines = [[(f"None of these {len(causes)} causes was found in what could be read:", "text")], []]
+    lines: SpanLines = [[(f"None of these {len(causes)} causes was found in what could be read:", "text")], []]
     return lines + [[("· ", "dim"), (text, "dim")] for text in causes]

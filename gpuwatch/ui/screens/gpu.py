@@ -22,15 +22,15 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.device_notes import clock_note, finding_mark, holder_note, state_note
+from gpuwatch.ui.tables.device_notes import clock_note, device_finding_mark, holder_note, state_note
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.reading_groups import STARTED, Row, Table, energy_rows, row_lines, table_of
+from gpuwatch.ui.tables.reading_groups import STARTED, ReadingRow, ReadingTable, energy_rows, reading_table, row_lines
 from gpuwatch.ui.widgets.graphs import Graphs, device_graphs
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -65,14 +65,14 @@ class Readings(ScrollList):
 
     unfolded = False
     """Whether readings that the device does not have are shown."""
-    _table: Table | None = None
+    _table: ReadingTable | None = None
 
     @property
     def counts(self) -> tuple[int, int]:
         return (self._table.shown, self._table.total) if self._table is not None else (0, 0)
 
-    def show(self, device: Device, wanted: WordFilter | None, energy: tuple[Row, ...], *, stale: bool) -> None:
-        self._table = table_of(device, wanted, unfolded=self.unfolded, energy=energy)
+    def show(self, device: Device, wanted: WordFilter | None, energy: tuple[ReadingRow, ...], *, stale: bool) -> None:
+        self._table = reading_table(device, wanted, unfolded=self.unfolded, energy=energy)
         self.content_stale = stale
         self.refill()
 
@@ -97,7 +97,7 @@ class Readings(ScrollList):
             merged.append(builder.line())
         self.set_lines(merged, stale=self.content_stale)
 
-    def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
+    def _column(self, table: ReadingTable, width: int) -> list[tuple[Span, ...]]:
         lines: list[tuple[Span, ...]] = []
         enter = key_name(self, "↵")
         for group, rows in table.groups:
@@ -182,7 +182,7 @@ class Identity(PaintedPane):
             builder.add(" simulated", "warning")
         words, style = state_note(device)
         worst = next((found for found in view.errors_and_warnings if found.device_uuid == device.uuid), None)
-        wrong, wrong_style = finding_mark(device, worst, view.findings)
+        wrong, wrong_style = device_finding_mark(device, worst, view.findings)
         clocks = clock_note(device, worst, view.findings)
         holder = holder_note(device, view)
         if words:
@@ -290,7 +290,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.about.show_sections(about if width >= _TWO_PANES_COLUMNS else about + happened, stale=view.stale)
         self.device_events.show_sections(happened, stale=view.stale)
 
-    def _energy(self, device: Device, view: View) -> tuple[Row, ...]:
+    def _energy(self, device: Device, view: View) -> tuple[ReadingRow, ...]:
         meter, since = self.gpuwatch.session.energy, _since(view.since.counted, view.now)
         if meter is None:
             return ()
@@ -312,11 +312,11 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.readings.unfolded = not self.readings.unfolded
         self.show_again()
 
-    def _about(self, device: Device, view: View) -> list[tuple[str, Lines]]:
+    def _about(self, device: Device, view: View) -> list[tuple[str, SpanLines]]:
         snapshot = view.snapshot
         assert snapshot is not None
         at = snapshot.taken_at.timestamp()
-        sections: list[tuple[str, Lines]] = []
+        sections: list[tuple[str, SpanLines]] = []
         parts = gpu_facts.mig_lines(device, snapshot.processes, self.about.inner)
         if parts:
             sections.append(("MIG instances", parts))
@@ -329,11 +329,11 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
             sections.append(("Topology", topology))
         return sections
 
-    def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, Lines]]:
+    def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, SpanLines]]:
         pane = self.device_events if self.app.size.width >= _TWO_PANES_COLUMNS else self.about
         granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_MAX_RUNS]
-        maps: Lines = [list(line.spans) for line in granted]
-        none: Lines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
+        maps: SpanLines = [list(line.spans) for line in granted]
+        none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
         happened = gpu_facts.event_lines(

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import align_left, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.settings.actions import ACTIONS, REPLAY, Action, absent
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
@@ -82,9 +82,9 @@ class Group:
     """Key or word, and its meaning."""
     style: str = "key"
 
-    def lines(self, width: int) -> Lines:
+    def lines(self, width: int) -> SpanLines:
         size = max(width_of(sign) for sign, _ in self.rows) + 2
-        found: Lines = [[(self.title, "title")]]
+        found: SpanLines = [[(self.title, "title")]]
         for sign, meaning in self.rows:
             line = [(" " * _MARGIN_CELLS + align_left(sign, size), self.style), (meaning, "text")]
             found += wrap_line(line, width)
@@ -137,14 +137,14 @@ def _list(action: Action, rows: list[tuple[str, str]], key_name: Callable[[str],
         rows.append((key_name(action.shown), action.help))
 
 
-def help_lines(groups: Sequence[Group], width: int) -> Lines:
+def help_lines(groups: Sequence[Group], width: int) -> SpanLines:
     """The groups in one column, or in two of about the same height where ``width`` allows."""
     if width < TWO_COLUMNS:
         return [line for group in groups for line in group.lines(width)]
     half = (width - _COLUMN_GAP_CELLS) // 2
     blocks = [group.lines(half) for group in groups]
     first, second = _split(blocks)
-    lines: Lines = []
+    lines: SpanLines = []
     nothing: list[Span] = []
     for before, behind in zip_longest(first, second, fillvalue=nothing):
         room = width - half - sum(width_of(text) for text, _ in before)
@@ -152,7 +152,7 @@ def help_lines(groups: Sequence[Group], width: int) -> Lines:
     return lines
 
 
-def _split(blocks: list[Lines]) -> tuple[Lines, Lines]:
+def _split(blocks: list[SpanLines]) -> tuple[SpanLines, SpanLines]:
     """Two columns: between two groups if that balances them, else inside a group, whose heading is repeated."""
     heights = [len(block) for block in blocks]
     at = min(range(1, len(blocks) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))

@@ -16,8 +16,8 @@ from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, header, host_line, used_line, wrong_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
-from gpuwatch.ui.tables.host_columns import BY_ID, COLUMNS, Placed, in_order, place
-from gpuwatch.ui.tables.host_filter import EXAMPLES, FleetFilter, matches, parse
+from gpuwatch.ui.tables.host_columns import COLUMN_BY_ID, COLUMNS, PlacedColumn, place_columns, sorted_hosts
+from gpuwatch.ui.tables.host_filter import EXAMPLES, HostFilter, host_matches, parse_host_filter
 from gpuwatch.ui.widgets.one_line_panes import Strip
 from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
 
@@ -33,11 +33,11 @@ class HostTable(ItemList[HostSummary]):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Hosts", id=id)
         self._summary: FleetSummary | None = None
-        self._placed: tuple[Placed, ...] = ()
-        self._wanted: FleetFilter | None = None
+        self._placed: tuple[PlacedColumn, ...] = ()
+        self._wanted: HostFilter | None = None
         self.sort, self.reverse = "host", False
 
-    def show(self, summary: FleetSummary | None, wanted: FleetFilter | None) -> None:
+    def show(self, summary: FleetSummary | None, wanted: HostFilter | None) -> None:
         self._summary, self._wanted = summary, wanted
         self._arrange()
 
@@ -51,13 +51,13 @@ class HostTable(ItemList[HostSummary]):
         summary = self._summary
         every = summary.hosts if summary is not None else ()
         self.total = len(every)
-        found = [host for host in every if matches(self._wanted, host)]
-        self.fill(in_order(found, self.sort, reverse=self.reverse), lambda host: host.name)
+        found = [host for host in every if host_matches(self._wanted, host)]
+        self.fill(sorted_hosts(found, self.sort, reverse=self.reverse), lambda host: host.name)
 
     def refill(self) -> None:
         """Rebuilds the lines for the current width."""
         summary, width = self._summary, self.inner
-        placed = self._placed = place(width, summary.hosts if summary is not None else ())
+        placed = self._placed = place_columns(width, summary.hosts if summary is not None else ())
         count = len(self.items)
         self.note = f" {count} of {self.total} " if count != self.total else f" {count} "
         typed = cut_to_width(self._wanted.text, max(width // 2, 1)) if self._wanted is not None else None
@@ -88,7 +88,7 @@ class HostTable(ItemList[HostSummary]):
 _ABSENT = frozenset(name.partition("(")[0] for name in NOT_IN_FLEET)
 
 
-class FleetScreen(FilterBarScreen[FleetFilter]):
+class FleetScreen(FilterBarScreen[HostFilter]):
     """Which GPUs are free, who has the others, what is wrong; below, one line a host."""
 
     BINDINGS = bindings("fleet")
@@ -107,7 +107,7 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         self.hosts.framed = False
         self.panes = (self.free, self.used, self.wrong, self.hosts)
 
-    def begin_with(self, wanted: FleetFilter | None, sort: str, *, reverse: bool) -> None:
+    def begin_with(self, wanted: HostFilter | None, sort: str, *, reverse: bool) -> None:
         """Filters and sorts before the list is first shown."""
         self._filter = wanted
         self.hosts.sort, self.hosts.reverse = sort, reverse
@@ -149,10 +149,10 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
     def filtered(self) -> HostTable:
         return self.hosts
 
-    def parse_filter(self, text: str) -> FleetFilter | None:
-        return parse(text)
+    def parse_filter(self, text: str) -> HostFilter | None:
+        return parse_host_filter(text)
 
-    def set_filter(self, wanted: FleetFilter | None) -> None:
+    def set_filter(self, wanted: HostFilter | None) -> None:
         self._filter = wanted
         self.hosts.show(self.fleet.summary, wanted)
         self.show_keys()
@@ -180,10 +180,10 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
 
     def action_only_wrong(self) -> None:
         """Shows only hosts with errors or warnings and silent ones, or all again."""
-        self.set_filter(None if self.filter_text == "wrong" else parse("wrong"))
+        self.set_filter(None if self.filter_text == "wrong" else parse_host_filter("wrong"))
 
     def action_only_free(self) -> None:
-        self.set_filter(None if self.filter_text == "free" else parse("free"))
+        self.set_filter(None if self.filter_text == "free" else parse_host_filter("free"))
 
     def action_sort(self) -> None:
         from gpuwatch.ui.screens.sort_menu import SortMenu
@@ -201,6 +201,6 @@ class FleetScreen(FilterBarScreen[FleetFilter]):
         hosts = self.hosts
         shown = ["--filter", self.filter_text] if self.filter_text else []
         if hosts.sort != "host" or hosts.reverse:
-            down = BY_ID[hosts.sort].descending != hosts.reverse
+            down = COLUMN_BY_ID[hosts.sort].descending != hosts.reverse
             shown += ["--sort", hosts.sort, *(["--descending" if down else "--no-descending"] if hosts.reverse else [])]
         return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_watch.interval:g}", *shown]

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
-from gpuwatch.ui.panes.gpu_grid import plan_gpus
+from gpuwatch.ui.panes.gpu_grid import plan_overview
 from gpuwatch.ui.panes.no_gpu_panel import SHAPE, no_gpu_height, offers_simulation
 from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
 from gpuwatch.ui.panes.top_and_host_lines import host_line
@@ -23,8 +23,8 @@ from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
-from gpuwatch.ui.tables.process_columns import BY_ID, COLUMNS
-from gpuwatch.ui.tables.process_filter import Filter, filter_word, parse
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS
+from gpuwatch.ui.tables.process_filter import ProcessFilter, filter_word, parse_process_filter
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
 from gpuwatch.ui.widgets.one_line_panes import Strip, SummaryStrip
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -37,7 +37,7 @@ _NAMED_PANES = ("users", "processes")
 """Where the focus is while the totals are shown: it reaches them a moment later."""
 
 
-class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
+class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     """Everything at a glance."""
 
     BINDINGS = bindings("overview")
@@ -119,7 +119,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         if view.snapshot is not None and not view.waiting:
             self._most_rows = max(self._most_rows, len(view.snapshot.processes) + len(view.snapshot.bystanders))
         fields = self.gpus.fields_of(view.devices)
-        wanted = plan_gpus(view, chosen, *size, fields, processes=self._most_rows, notice=notice)
+        wanted = plan_overview(view, chosen, *size, fields, processes=self._most_rows, notice=notice)
         self.summary.display = bool(view.devices or view.has_problem)
         if wanted == self._plan:
             return
@@ -163,17 +163,17 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
         return self.users or self.processes
 
     @property
-    def filter(self) -> Filter | None:
+    def filter(self) -> ProcessFilter | None:
         return self.processes.filter
 
     @property
     def matches(self) -> tuple[int, int]:
         return self.processes.counts
 
-    def parse_filter(self, text: str) -> Filter | None:
-        return parse(text)
+    def parse_filter(self, text: str) -> ProcessFilter | None:
+        return parse_process_filter(text)
 
-    def set_filter(self, wanted: Filter | None) -> None:
+    def set_filter(self, wanted: ProcessFilter | None) -> None:
         self.processes.set_filter(wanted)
         self._show_users()
         self.show_keys()
@@ -202,9 +202,9 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def _sort_by(self, column: str) -> None:
         """Sorts by what the menu chose, in the order in which a column is read; ``S`` reverses it."""
-        self.processes.sort_by(column, reverse=BY_ID[column].descends)
+        self.processes.sort_by(column, reverse=COLUMN_BY_ID[column].descends)
         hidden = column not in self.processes.columns_on_screen
-        self.say(f"sorted by {BY_ID[column].title}, which is not shown; c chooses columns" * hidden, "accent")
+        self.say(f"sorted by {COLUMN_BY_ID[column].title}, which is not shown; c chooses columns" * hidden, "accent")
 
     def action_sort_by_memory(self) -> None:
         """As ``M`` in htop."""
@@ -319,7 +319,7 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
             return
         of = job_of if by_job else user_of
         word = filter_word("job" if by_job else "user", name)
-        self.set_filter(Filter(word, (lambda process, at: of(process) == name,)))
+        self.set_filter(ProcessFilter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
 
     async def go(self, tab_id: str) -> None:
@@ -378,10 +378,10 @@ class OverviewScreen(FilterBarScreen[Filter], ProcessRowsScreen):
 
     def action_findings(self) -> None:
         from gpuwatch.ui.details.finding_lines import Entry, all_evidence
-        from gpuwatch.ui.drawing.wrapping import Lines
+        from gpuwatch.ui.drawing.wrapping import SpanLines
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
-        def read() -> tuple[Lines, Entry | None]:
+        def read() -> tuple[SpanLines, Entry | None]:
             return all_evidence(self.view), next(iter(self.view.errors_and_warnings), None)
 
         self.app.push_screen(EvidenceModal("Findings", read))

@@ -27,7 +27,7 @@ from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 from gpuwatch.ui.screens.sheet import LinesModal, Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
@@ -160,7 +160,7 @@ class PreflightSheet(ChoiceModal[bool]):
         self.dismiss(number > 0)
 
 
-def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> Lines:
+def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> SpanLines:
     """Who is on the GPU, what the probes take, what is at risk: a line each; then the programs and exceptions."""
     count = len(ahead.configs)
     each = f"{seconds:g} s of measuring" + (" each" if count > 1 else "")
@@ -173,7 +173,7 @@ def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> Lines:
             _line("at risk", "nothing on a GPU", "ok"),
         ]
     programs = {(process.pid, process.create_time) for process in ahead.tenants}
-    lines: Lines = [
+    lines: SpanLines = [
         _line("on the GPU", f"{_gpus(ahead)}: {_users(ahead, len(programs))}", "warning" if programs else "ok"),
         _line("takes", _memory_to_take(ahead), "text"),
     ]
@@ -237,12 +237,12 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(printable(name) for name in names[:_MAX_CONFIGURATIONS]) + more
 
 
-def run_lines(run: Run, width: int) -> Lines:
+def run_lines(run: Run, width: int) -> SpanLines:
     """The content of a report on this run in ``width`` cells, with secrets masked."""
     shown = masked(run)
     assert isinstance(shown, Run)
     content = run_content(shown)
-    lines: Lines = [
+    lines: SpanLines = [
         [
             (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_STYLES[content.state]),
             (content.reason, "text"),
@@ -262,8 +262,8 @@ def run_lines(run: Run, width: int) -> Lines:
     return lines
 
 
-def _table(table: Table, width: int) -> Lines:
-    lines: Lines = [[(table.title, "title")]]
+def _table(table: Table, width: int) -> SpanLines:
+    lines: SpanLines = [[(table.title, "title")]]
     sizes = [max(width_of(text) for text in column) for column in zip(table.heads, *table.rows, strict=True)]
     if 2 + sum(sizes) + 2 * len(sizes) <= width:
         rows = [(table.heads, "dim")] + [(row, "text") for row in table.rows]
@@ -282,7 +282,7 @@ def _table(table: Table, width: int) -> Lines:
     return lines
 
 
-def _log(content: Content) -> Lines:
+def _log(content: Content) -> SpanLines:
     if not content.log_tail:
         return []
     tail = content.log_tail[-_MAX_LOG_LINES:]

@@ -36,7 +36,14 @@ from gpuwatch.ui.drawing.wrapping import wrap_line
 from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.probe_table_rows import GROUP_WORDS, Config, Earlier, Group, bar_lines, rows_of
+from gpuwatch.ui.tables.probe_table_rows import (
+    GROUP_WORDS,
+    ConfigRow,
+    EarlierRunRow,
+    GroupRow,
+    probe_bar_lines,
+    probe_rows,
+)
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import Strip
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
@@ -134,8 +141,8 @@ class ProbesScreen(FilterableScreen):
         document = self.document()
         width, height = self.app.size
         row = self.table.chosen
-        chosen = _place(row.run, document) if isinstance(row, (Config, Earlier)) else None
-        lines = bar_lines(document, width, height // 5, chosen) if height >= _TALL_LINES else []
+        chosen = _place(row.run, document) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
+        lines = probe_bar_lines(document, width, height // 5, chosen) if height >= _TALL_LINES else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
         self.bars.paint(lines)
@@ -143,7 +150,7 @@ class ProbesScreen(FilterableScreen):
     def _draw_table(self, view: View) -> None:
         probe_runs, live = self.probe_runs, self.probe_runs.live
         shown = self._compared or probe_runs.scripts.keys()
-        rows = rows_of(
+        rows = probe_rows(
             {name: script for name, script in probe_runs.scripts.items() if name in shown},
             probe_runs.runs,
             probe_runs.earlier,
@@ -189,7 +196,7 @@ class ProbesScreen(FilterableScreen):
             lines += [[("Δ ", "accent"), (clean(found.text), "text")] for found in self.document().differences]
         row = self.table.chosen
         title = "About"
-        if isinstance(row, Group):
+        if isinstance(row, GroupRow):
             title = printable(row.name)
             lines.append([("", "text"), (GROUP_WORDS.get(row.name, ""), "text")])
             names = ", ".join(script.name for script in self._of(row))
@@ -201,7 +208,7 @@ class ProbesScreen(FilterableScreen):
                 keys = [(enter, fold.removesuffix(", "))]
             lines.append([span for key, does in keys for span in ((key, "key"), (does, "dim"))])
         elif row is not None:
-            config = row.script.name if isinstance(row, Config) else row.run.config
+            config = row.script.name if isinstance(row, ConfigRow) else row.run.config
             run = row.run
             title = printable(config)
             lines += configuration_lines(self.probe_runs.scripts.get(config), run)
@@ -274,15 +281,15 @@ class ProbesScreen(FilterableScreen):
         self._draw_bars()
         self._draw_below()
 
-    def _of(self, group: Group) -> list[ProbeScript]:
+    def _of(self, group: GroupRow) -> list[ProbeScript]:
         return [script for script in self.probe_runs.scripts.values() if script.group == group.name]
 
     def action_toggle_choice(self) -> None:
         """Toggles a configuration or a whole group; the cursor stays, as it does on any list of boxes."""
         row, chosen = self.table.chosen, self.probe_runs.chosen
-        if isinstance(row, Config):
+        if isinstance(row, ConfigRow):
             chosen ^= {row.script.name}
-        elif isinstance(row, Group):
+        elif isinstance(row, GroupRow):
             names = {script.name for script in self._of(row)}
             chosen.difference_update(names) if names <= chosen else chosen.update(names)
         self.probe_runs_changed()
@@ -333,9 +340,9 @@ class ProbesScreen(FilterableScreen):
 
     def _under_cursor(self) -> list[str]:
         row = self.table.chosen
-        if isinstance(row, Group):
+        if isinstance(row, GroupRow):
             return [script.name for script in self._of(row)]
-        return [row.script.name] if isinstance(row, Config) else []
+        return [row.script.name] if isinstance(row, ConfigRow) else []
 
     async def action_cancel(self) -> None:
         """Stops the running probes; if none is running, goes back."""
@@ -351,11 +358,11 @@ class ProbesScreen(FilterableScreen):
     def action_open_run(self) -> None:
         """Opens the run under the cursor, or the settings of a configuration without one; folds a group."""
         row = self.table.chosen
-        if isinstance(row, Group):
+        if isinstance(row, GroupRow):
             self.folded ^= {row.name}
             self.probe_runs_changed()
             return
-        run = row.run if isinstance(row, (Config, Earlier)) else None
+        run = row.run if isinstance(row, (ConfigRow, EarlierRunRow)) else None
         if run is None:
             self.action_code()
             return
@@ -387,7 +394,7 @@ class ProbesScreen(FilterableScreen):
     def action_code(self) -> None:
         names = self._under_cursor()
         row = self.table.chosen
-        if isinstance(row, Earlier):
+        if isinstance(row, EarlierRunRow):
             names = [row.run.config]
         if names:
             self._show_code(names[0], self.probe_runs.parameters.own)
@@ -439,7 +446,7 @@ class ProbesScreen(FilterableScreen):
     def found(self) -> str:
         """The configuration under the cursor; empty for none."""
         row = self.table.chosen
-        return row.script.name if isinstance(row, Config) else ""
+        return row.script.name if isinstance(row, ConfigRow) else ""
 
     def next_found(self, where: str) -> None:
         """Moves the cursor to the next configuration, past headings; ``where``: ``up`` or ``down``."""
@@ -466,7 +473,7 @@ class ProbesScreen(FilterableScreen):
             if not self.with_earlier or len(self.document().runs) < 2:
                 self.say(why_not_comparable(self.probe_runs), "accent")
         self.probe_runs_changed()
-        places = [place for place, row in enumerate(self.table.items) if isinstance(row, Earlier)]
+        places = [place for place, row in enumerate(self.table.items) if isinstance(row, EarlierRunRow)]
         if places and not any(self.table.top <= place < self.table.top + self.table.room for place in places):
             self.table.put_cursor(places[0])
             self.table.redraw()

@@ -23,7 +23,7 @@ from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.process_columns import BY_ID, in_order, on_cpu
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, is_on_cpu, sorted_rows
 from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
@@ -74,7 +74,7 @@ class ProcessScreen(FilterableScreen):
         if snapshot is None:
             return []
         by = "memory" if snapshot.devices else "cpu"
-        rows = in_order((*snapshot.processes, *snapshot.bystanders), BY_ID[by], reverse=True)
+        rows = sorted_rows((*snapshot.processes, *snapshot.bystanders), COLUMN_BY_ID[by], reverse=True)
         return list(dict.fromkeys(process_identity(row) for row in rows if isinstance(row, Process)))
 
     @property
@@ -114,7 +114,7 @@ class ProcessScreen(FilterableScreen):
         details = self.details if self._details_of == who else None
         rows = self.rows
         self._draw_who(who, rows, details, view)
-        if rows and on_cpu(rows[0]):
+        if rows and is_on_cpu(rows[0]):
             devices = facts.cpu_lines(rows[0], view, details)
         else:
             devices = facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
@@ -253,7 +253,7 @@ class ProcessScreen(FilterableScreen):
     def command(self) -> list[str]:
         """For a framework program on no GPU: the run that says why. Else as in the base."""
         rows = self.rows
-        if rows and on_cpu(rows[0]):
+        if rows and is_on_cpu(rows[0]):
             return facts.placement_command(rows[0])
         return super().command()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.file_names import tilde_path
 from gpuwatch.core.safe_text import printable
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
@@ -46,7 +46,7 @@ class BrokenFile(LinesModal[bool]):
     """Enter saves to the other file, Esc cancels."""
 
     def __init__(self, broken: settings_file.Loaded, other: Path) -> None:
-        lines: Lines = [
+        lines: SpanLines = [
             [("The settings file has errors, so it is not overwritten:", "text")],
             [(printable(str(broken.path)), "dim")],
             [],

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.wrapping import Lines, cut_line, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, cut_line, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.type_ahead import TypeAhead
@@ -53,10 +53,10 @@ class Sheet(PaintedPane, can_focus=True):
 
     def __init__(
         self,
-        lines: Lines,
+        lines: SpanLines,
         *,
         cursor: int | None = None,
-        fold: Callable[[int], Lines] | None = None,
+        fold: Callable[[int], SpanLines] | None = None,
         notes: Callable[[int], list[Line]] = lambda width: [],
     ) -> None:
         """``fold``: makes the lines for a width, instead of wrapping them; ``notes``: those that stay at the bottom."""
@@ -72,7 +72,7 @@ class Sheet(PaintedPane, can_focus=True):
         self.cursor = cursor
         self._is_menu = cursor is not None
 
-    def _folded(self, width: int) -> Lines:
+    def _folded(self, width: int) -> SpanLines:
         """The lines wrapped to a width; lines of a menu are cut instead."""
         if self._fold is not None:
             return self._fold(width)
@@ -83,7 +83,7 @@ class Sheet(PaintedPane, can_focus=True):
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._folded(width)) + len(self._notes(width))
 
-    def replace(self, lines: Lines) -> None:
+    def replace(self, lines: SpanLines) -> None:
         """Shows other lines from the same place on."""
         if lines != self.content:
             self.content = lines
@@ -145,7 +145,7 @@ class LinesModal(Modal[Result], Generic[Result]):
     def __init__(
         self,
         title: str,
-        lines: Lines,
+        lines: SpanLines,
         *,
         cursor: int | None = None,
         sheet: Sheet | None = None,

@@ -11,7 +11,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.sources.process_signals import Outcome, refusal
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 from gpuwatch.ui.tables.process_columns import command_text, short_command
 
@@ -55,7 +55,7 @@ def _since(process: Process) -> str:
     return UNKNOWN if process.create_time is None else date_and_time(process.create_time)
 
 
-def _who(people: Sequence[Process], room: int) -> Lines:
+def _who(people: Sequence[Process], room: int) -> SpanLines:
     if len(people) == 1:
         process = people[0]
         facts = (
@@ -66,7 +66,7 @@ def _who(people: Sequence[Process], room: int) -> Lines:
             ("holds", f"{memory(process.number('gpu_memory_bytes'))} of GPU memory", "text"),
         )
         return [[(f" {name:<9}", "dim"), (cut_to_width(text, room - 10), style)] for name, text, style in facts]
-    lines: Lines = []
+    lines: SpanLines = []
     for process in people[:_MAX_PROCESSES]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
         begin = f" {align_right(str(process.pid), 7)}  "

@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables import host_columns
 from gpuwatch.ui.tables.process_columns import Column
@@ -33,7 +33,7 @@ class SortMenu(LinesModal[None]):
         """``sort``: sorts by a column, named by its id."""
         self._sort = sort
         self._columns = columns
-        lines: Lines = [
+        lines: SpanLines = [
             [
                 (" ● " if column.id == current else "   ", "accent"),
                 (column.title.ljust(11), "strong" if column.id == current else "text"),

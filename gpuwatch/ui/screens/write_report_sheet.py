@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.file_names import tilde_path
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.text_styles import link_style
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ReportSheet(ChoiceModal[bool]):
 
     def __init__(self, what: str) -> None:
         folder = tilde_path(Path.cwd())
-        lines: Lines = [
+        lines: SpanLines = [
             [(" on       ", "dim"), (what, "text")],
             [(" into     ", "dim"), (f"gpuwatch-report-….html, in {folder}", "text")],
             [(" secrets  ", "dim"), ("are always masked: passwords, tokens and keys", "text")],

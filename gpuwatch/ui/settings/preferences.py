@@ -13,13 +13,14 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Layout
-from gpuwatch.ui.drawing.textual_themes import DEFAULT, is_known, known_themes
+from gpuwatch.ui.drawing.textual_themes import DEFAULT_THEME, is_theme, known_themes
 from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.tables.filter_language import FilterError
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, FIELDS, GRAPHS
 from gpuwatch.ui.tables.gpu_order import ORDERS, GpuOrder
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 from gpuwatch.ui.tables.process_columns import COLUMNS, DEFAULT_COLUMNS
-from gpuwatch.ui.tables.process_filter import FilterError, parse
+from gpuwatch.ui.tables.process_filter import parse_process_filter
 
 MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 0.25, 60.0
 """Allowed seconds between samples."""
@@ -29,7 +30,7 @@ MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 0.25, 60.0
 class Preferences:
     """The user's settings, with their defaults."""
 
-    theme: str = DEFAULT
+    theme: str = DEFAULT_THEME
     ascii: bool | None = None
     """None: only if the terminal cannot show more."""
     interval: float = 1.0
@@ -137,7 +138,7 @@ def _interval(value: object) -> object:
 
 def _theme(value: object) -> object:
     name = _text(value)
-    if not is_known(name):
+    if not is_theme(name):
         raise InvalidValue(f"is {_quoted(name)}, not a known theme{did_you_mean(name, known_themes())}")
     return name
 
@@ -175,7 +176,7 @@ def _some_of(table: str, key: str, field: str, noun: str, choices: Choices, *, h
 def _filter(value: object) -> object:
     text = _text(value)
     try:
-        parse(text)
+        parse_process_filter(text)
     except FilterError as error:
         raise InvalidValue(f"is invalid: {error}") from None
     return text

@@ -18,18 +18,18 @@ from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import frame, visible_rows
-from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
+from gpuwatch.ui.drawing.border import visible_rows, with_border
+from gpuwatch.ui.drawing.glyphs import ascii_key_name, to_ascii
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
-from gpuwatch.ui.drawing.text_styles import depth_of, palette_of, sequences
+from gpuwatch.ui.drawing.text_styles import color_depth, escape_sequences, palette_of
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_gpus
+from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_overview
 from gpuwatch.ui.panes.key_line import NOBODY, gpu_number_title, key_line
 from gpuwatch.ui.panes.top_and_host_lines import host_line, top_line
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.gpu_fields import shown_fields
-from gpuwatch.ui.tables.gpu_order import GpuChoice, in_order, with_devices
+from gpuwatch.ui.tables.gpu_fields import available_fields
+from gpuwatch.ui.tables.gpu_order import GpuChoice, sorted_devices, with_devices
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
 _STRIP, _PANE = "surface", "background"
@@ -44,10 +44,10 @@ def picture(
     ``with_processes``: whether processes have been read.
     """
     if chosen.gpu_order != "index":
-        view = with_devices(view, in_order(view.devices, chosen.gpu_order))
+        view = with_devices(view, sorted_devices(view.devices, chosen.gpu_order))
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
-    fields = shown_fields(chosen.gpu_fields, view.devices)
-    wanted = plan_gpus(view, chosen, width, height, fields, processes=rows)
+    fields = available_fields(chosen.gpu_fields, view.devices)
+    wanted = plan_overview(view, chosen, width, height, fields, processes=rows)
     if wanted.gpus_as == "none" or view.has_problem:
         return []
     top, host = LineBuilder(width), LineBuilder(width)
@@ -62,19 +62,23 @@ def picture(
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:
         from gpuwatch.ui.panes.process_table_lines import first_table
-        from gpuwatch.ui.tables.process_columns import rows_of
+        from gpuwatch.ui.tables.process_columns import table_rows
 
-        titles = gpu_number_title(view) | ({} if rows_of(view.snapshot) else NOBODY)
+        titles = gpu_number_title(view) | ({} if table_rows(view.snapshot) else NOBODY)
         table, note = first_table(view, chosen, width, room, framed=wanted.framed)
     else:
         waiting = [LineBuilder(width - 2 * wanted.framed).fill_to(width - 2 * wanted.framed, style="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
         note = visible_rows(0, max(room - 1, 1), rows) if not wanted.framed else ""
-        table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
+        table = (
+            with_border(waiting, width, room, title=[("Processes", "title")], focused=True)
+            if wanted.framed
+            else waiting
+        )
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
     keys, _ = key_line(
-        width, "processes", chosen.tab, titles=titles, note=(note, False), name=spelled if ascii_only else str
+        width, "processes", chosen.tab, titles=titles, note=(note, False), name=ascii_key_name if ascii_only else str
     )
     return [*lines, (keys, _STRIP)]
 
@@ -126,7 +130,7 @@ class Picture:
     def possible(self) -> bool:
         """Whether this terminal, theme and tab can be painted without Textual."""
         own = palette_of(self._chosen.theme) is not None and self._chosen.tab == "overview"
-        return own and bool(depth_of(os.environ)) and os.isatty(2)
+        return own and bool(color_depth(os.environ)) and os.isatty(2)
 
     @property
     def can_paint_processes(self) -> bool:
@@ -157,9 +161,9 @@ class Picture:
         lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, with_processes=with_processes)
         if not lines:
             return False
-        depth = depth_of(os.environ)
+        depth = color_depth(os.environ)
         grounds = {(_STRIP, False), *((ground, line.highlighted) for line, ground in lines)}
-        styles = {key: sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
+        styles = {key: escape_sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
         text = escape(lines, width, styles)
         if ascii_only:
             text = to_ascii(text)

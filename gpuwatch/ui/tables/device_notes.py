@@ -35,7 +35,7 @@ SHORT_TITLES = {
 """Shorter titles of readings, for narrow places."""
 
 
-PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
+PERMANENT_REASONS = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for a missing value that waiting does not resolve."""
 
 
@@ -44,7 +44,7 @@ def missing_text(why: Missing) -> str:
     return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
 
 
-def titled(spec: MetricSpec, room: int) -> str:
+def fitted_title(spec: MetricSpec, room: int) -> str:
     """The title of a reading in ``room`` cells: in full, shortened, or cut."""
     title = spec.title if width_of(spec.title) <= room else SHORT_TITLES.get(spec.id, spec.title)
     return cut_to_width(title, room)
@@ -63,7 +63,7 @@ def short_name(name: str) -> str:
     return name
 
 
-def throttled_now(device: Device, findings: Sequence[Finding]) -> str:
+def throttled_text(device: Device, findings: Sequence[Finding]) -> str:
     """``throttled (thermal)``, of a sample that shows it; empty once a finding judges it, as a note or a warning."""
     reasons = clock_reasons(device) or frozenset()
     bad = reasons & (THERMAL | BRAKE)
@@ -75,23 +75,23 @@ def throttled_now(device: Device, findings: Sequence[Finding]) -> str:
 
 
 def clock_note(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> str:
-    """Why its clocks are lower; empty if they are not, or if its finding or :func:`throttled_now` says so."""
-    if (finding is not None and finding.id.startswith("throttle.")) or throttled_now(device, findings):
+    """Why its clocks are lower; empty if they are not, or if its finding or :func:`throttled_text` says so."""
+    if (finding is not None and finding.id.startswith("throttle.")) or throttled_text(device, findings):
         return ""
     return clock_reasons_text(sorted(clock_reasons(device) or ()))
 
 
-def finding_mark(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> tuple[str, str]:
+def device_finding_mark(device: Device, finding: Finding | None, findings: Sequence[Finding]) -> tuple[str, str]:
     """Its worst finding, ``▲ throttled (thermal)``, and the style; empty in a bad state, which has its own words."""
     if finding is None or device.state in BAD_STATES:
-        now = throttled_now(device, findings)
+        now = throttled_text(device, findings)
         return (f"▲ {now}", "warning") if now else ("", "text")
     words = finding.title.removeprefix(f"GPU {device.index}").removeprefix(":")
     glyph = "✖" if finding.severity == "error" else "▲"
     return f"{glyph} {printable(words[1:]) if words.startswith(' ') else CAUSES[finding.id]}", finding.severity
 
 
-def link(device: Device, cells: int = 0) -> str:
+def pcie_link_text(device: Device, cells: int = 0) -> str:
     """The PCIe link with its throughput in GB/s, ``5×16 ↓1.2 ↑–``, in ``cells`` each; 0: five cells, if it is known."""
     generation, width = device.number("pcie.generation"), device.number("pcie.width")
     if generation is None and width is None:
@@ -149,7 +149,7 @@ def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
     return printable(f"reserved {', '.join(names)}") if names else ""
 
 
-def attention(device: Device, *, finding: str, throttled: bool = False, reserved: bool = False) -> tuple[str, str]:
+def attention_mark(device: Device, *, finding: str, throttled: bool = False, reserved: bool = False) -> tuple[str, str]:
     """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty."""
     if device.state in BAD_STATES or finding == "error":
         return "✖", "error"

@@ -21,14 +21,14 @@ P = ParamSpec("P")
 """What a test gets: a process and a moment, or a host and one of its GPUs."""
 Kind = Literal["size", "percent", "time", "count"]
 
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_TYPED = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
-_SIGNED = re.compile(r"^([a-z][\w-]*)%?(>=|<=|>|<|=|:|~)(.*)$", re.IGNORECASE | re.DOTALL)
+_SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_TIME_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_WORD_PATTERN = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+_FIELD_WORD = re.compile(r"^([a-z][\w-]*)%?(>=|<=|>|<|=|:|~)(.*)$", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"^(\d+(?:\.\d*)?|\.\d+)([a-z%]*)$", re.IGNORECASE)
 _SIZE_SUFFIX = re.compile(r"^([bkmgt]?)(?:i?b)?$", re.IGNORECASE)
-_SPAN = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$", re.IGNORECASE)
-_CLOCK = re.compile(r"^(?:(\d+)d\s*(\d+):(\d\d)|(\d+):(\d\d):(\d\d))$", re.IGNORECASE)
+_DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$", re.IGNORECASE)
+_CLOCK_DURATION = re.compile(r"^(?:(\d+)d\s*(\d+):(\d\d)|(\d+):(\d\d):(\d\d))$", re.IGNORECASE)
 """A duration as the column shows it: ``1:30:00``, ``3d 04:05``."""
 _MAX_NUMBER = 1e18
 """Larger numbers are clamped to this: no float holds a number of hundreds of digits."""
@@ -57,7 +57,7 @@ class Filter(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class Amount(Generic[P]):
+class NumberField(Generic[P]):
     """A field that is compared with a number."""
 
     get: Callable[P, float | None]
@@ -67,26 +67,26 @@ class Amount(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Fields(Generic[P]):
+class FilterFields(Generic[P]):
     """The fields of a list; of one without fields, every word is searched for."""
 
     anywhere: Callable[[str], Callable[P, bool]]
     """The test of a word without a field, which is in lower case."""
     texts: Mapping[str, Callable[P, str]] = field(default_factory=dict)
     """Text fields: matched anywhere in the text."""
-    amounts: Mapping[str, Amount[P]] = field(default_factory=dict)
+    numbers: Mapping[str, NumberField[P]] = field(default_factory=dict)
     exact: Mapping[str, Callable[[str], Callable[P, bool]]] = field(default_factory=dict)
     """Fields whose value, in lower case, makes the test; :class:`FilterError` if it is invalid."""
     ids: Mapping[str, Callable[P, int | None]] = field(default_factory=dict)
     """Integers: equal with ``:``, or compared."""
     words: Mapping[str, Callable[P, bool]] = field(default_factory=dict)
     """Words that are tests by themselves."""
-    also: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     """Aliases: ids and headers of columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.exact, *self.ids, *self.texts, *self.amounts)
+        return (*self.exact, *self.ids, *self.texts, *self.numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +100,22 @@ class _Word:
 
 def _words(text: str) -> Iterator[_Word]:
     """Words split at blanks outside quotes; an open quote extends to the end."""
-    for match in _TYPED.finditer(text):
+    for match in _WORD_PATTERN.finditer(text):
         typed = match[0]
         quote = typed.find('"')
         yield _Word(typed, typed.replace('"', ""), len(typed) if quote < 0 else quote)
 
 
-def _brief(text: str) -> str:
+def _short(text: str) -> str:
     return printable(shorten(text, _MAX_QUOTED_CHARS))
 
 
 def _time(text: str) -> float | None:
-    clock = _CLOCK.match(text)
+    clock = _CLOCK_DURATION.match(text)
     if clock is not None:
         days, hours, minutes, *rest = (float(part or 0) for part in clock.groups())
         return days * 86400 + (hours + rest[0]) * 3600 + (minutes + rest[1]) * 60 + rest[2]
-    span = _SPAN.match(text)
+    span = _DURATION.match(text)
     if span is None or not any(span.groups()):
         return None
     return float(sum(float(part or 0) * unit for part, unit in zip(span.groups(), (86400, 3600, 60, 1), strict=True)))
@@ -128,20 +128,20 @@ def _amount(name: str, kind: Kind, text: str) -> float:
     match = _NUMBER.match(text)
     if match is None:
         what = {"size": "a number such as 2GiB", "time": "a time such as 90s or 1h30m"}.get(kind, "a number")
-        raise FilterError(f"{name} is compared with {what}" + (f", not “{_brief(text)}”" if text else ""))
+        raise FilterError(f"{name} is compared with {what}" + (f", not “{_short(text)}”" if text else ""))
     number, unit = min(float(match[1]), _MAX_NUMBER), match[2].lower()
     if kind == "size":
         suffix = _SIZE_SUFFIX.match(unit)
         if suffix is not None:
-            return number * _UNITS[suffix[1]]
-    elif kind == "time" and unit in _TIMES:
-        return number * _TIMES[unit]
+            return number * _SIZE_UNITS[suffix[1]]
+    elif kind == "time" and unit in _TIME_UNITS:
+        return number * _TIME_UNITS[unit]
     elif unit == "" or (unit == "%" and kind == "percent"):
         return number
-    raise FilterError(f"“{_brief(unit)}” is not a unit of {name}")
+    raise FilterError(f"“{_short(unit)}” is not a unit of {name}")
 
 
-def _compared(amount: Amount[P], sign: str, wanted: float) -> Callable[P, bool]:
+def _comparison(amount: NumberField[P], sign: str, wanted: float) -> Callable[P, bool]:
     wanted = amount.shown(wanted)
 
     def test(*args: P.args, **kwargs: P.kwargs) -> bool:
@@ -154,39 +154,39 @@ def _compared(amount: Amount[P], sign: str, wanted: float) -> Callable[P, bool]:
     return test
 
 
-def whole(name: str, text: str, what: str) -> int:
+def parse_integer(name: str, text: str, what: str) -> int:
     """An integer that was typed; :class:`FilterError` that says ``what`` is wanted if it is none."""
     digits = text.lstrip("0") or text[:1]
     if not (text.isascii() and text.isdecimal()) or len(digits) > _MAX_DIGITS:
-        raise FilterError(f"{name} is {what}, not “{_brief(text)}”")
+        raise FilterError(f"{name} is {what}, not “{_short(text)}”")
     return int(digits)
 
 
-def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
+def _field_test(word: _Word, fields: FilterFields[P]) -> Callable[P, bool] | None:
     """The test of a word with a field; None for a plain text search."""
-    match = _SIGNED.match(word.text)
+    match = _FIELD_WORD.match(word.text)
     if match is None or match.start(2) >= word.plain or not fields.names:
         return None
     typed, sign, rest = match.groups()
-    name = fields.also.get(typed.lower(), typed.lower())
+    name = fields.aliases.get(typed.lower(), typed.lower())
     if name not in fields.names:
         if rest.startswith("//"):
             return None  # http://host
-        meant = closest_name(name, (*fields.names, *fields.also)) if len(name) > 2 else None
+        meant = closest_name(name, (*fields.names, *fields.aliases)) if len(name) > 2 else None
         if meant is None and sign == "=":
             return None  # part of a command line: lr=0.1
         hint = f"; did you mean {meant}?" if meant is not None else "; quote it to search for the text"
-        raise FilterError(f"there is no field “{_brief(typed)}”{hint}")
+        raise FilterError(f"there is no field “{_short(typed)}”{hint}")
     contains = sign in (":", "~")
     if name in fields.ids and not contains:
-        return _compared(Amount(fields.ids[name]), sign, _amount(name, "count", rest))
-    if name in fields.amounts:
+        return _comparison(NumberField(fields.ids[name]), sign, _amount(name, "count", rest))
+    if name in fields.numbers:
         if contains:
-            raise FilterError(f"{name} is a number: write {name}>{_brief(rest) or '…'}")
-        amount = fields.amounts[name]
-        return _compared(amount, sign, _amount(name, amount.kind, rest))
+            raise FilterError(f"{name} is a number: write {name}>{_short(rest) or '…'}")
+        amount = fields.numbers[name]
+        return _comparison(amount, sign, _amount(name, amount.kind, rest))
     if not contains:
-        raise FilterError(f"{name} is text: write {name}:{_brief(rest) or '…'}")
+        raise FilterError(f"{name} is text: write {name}:{_short(rest) or '…'}")
     wanted = rest.lower()
     if not wanted:  # its value has not been typed yet
         return lambda *args, **kwargs: True
@@ -194,15 +194,15 @@ def _fielded(word: _Word, fields: Fields[P]) -> Callable[P, bool] | None:
         get = fields.texts[name]
         return lambda *args, **kwargs: wanted in get(*args, **kwargs).lower()
     if name in fields.ids:
-        return _compared(Amount(fields.ids[name]), "=", whole(name, wanted, "a number"))
+        return _comparison(NumberField(fields.ids[name]), "=", parse_integer(name, wanted, "a number"))
     return fields.exact[name](wanted)
 
 
-def _meaning(word: _Word, fields: Fields[P]) -> Callable[P, bool]:
+def _word_test(word: _Word, fields: FilterFields[P]) -> Callable[P, bool]:
     if word.plain > 0 and len(word.text) > 1 and word.text[0] == "-" and (word.text[1] != "-" or word.plain == 1):
-        inner = _meaning(_Word(word.typed, word.text[1:], word.plain - 1), fields)
+        inner = _word_test(_Word(word.typed, word.text[1:], word.plain - 1), fields)
         return lambda *args, **kwargs: not inner(*args, **kwargs)
-    fielded = _fielded(word, fields)
+    fielded = _field_test(word, fields)
     if fielded is not None:
         return fielded
     anywhere = word.text.lower()
@@ -211,7 +211,7 @@ def _meaning(word: _Word, fields: Fields[P]) -> Callable[P, bool]:
     return fields.anywhere(anywhere)
 
 
-def parse(text: str, fields: Fields[P]) -> Filter[P] | None:
+def parse(text: str, fields: FilterFields[P]) -> Filter[P] | None:
     """The filter for ``text``, None if empty; :class:`FilterError` if a word is invalid, or the text too long."""
     if len(text) > input_size_limits.FILTER.bytes:
         raise FilterError(f"a filter has at most {input_size_limits.FILTER.bytes:,} characters")
@@ -219,7 +219,7 @@ def parse(text: str, fields: Fields[P]) -> Filter[P] | None:
     tests, kept, wrong = [], [], None
     for word in words:
         try:
-            tests.append(_meaning(word, fields))
+            tests.append(_word_test(word, fields))
             kept.append(word.typed)
         except FilterError as error:
             wrong = wrong or error
@@ -231,9 +231,9 @@ def parse(text: str, fields: Fields[P]) -> Filter[P] | None:
 
 WordFilter = Filter[...]
 """The filter of a list without fields: of the texts of an entry, taken together."""
-_WORDS: Fields[...] = Fields(anywhere=lambda wanted: lambda *texts: wanted in "\n".join(texts).lower())
+_NO_FIELDS: FilterFields[...] = FilterFields(anywhere=lambda wanted: lambda *texts: wanted in "\n".join(texts).lower())
 
 
 def parse_words(text: str) -> WordFilter | None:
     """As :func:`parse`, for a list without fields."""
-    return parse(text, _WORDS)
+    return parse(text, _NO_FIELDS)

@@ -15,8 +15,16 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.tables.device_notes import PERMANENT, link, missing_text
-from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, LEVEL_STYLES, NORMAL, Load, Thresholds, mark, rank
+from gpuwatch.ui.tables.device_notes import PERMANENT_REASONS, missing_text, pcie_link_text
+from gpuwatch.ui.tables.load_levels import (
+    DEFAULT_THRESHOLDS,
+    LEVEL_STYLES,
+    NORMAL,
+    Load,
+    Thresholds,
+    level_mark,
+    load_level,
+)
 
 
 class GpuGraph(NamedTuple):
@@ -178,7 +186,7 @@ OPTIONAL_FIELDS: tuple[GpuField, ...] = (
         line_cells=6, shown_by_default=False),
     GpuField("pcie", "PCIe GB/s", "link generation × width, and GB/s in ↓ and out ↑ (cards show it in the frame)",
         metric="pcie.generation", line_cells=19, shown_by_default=False,
-        text=lambda device: link(device, 1) or UNKNOWN),
+        text=lambda device: pcie_link_text(device, 1) or UNKNOWN),
     GpuField("trend", "UTIL", "utilization history, in lines"),
 )
 FIXED_FIELDS = (
@@ -195,25 +203,25 @@ GRAPHS = {field.id: field for field in (*FIXED_FIELDS, *OPTIONAL_FIELDS) if fiel
 DEFAULT_GRAPHS = tuple(GRAPHS)
 
 
-def unavailable(field: GpuField, devices: Sequence[Device]) -> str:
+def why_unavailable(field: GpuField, devices: Sequence[Device]) -> str:
     """Why no device has a field; empty if one has, or may get it."""
     if not field.metric or not devices:
         return ""
     for device in devices:
         reading = device.get(field.metric)
-        if not isinstance(reading, Missing) or reading.reason not in PERMANENT:
+        if not isinstance(reading, Missing) or reading.reason not in PERMANENT_REASONS:
             return ""
     why = devices[0].get(field.metric)
     assert isinstance(why, Missing)
     return missing_text(why)
 
 
-def shown_fields(chosen: Sequence[str], devices: Sequence[Device], seen: Collection[str] = ()) -> list[str]:
+def available_fields(chosen: Sequence[str], devices: Sequence[Device], seen: Collection[str] = ()) -> list[str]:
     """The chosen fields that some device has or may get; ``seen``: those that one had before, which stay."""
-    return [name for name in chosen if name in FIELDS and (name in seen or not unavailable(FIELDS[name], devices))]
+    return [name for name in chosen if name in FIELDS and (name in seen or not why_unavailable(FIELDS[name], devices))]
 
 
-def known_fields(chosen: Sequence[str], devices: Sequence[Device]) -> set[str]:
+def fields_with_values(chosen: Sequence[str], devices: Sequence[Device]) -> set[str]:
     """The chosen fields of which some device has a value."""
     return {
         name
@@ -228,40 +236,40 @@ def _style(field: GpuField, device: Device, level: int) -> str:
     return "dim" if field.metric and isinstance(device.get(field.metric), Missing) else "text"
 
 
-def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Span]:
+def line_spans(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Span]:
     """The field in exactly ``field.line_cells`` cells, with a leading blank."""
     if field.text is not None:
         text = field.text(device) + field.unit
     else:
         value = device.number(field.metric)
         text = UNKNOWN if value is None else rounded(value, 1) + field.unit
-    level = rank(field.load, device, thresholds) if field.load else NORMAL
+    level = load_level(field.load, device, thresholds) if field.load else NORMAL
     style = _style(field, device, level)
     cells = f"{text[: field.line_cells - 1]:>{field.line_cells}}"
     if level and len(text) < field.line_cells - 1:
-        cells = cells[: -len(text) - 1] + mark(field.load, level) + text
+        cells = cells[: -len(text) - 1] + level_mark(field.load, level) + text
     unit = len(field.unit)
     if style != "text" or not unit or not cells.endswith(field.unit):
         return [(cells, style)]
     return [(cells[:-unit], style), (cells[-unit:], "dim")]
 
 
-SORTED = "↓"
+SORT_ARROW = "↓"
 """Marks the load by which GPUs are sorted."""
 
 
-def in_card(
+def card_spans(
     field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, sorted_by: str = "index"
 ) -> list[Span]:
     """The field in exactly ``field.card_cells`` cells: label, mark, value, unit. Blank if the card does not have it."""
     why = device.get(field.metric) if field.metric else None
     if isinstance(why, Missing) and why.reason == "not_supported":
         return [(" " * field.card_cells, "text")]
-    level = rank(field.load, device, thresholds) if field.load else NORMAL
+    level = load_level(field.load, device, thresholds) if field.load else NORMAL
     if field.id == "ecc" and device.number("ecc.uncorrected"):
         level, sign = 2, "▲"
     else:
-        sign = mark(field.load, level)
+        sign = level_mark(field.load, level)
     if field.card is not None:
         value, unit = field.card(device), ""
     else:
@@ -269,7 +277,7 @@ def in_card(
         room = field.card_cells - len(field.label) - 1 - len(unit)
         value = rounded(device.number(field.metric), room)
     of_order = field.load == sorted_by
-    label = field.label + (sign.strip() or SORTED * of_order or sign) if field.label else ""
+    label = field.label + (sign.strip() or SORT_ARROW * of_order or sign) if field.label else ""
     rest = field.card_cells - len(label) - len(unit)
     return [
         (label, LEVEL_STYLES[level] if level else "sorted" if of_order else "dim"),

@@ -28,7 +28,7 @@ def _load(device: Device, order: GpuOrder) -> float | None:
     return fraction(value, device.number("memory.total_bytes")) if order == "memory" else value
 
 
-def in_order(devices: Sequence[Device], order: GpuOrder) -> list[Device]:
+def sorted_devices(devices: Sequence[Device], order: GpuOrder) -> list[Device]:
     """The devices, most loaded first; ties by index, then those without a value."""
 
     def key(device: Device) -> tuple[bool, float, int]:
@@ -59,7 +59,7 @@ class SteadyOrder:
         of = (order, frozenset(device.uuid for device in devices))
         if of != self._of or not 0 <= view.moment - self._at < _REORDER_SECONDS:
             self._of, self._at = of, view.moment
-            self._places = {device.uuid: place for place, device in enumerate(in_order(devices, order))}
+            self._places = {device.uuid: place for place, device in enumerate(sorted_devices(devices, order))}
         return tuple(sorted(devices, key=lambda device: self._places[device.uuid]))
 
 

@@ -40,30 +40,30 @@ class Column:
     at_right: bool = False
 
 
-def natural(name: str) -> tuple[object, ...]:
+def natural_sort_key(name: str) -> tuple[object, ...]:
     """``n2`` before ``n10``."""
     return tuple(
         (1, "", int(part)) if part.isdecimal() else (0, part.lower(), 0) for part in _DIGITS.split(name[:200]) if part
     )
 
 
-def _trouble(host: HostSummary) -> float:
+def _problem_rank(host: HostSummary) -> float:
     if not host.view.answered:
         return 3.0
     errors = any(finding.severity == "error" for finding in host.errors_and_warnings)
     return 2.0 if errors else 1.0 if host.errors_and_warnings else 0.0
 
 
-def _share(host: HostSummary) -> float | None:
+def _used_share(host: HostSummary) -> float | None:
     return host.memory_used / host.memory_total if host.memory_used is not None and host.memory_total else None
 
 
 COLUMNS = (
-    Column("host", "HOST", "Name", lambda host: natural(host.name)),
+    Column("host", "HOST", "Name", lambda host: natural_sort_key(host.name)),
     Column("free", "FREE", "GPUs that nobody uses", lambda host: float(host.free), descending=True, at_right=True),
     Column("gpus", "GPUS", "Number of GPUs; a sign for each", lambda host: float(len(host.gpus)), descending=True),
     Column("util", "GPU%", "Average utilization", lambda host: host.utilization, descending=True, at_right=True),
-    Column("mem", "GPU-MEM", "Used and total GPU memory", _share, descending=True, at_right=True),
+    Column("mem", "GPU-MEM", "Used and total GPU memory", _used_share, descending=True, at_right=True),
     Column(
         "most",
         "FREE-MEM",
@@ -75,13 +75,13 @@ COLUMNS = (
     Column("temp", "TEMP", "Hottest GPU", lambda host: host.hottest, descending=True, at_right=True),
     Column("model", "MODEL", "Model of the GPUs", lambda host: host.models[0][0].lower() if host.models else None),
     Column("user", "USED BY", "Users and jobs", lambda host: host.holders[0][0].lower() if host.holders else None),
-    Column("state", "STATE", "Errors, warnings, no answer", _trouble, descending=True),
+    Column("state", "STATE", "Errors, warnings, no answer", _problem_rank, descending=True),
 )
-BY_ID = {column.id: column for column in COLUMNS}
+COLUMN_BY_ID = {column.id: column for column in COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedColumn:
     """A column on screen."""
 
     column: Column
@@ -89,7 +89,7 @@ class Placed:
     width: int
 
 
-def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
+def place_columns(width: int, hosts: Sequence[HostSummary]) -> tuple[PlacedColumn, ...]:
     """The columns that fit into ``width`` cells. Who uses the GPUs and what is wrong share the rest."""
     longest = max((len(host.name) for host in hosts), default=0)
     gpus = min(max((len(host.gpus) for host in hosts), default=0), _MAX_GPUS)
@@ -114,17 +114,17 @@ def place(width: int, hosts: Sequence[HostSummary]) -> tuple[Placed, ...]:
     x = _MARK_CELLS
     for name in shown:
         x += gaps.get(name, 1) - 1
-        placed.append(Placed(BY_ID[name], x, sizes[name]))
+        placed.append(PlacedColumn(COLUMN_BY_ID[name], x, sizes[name]))
         x += sizes[name] + 1
     x += 1
     rest = max(width - x, 1)
     if rest >= _TWO_COLUMNS_CELLS:
         names = max((len(used_by(host)) for host in hosts), default=0)
         first = min(max(names, len("USED BY")) + 2, rest * 2 // 5)
-        placed.append(Placed(BY_ID["user"], x, first - 1))
-        placed.append(Placed(BY_ID["state"], x + first, rest - first))
+        placed.append(PlacedColumn(COLUMN_BY_ID["user"], x, first - 1))
+        placed.append(PlacedColumn(COLUMN_BY_ID["state"], x + first, rest - first))
     else:
-        placed.append(Placed(BY_ID["state"], x, rest))
+        placed.append(PlacedColumn(COLUMN_BY_ID["state"], x, rest))
     return tuple(placed)
 
 
@@ -145,10 +145,10 @@ def used_by(host: HostSummary) -> str:
     return ", ".join(named[:_MAX_USERS]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def in_order(hosts: Iterable[HostSummary], column: str, *, reverse: bool) -> list[HostSummary]:
+def sorted_hosts(hosts: Iterable[HostSummary], column: str, *, reverse: bool) -> list[HostSummary]:
     """Sorted hosts; ties by name, unknown values last. ``reverse``: against the column's own order."""
-    base = sorted(hosts, key=lambda host: natural(host.name))
-    chosen = BY_ID[column]
+    base = sorted(hosts, key=lambda host: natural_sort_key(host.name))
+    chosen = COLUMN_BY_ID[column]
     known = [(value, host) for host in base if (value := chosen.value(host)) is not None]
     known.sort(key=lambda pair: pair[0], reverse=chosen.descending != reverse)
     return [host for _, host in known] + [host for host in base if chosen.value(host) is None]

@@ -11,18 +11,20 @@ from collections.abc import Callable
 
 from gpuwatch.fleet.host_summary import GpuUse, HostSummary
 from gpuwatch.ui.tables import filter_language as language
-from gpuwatch.ui.tables.filter_language import Amount, Fields, Kind
+from gpuwatch.ui.tables.filter_language import FilterFields, Kind, NumberField
 
-FleetFilter = language.Filter[[HostSummary, GpuUse | None]]
+HostFilter = language.Filter[[HostSummary, GpuUse | None]]
 """Filter for a host and one of its GPUs; None for a host without known GPUs."""
 EXAMPLES = "words  free  mem>20GiB free  user:alice  wrong"
 
 
-def _reading(metric: str, kind: Kind, shown: Callable[[float], float] = round) -> Amount[[HostSummary, GpuUse | None]]:
+def _reading(
+    metric: str, kind: Kind, shown: Callable[[float], float] = round
+) -> NumberField[[HostSummary, GpuUse | None]]:
     def get(host: HostSummary, gpu: GpuUse | None) -> float | None:
         return gpu.device.number(metric) if gpu is not None else None
 
-    return Amount(get, kind, shown)
+    return NumberField(get, kind, shown)
 
 
 def _findings(host: HostSummary) -> str:
@@ -45,15 +47,15 @@ def _anywhere(wanted: str) -> Callable[[HostSummary, GpuUse | None], bool]:
     return lambda host, gpu: any(wanted in get(host, gpu).lower() for get in _TEXTS.values())
 
 
-FIELDS: Fields[[HostSummary, GpuUse | None]] = Fields(
+FIELDS: FilterFields[[HostSummary, GpuUse | None]] = FilterFields(
     texts=_TEXTS,
-    amounts={
+    numbers={
         "mem": _reading("memory.total_bytes", "size", float),
         "used": _reading("memory.used_bytes", "size", float),
         "free": _reading("memory.free_bytes", "size", float),
         "util": _reading("utilization.gpu_percent", "percent"),
         "temp": _reading("temperature.gpu_celsius", "count"),
-        "gpus": Amount(lambda host, gpu: len(host.gpus)),
+        "gpus": NumberField(lambda host, gpu: len(host.gpus)),
     },
     anywhere=_anywhere,
     words={
@@ -62,16 +64,16 @@ FIELDS: Fields[[HostSummary, GpuUse | None]] = Fields(
         "wrong": lambda host, gpu: bool(host.errors_and_warnings) or not host.view.answered,
         "silent": lambda host, gpu: not host.view.answered,
     },
-    also={"memory": "mem", "gpu": "util", "name": "model", "job": "user", "holder": "user", "finding": "state"},
+    aliases={"memory": "mem", "gpu": "util", "name": "model", "job": "user", "holder": "user", "finding": "state"},
 )
 
 
-def parse(text: str) -> FleetFilter | None:
+def parse_host_filter(text: str) -> HostFilter | None:
     """The filter for ``text``, None if empty; :class:`FilterError` if a word is invalid."""
     return language.parse(text, FIELDS)
 
 
-def matches(wanted: FleetFilter | None, host: HostSummary) -> bool:
+def host_matches(wanted: HostFilter | None, host: HostSummary) -> bool:
     """Whether one of its GPUs matches; of a host without GPUs, whether the host does."""
     if wanted is None:
         return True

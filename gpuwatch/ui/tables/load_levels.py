@@ -47,7 +47,7 @@ _READINGS: dict[Load, tuple[str, str]] = {
 """The metric of each load, and that of its limit."""
 
 
-def rank(load: Load, device: Device, thresholds: Thresholds) -> int:
+def load_level(load: Load, device: Device, thresholds: Thresholds) -> int:
     """:data:`NORMAL`, :data:`HIGH` or :data:`FULL`; normal if it is unknown."""
     if not load:
         return NORMAL
@@ -86,7 +86,7 @@ def bar_style(usual: str, level: int) -> str:
     return LEVEL_STYLES[level] if level == FULL else usual
 
 
-def mark(load: Load, level: int) -> str:
+def level_mark(load: Load, level: int) -> str:
     """One cell beside a number, so that color is not the only sign: blank, ``▴`` or ``▲``; a low clock ``▼``."""
     if not level:
         return " "

@@ -84,7 +84,7 @@ def totals(rows: Iterable[Process], of: Callable[[Process], str | None] = user_o
     return sorted(found.values(), key=lambda total: (-total.memory.known, -total.host.known, total.name or "\uffff"))
 
 
-def unexplained(parts: Sequence[tuple[Device, float]]) -> Total:
+def unexplained_total(parts: Sequence[tuple[Device, float]]) -> Total:
     """Memory that no process owns, by GPU, as a separate line."""
     total = Total("")
     for device, amount in parts:

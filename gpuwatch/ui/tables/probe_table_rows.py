@@ -24,7 +24,7 @@ from gpuwatch.ui.tables.filter_language import WordFilter
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
 _UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")
-_GOES_ON = re.compile(r"\.?\d")
+_NUMBER_CONTINUES = re.compile(r"\.?\d")
 
 _SHORT_NAMES = (
     ("memory_limit ", "limit "),
@@ -42,7 +42,7 @@ _MAX_NAME_WORDS = 5
 
 MARKS_CELLS = 4
 """Cells of the cursor and the selection mark."""
-_HEADS = {name: head for name, head, _ in COLUMNS}
+_TITLES = {name: head for name, head, _ in COLUMNS}
 _WIDTHS = {
     "config": (21, 24),
     "asked": (23, 31),
@@ -55,11 +55,11 @@ _WIDTHS = {
     "verdict": (16, 30),
 }
 """Usual and wide; the verdict gets the rest."""
-_FOLDING = ("fell_back", "on_gpu_percent", "device_map", "asked", "seen_by_nvml", "granted")
+_DROP_ORDER = ("fell_back", "on_gpu_percent", "device_map", "asked", "seen_by_nvml", "granted")
 """Columns dropped when there is no room, in this order."""
-_FOLDS_FOR_MOVES = "device_map"
+_DROPPED_FOR_FALLBACKS = "device_map"
 """Dropped instead of ``fell_back`` if a run has a value there and that is enough."""
-_SHORT = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
+_SHORT_TITLES = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
 
 _MEMORY_CELLS = 9
 """Cells of an amount of memory."""
@@ -83,7 +83,7 @@ GROUP_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupRow:
     """A group heading."""
 
     name: str
@@ -95,7 +95,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ConfigRow:
     """A configuration, and its latest run if there is one."""
 
     script: ProbeScript
@@ -106,18 +106,18 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierRunRow:
     """An older run of the configuration above."""
 
     run: Run
 
 
-Row = Group | Config | Earlier
+ProbeRow = GroupRow | ConfigRow | EarlierRunRow
 _PROGRAMS = "run"
 """Group of runs of users' programs: one that was tried with growth is no run of the probe of that name."""
 
 
-def rows_of(
+def probe_rows(
     scripts: Mapping[str, ProbeScript],
     runs: Mapping[str, Run],
     earlier: Sequence[Run],
@@ -128,7 +128,7 @@ def rows_of(
     with_earlier: bool,
     folded: Set[str] = frozenset(),
     wanted: WordFilter | None = None,
-) -> list[Row]:
+) -> list[ProbeRow]:
     """Groups, their configurations and, if ``with_earlier``, the earlier runs of each.
 
     ``folded``: groups that show only their heading; a filter (``wanted``, by name, title and group) opens them.
@@ -140,28 +140,28 @@ def rows_of(
     for run in earlier:
         if run.group != _PROGRAMS:
             old.setdefault(run.config, []).append(run)
-    rows: list[Row] = []
+    rows: list[ProbeRow] = []
     for group in dict.fromkeys(script.group for script in scripts.values()):
         members = [script for script in scripts.values() if script.group == group]
         names = {script.name for script in members}
-        rows.append(Group(group, len(members), len(names & chosen), len(names & runs.keys()), group in folded))
+        rows.append(GroupRow(group, len(members), len(names & chosen), len(names & runs.keys()), group in folded))
         if group in folded:
             continue
         for script in members:
             state = "running" if script.name == running else "waiting" if script.name in waiting else ""
-            rows.append(Config(script, runs.get(script.name), script.name in chosen, state))
+            rows.append(ConfigRow(script, runs.get(script.name), script.name in chosen, state))
             if with_earlier:
-                rows += [Earlier(run) for run in old.get(script.name, [])[:5]]
+                rows += [EarlierRunRow(run) for run in old.get(script.name, [])[:5]]
     if with_earlier:
         # Runs of configurations that were removed from the catalog are still results.
         gone = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
         if gone and wanted is None:
-            rows += [Group("no longer in the catalog", len(gone), 0, len(gone)), *map(Earlier, gone)]
+            rows += [GroupRow("no longer in the catalog", len(gone), 0, len(gone)), *map(EarlierRunRow, gone)]
     return rows
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedColumn:
     """A column and its position."""
 
     id: str
@@ -175,24 +175,26 @@ class Placed:
 
 
 @lru_cache(maxsize=32)
-def place(width: int, *, moved: bool = True, wants: tuple[tuple[str, int], ...] = ()) -> tuple[Placed, ...]:
+def place_columns(
+    width: int, *, moved: bool = True, wants: tuple[tuple[str, int], ...] = ()
+) -> tuple[PlacedColumn, ...]:
     """Columns that fit into ``width`` cells; ``moved``: whether any run fell back, else that column leaves first.
 
     ``wants``: cells of the longest text of columns, which get what the verdict does not need.
     """
     size = int(width >= 190)
     widths = {name: both[size] for name, both in _WIDTHS.items()}
-    names = list(_HEADS)
-    folding = list(_FOLDING)
+    names = list(_TITLES)
+    folding = list(_DROP_ORDER)
 
     def need() -> int:
         gaps = sum(a in RIGHT and b not in RIGHT for a, b in pairwise(names))
         return MARKS_CELLS + sum(widths[name] + 1 for name in names) + gaps - 1
 
     if moved and need() > width:
-        names.remove(_FOLDS_FOR_MOVES)
+        names.remove(_DROPPED_FOR_FALLBACKS)
         if need() > width:
-            names.insert(list(_HEADS).index(_FOLDS_FOR_MOVES), _FOLDS_FOR_MOVES)
+            names.insert(list(_TITLES).index(_DROPPED_FOR_FALLBACKS), _DROPPED_FOR_FALLBACKS)
     while folding and need() > width:
         gone = folding.pop(0)
         names = [name for name in names if name != gone]
@@ -201,21 +203,21 @@ def place(width: int, *, moved: bool = True, wants: tuple[tuple[str, int], ...] 
         if name in names and name != "verdict" and widths[name] < cells and spare > 0:
             more = min(cells - widths[name], spare)
             widths[name], spare = widths[name] + more, spare - more
-    placed: list[Placed] = []
+    placed: list[PlacedColumn] = []
     x = MARKS_CELLS
     for name in names:
         wide = widths[name] if name != "verdict" else max(width - x, 2)
-        title = _HEADS[name] if len(_HEADS[name]) <= wide else _SHORT.get(name, _HEADS[name])
+        title = _TITLES[name] if len(_TITLES[name]) <= wide else _SHORT_TITLES.get(name, _TITLES[name])
         # A gap between a number and the text after it.
         if placed and placed[-1].at_right and name not in RIGHT:
             x += 1
             wide = wide - 1 if name == "verdict" else wide
-        placed.append(Placed(name, title, x, wide))
+        placed.append(PlacedColumn(name, title, x, wide))
         x += wide + 1
     return tuple(placed)
 
 
-def fitted(text: str, width: int) -> str:
+def fit_cell(text: str, width: int) -> str:
     """A cell's text, abbreviated if too long: ``0→0 1→1``, ``…VISIBLE_DEVICES=-1``, ``1.5G+138G``.
 
     If it still does not fit, it is cut before a number, never inside one.
@@ -223,27 +225,27 @@ def fitted(text: str, width: int) -> str:
     if width_of(text) <= width:
         return text
     if "→" in text:
-        text = _map_in_short(_GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " "), width)
-        return text if width_of(text) <= width else _before_a_number(text, width)
+        text = _short_map(_GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " "), width)
+        return text if width_of(text) <= width else _cut_before_number(text, width)
     for name, short in _SHORT_NAMES:
         text = text.replace(name, short)
     if width_of(text) <= width:
         return text
     if " · " in text:
-        return cut_to_width(_cause_cut(text, width), width)
+        return cut_to_width(_cut_cause(text, width), width)
     text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
     if ", " in text:
         text = text.replace("=true", "")
     # The value of a variable matters more than the start of its name, which is cut between two words.
     for dropped in range(_MAX_NAME_WORDS):
-        parts = [_without_words(part, dropped) for part in text.split(", ")]
+        parts = [_cut_variable(part, dropped) for part in text.split(", ")]
         if width_of(", ".join(parts)) <= width:
             return ", ".join(parts)
-    parts = [_without_words(part, _MAX_NAME_WORDS) for part in text.split(", ")]
-    return _before_a_number(", ".join(parts), width)
+    parts = [_cut_variable(part, _MAX_NAME_WORDS) for part in text.split(", ")]
+    return _cut_before_number(", ".join(parts), width)
 
 
-def _cause_cut(verdict: str, width: int) -> str:
+def _cut_cause(verdict: str, width: int) -> str:
     """``✖ oom · limit…`` for a cause of several words: cut between two of them, or left out."""
     before, _, cause = verdict.partition(" · ")
     words = cause.split("-")
@@ -254,7 +256,7 @@ def _cause_cut(verdict: str, width: int) -> str:
     return before
 
 
-def _without_words(part: str, count: int) -> str:
+def _cut_variable(part: str, count: int) -> str:
     """``…ALLOW_GROWTH=true`` for a variable without its first two words; other text stays."""
     name, equals, value = part.partition("=")
     if not count or "_" not in name or not name.isupper():
@@ -262,7 +264,7 @@ def _without_words(part: str, count: int) -> str:
     return f"…{'_'.join(name.split('_')[count:])}{equals}{value}"
 
 
-def _map_in_short(text: str, width: int) -> str:
+def _short_map(text: str, width: int) -> str:
     """``0-7→0-7`` for a map of consecutive numbers."""
     pairs = [pair.partition("→") for pair in text.split(" ")]
     if width_of(text) <= width or len(pairs) < 3 or not all(a.isdigit() and b.isdigit() for a, _, b in pairs):
@@ -273,16 +275,16 @@ def _map_in_short(text: str, width: int) -> str:
     return f"{first}-{last}→{there}-{end}" if numbers == steps else text
 
 
-def _before_a_number(text: str, width: int) -> str:
+def _cut_before_number(text: str, width: int) -> str:
     """Cut with an ellipsis; a number that does not fit is dropped entirely."""
     short = cut_to_width(text, width)
     kept = short.removesuffix("…")
-    if kept[-1:].isdigit() and _GOES_ON.match(text, len(kept)):
+    if kept[-1:].isdigit() and _NUMBER_CONTINUES.match(text, len(kept)):
         kept = kept.rstrip("0123456789.-")
     return kept.rstrip(" ,+=→") + "…" if kept else short
 
 
-def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = None) -> list[Line]:
+def probe_bar_lines(document: Comparison, width: int, room: int, chosen: int | None = None) -> list[Line]:
     """A heading with the axes, and a line for each run that held GPU memory; empty for fewer than two runs.
 
     ``chosen``: index of a run to keep in view. Speeds of simulated GPUs are this computer's and are left out.

@@ -16,12 +16,12 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.process_labels import program_name, short_framework
-from gpuwatch.ui.tables.device_notes import PERMANENT, missing_text
+from gpuwatch.ui.tables.device_notes import PERMANENT_REASONS, missing_text
 
 _OWNER_CELLS = 12
 _WHOLE_COMMAND_CELLS = 40
 """Cells from which on a column of commands shows their interpreters and launchers too."""
-Key = tuple[str | None, int, float | None]
+RowKey = tuple[str | None, int, float | None]
 Sortable = float | str | None
 
 NOTABLE_UNEXPLAINED_BYTES = 100 * 2**20
@@ -29,7 +29,7 @@ NOTABLE_UNEXPLAINED_BYTES = 100 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unexplained:
+class UnexplainedMemory:
     """Memory that no listed process owns, summed over devices: one row below the processes."""
 
     parts: tuple[tuple[Device, float], ...]
@@ -42,12 +42,12 @@ class Unexplained:
         return sum(amount for _, amount in self.parts)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RowKey:
         """A key no process has: pid -1."""
         return ("", -1, None)
 
 
-Row = Process | Unexplained
+Row = Process | UnexplainedMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +109,25 @@ def memory_text(amount: float | None, width: int, most: float | None = None) -> 
     return memory(amount, most, short=width < 9)
 
 
-def most_memory(rows: Iterable[Row]) -> float:
+def largest_memory(rows: Iterable[Row]) -> float:
     """The largest amount in the column of GPU memory."""
-    held = (row.amount if isinstance(row, Unexplained) else row.number("gpu_memory_bytes") for row in rows)
+    held = (row.amount if isinstance(row, UnexplainedMemory) else row.number("gpu_memory_bytes") for row in rows)
     return max((amount or 0.0 for amount in held), default=0.0)
 
 
-def number_name(framework: str | None) -> str:
+def device_prefix(framework: str | None) -> str:
     """The framework's name for a device: ``GPU:``, ``cuda:``, or empty."""
     return {"tensorflow": "GPU:", "torch": "cuda:"}.get((framework or "").partition(" ")[0], "")
 
 
 @lru_cache(maxsize=1024)
-def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
+def device_map_text(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
     """The physical GPU behind each of the process's own device numbers: ``GPU:0→1``, or ``0-7→0-7``."""
     if not device_map:
         return UNKNOWN
     ordered = sorted(device_map, key=lambda mapped: mapped.ordinal)
     first = ordered[0]
-    prefix = number_name(framework)
+    prefix = device_prefix(framework)
     if len(ordered) == 1:
         text = f"{prefix}{first.ordinal}→{first.index}"
         return text if width >= 10 else f"{first.ordinal}→{first.index}"
@@ -142,7 +142,7 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
 
 
 @lru_cache(maxsize=4096)
-def _harmless(command: str) -> str:
+def _masked_command(command: str) -> str:
     from gpuwatch.core.masking.mask_secrets import mask_text  # slow to import, and the first frame does not need it
 
     return mask_text(printable(command))
@@ -152,7 +152,7 @@ def command_text(process: Process) -> str:
     """The command line, printable and with secrets masked; else the name, or why it cannot be read."""
     text = process.command or process.name
     if text:
-        return _harmless(text)
+        return _masked_command(text)
     return f"({printable(process.note)})" if process.note else UNKNOWN
 
 
@@ -168,7 +168,7 @@ def owner_and_pid(process: Process) -> str:
     return f"{printable(process.user or program_name(process))[:_OWNER_CELLS]} {process.pid}".strip()
 
 
-def short_job(job: str | None, width: int) -> str:
+def job_text(job: str | None, width: int) -> str:
     """``slurm job 4711`` in ``width`` cells: without its kind if there is no room."""
     if not job:
         return UNKNOWN
@@ -178,13 +178,13 @@ def short_job(job: str | None, width: int) -> str:
     return text
 
 
-def on_cpu(process: Process) -> bool:
+def is_on_cpu(process: Process) -> bool:
     """Whether it is a program with a GPU framework that is on no GPU, as in :attr:`Snapshot.bystanders`."""
     return process.device_uuid is None and process.type == "H" and process.framework is not None
 
 
 def _gpu(process: Process, width: int) -> str:
-    if on_cpu(process):
+    if is_on_cpu(process):
         return "CPU"
     return UNKNOWN if process.device_index is None else str(process.device_index)
 
@@ -212,7 +212,7 @@ def time_column_text(column: Column, process: Process, at: float) -> str:
     if column.id == "idle":
         if not process.number(IDLE_SINCE):
             return "busy"
-        return next((f"{seconds // each:.0f}{unit}" for unit, each in _UNITS if seconds >= each), "<1m")
+        return next((f"{seconds // each:.0f}{unit}" for unit, each in _TIME_UNITS if seconds >= each), "<1m")
     if seconds < 60:
         return f"{int(seconds)}s"
     minutes = int(seconds // 60)
@@ -222,7 +222,7 @@ def time_column_text(column: Column, process: Process, at: float) -> str:
     return f"{hours}h{minutes:02}m" if hours < 24 else f"{hours // 24}d{hours % 24:02}h"
 
 
-_UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
+_TIME_UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
 
 
 # fmt: off
@@ -235,12 +235,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("mig", "MIG", 7, 9, "its MIG instance: number, and GPU/compute instance",
         value=lambda p: p.mig_instance or None, number=False, empty_reason="no process runs in a MIG instance"),
     Column("container", "JOB", 10, 16, "Slurm job, pod or container", value=lambda p: p.container or None,
-        text=lambda p, w: short_job(p.container, w), number=False,
+        text=lambda p, w: job_text(p.container, w), number=False,
         empty_reason="no process here runs in a container or a job"),
     Column("framework", "FRAMEWORK", 10, 15, "TensorFlow, PyTorch, …, and its version", value=lambda p: p.framework,
         text=_framework, number=False, empty_reason="no framework is recognized in any process here", known_late=True),
     Column("sees", "SEES", 7, 10, "its own GPU numbers → the physical GPUs that it sees",
-        value=lambda p: len(p.device_map) or None, text=lambda p, w: short_map(p.device_map, p.framework, w),
+        value=lambda p: len(p.device_map) or None, text=lambda p, w: device_map_text(p.device_map, p.framework, w),
         empty_reason="the device map of no process here is known", known_late=True),
     Column("visible", "VISIBLE", 8, 14, "its CUDA_VISIBLE_DEVICES", value=lambda p: p.cuda_visible_devices,
         number=False, shown_by_default=False,
@@ -262,18 +262,18 @@ COLUMNS: tuple[Column, ...] = (
         text=short_command, number=False),
 )
 # fmt: on
-BY_ID = {column.id: column for column in COLUMNS}
+COLUMN_BY_ID = {column.id: column for column in COLUMNS}
 DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.shown_by_default)
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})
 _GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec", "idle"})
-_FOLDING = ("type", "mbw", "host", "idle", "framework", "sees", "container", "time")
+_DROP_ORDER = ("type", "mbw", "host", "idle", "framework", "sees", "container", "time")
 """Columns dropped when there is no room, in this order; those not shown by default are dropped next."""
-_SHED_EARLY = frozenset(_FOLDING[:3])
+_DROPPED_FIRST = frozenset(_DROP_ORDER[:3])
 _MARK_CELLS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedColumn:
     """A column and its position."""
 
     column: Column
@@ -286,15 +286,17 @@ class Placed:
 
 
 @lru_cache(maxsize=64)
-def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool = True) -> tuple[Placed, ...]:
+def place_columns(
+    width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool = True
+) -> tuple[PlacedColumn, ...]:
     """Columns of ``chosen``, in its order, that fit into ``width`` cells; the command gets the rest.
 
     Unknown ids are skipped: they are reported where they are read.
     """
-    columns = [BY_ID[name] for name in chosen if name in BY_ID and (gpus or name not in _GPU_ONLY)]
-    columns = columns or [BY_ID["pid"]]
+    columns = [COLUMN_BY_ID[name] for name in chosen if name in COLUMN_BY_ID and (gpus or name not in _GPU_ONLY)]
+    columns = columns or [COLUMN_BY_ID["pid"]]
     wide = width >= 118
-    order = [name for name in _FOLDING if name in chosen]
+    order = [name for name in _DROP_ORDER if name in chosen]
     order += [c.id for c in reversed(columns) if not c.shown_by_default or c.empty_reason]
     order += [c.id for c in reversed(columns) if c.id not in order and c.id not in ("command", "pid")]
     named = any(c.id == "command" for c in columns)
@@ -304,24 +306,24 @@ def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool =
         return _MARK_CELLS + others + (at_least if named else -1)
 
     # The command shrinks in favor of most columns, but not of the rarely used ones.
-    while order and need(20 if wide else 16 if width >= 90 and order[0] in _SHED_EARLY else 10) > width:
+    while order and need(20 if wide else 16 if width >= 90 and order[0] in _DROPPED_FIRST else 10) > width:
         gone = order.pop(0)
         columns = [column for column in columns if column.id != gone]
     size = {c.id: c.wide if wide else c.narrow for c in columns}
     size["command"] = max(width - need(0), 1)
-    placed: list[Placed] = []
+    placed: list[PlacedColumn] = []
     x = _MARK_CELLS
     for column in columns:
         if column.id == "command" and wide and placed and placed[-1].at_right:
             # A gap after a right-aligned column.
             x += 1
             size["command"] -= 1
-        placed.append(Placed(column, x, max(min(size[column.id], width - x), 1)))
+        placed.append(PlacedColumn(column, x, max(min(size[column.id], width - x), 1)))
         x += size[column.id] + 1
     return tuple(placed)
 
 
-def unavailable(column: Column, snapshot: Snapshot) -> str:
+def why_unavailable(column: Column, snapshot: Snapshot) -> str:
     """Why no process of ``snapshot`` has a value for a column; empty if one has, or may get one."""
     if column.id in _GPU_ONLY and not snapshot.devices:
         return "there is no GPU here"
@@ -336,13 +338,13 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
         if column.value_of(process) is not None:
             return ""
         why = process.missing.get(column.reading)
-        if why is not None and why.reason not in PERMANENT:
+        if why is not None and why.reason not in PERMANENT_REASONS:
             return ""
     why = processes[0].missing.get(column.reading)
     return "could not be read" if why is None else missing_text(why)
 
 
-def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained | None:
+def unexplained_memory(snapshot: Snapshot, device: str | None = None) -> UnexplainedMemory | None:
     """Notable memory that no listed process owns, on one ``device`` (a UUID) or all."""
     parts = tuple(
         (item, amount)
@@ -354,22 +356,22 @@ def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained
     if not parts:
         return None
     where = ", ".join(f"{memory(amount)} on GPU {device.index}" for device, amount in parts) if len(parts) > 1 else ""
-    return Unexplained(parts, f"not owned by any visible process{f': {where}' if where else ''}")
+    return UnexplainedMemory(parts, f"not owned by any visible process{f': {where}' if where else ''}")
 
 
-def rows_of(snapshot: Snapshot, device: str | None = None) -> list[Row]:
+def table_rows(snapshot: Snapshot, device: str | None = None) -> list[Row]:
     """Processes of one ``device`` (a UUID); or all, with programs on no GPU. And notable memory that nobody owns."""
     rows: list[Row] = [row for row in snapshot.processes if device in (None, row.device_uuid)]
     if device is None:
         rows += snapshot.bystanders
-    nobody = unexplained_of(snapshot, device)
+    nobody = unexplained_memory(snapshot, device)
     return [*rows, nobody] if nobody is not None else rows
 
 
-def in_order(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:
+def sorted_rows(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:
     """Sorted rows; ties by GPU and pid, unknown values last, then rows that are not processes."""
-    base = sorted(rows, key=_tie)
-    values = [(None if isinstance(row, Unexplained) else column.value_of(row), row) for row in base]
+    base = sorted(rows, key=_tie_breaker)
+    values = [(None if isinstance(row, UnexplainedMemory) else column.value_of(row), row) for row in base]
     known = [(value, row) for value, row in values if value is not None]
     if any(isinstance(value, str) for value, _ in known):
         known.sort(key=lambda pair: str(pair[0]).lower(), reverse=reverse)
@@ -378,13 +380,13 @@ def in_order(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]
     return [row for _, row in known] + [row for value, row in values if value is None]
 
 
-def _tie(row: Row) -> tuple[int, int]:
-    if isinstance(row, Unexplained):
+def _tie_breaker(row: Row) -> tuple[int, int]:
+    if isinstance(row, UnexplainedMemory):
         return (2**31, 2**31)
     return (10**6 if row.device_index is None else row.device_index, row.pid)
 
 
-def matching(rows: Sequence[Row], test: Callable[[Process, float], bool] | None, at: float) -> list[Row]:
+def filtered_rows(rows: Sequence[Row], test: Callable[[Process, float], bool] | None, at: float) -> list[Row]:
     """Rows that match a filter at a moment (seconds since the epoch); any filter hides unexplained memory, which is
     not a process.
     """

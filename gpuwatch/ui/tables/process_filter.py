@@ -16,14 +16,12 @@ from gpuwatch.core.formatting.units import shown_memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.history.process_labels import short_framework
 from gpuwatch.ui.tables import filter_language as language
-from gpuwatch.ui.tables.filter_language import Amount, Fields, FilterError, Kind, whole
-from gpuwatch.ui.tables.process_columns import COLUMNS, Column, on_cpu
+from gpuwatch.ui.tables.filter_language import FilterFields, Kind, NumberField, parse_integer
+from gpuwatch.ui.tables.process_columns import COLUMNS, Column, is_on_cpu
 
-__all__ = ["EXAMPLES", "FIELDS", "FIELD_OPERATORS", "Filter", "FilterError", "Test", "filter_word", "parse"]
-
-Test = Callable[[Process, float], bool]
+ProcessTest = Callable[[Process, float], bool]
 """Test of a process at a moment, in seconds since the epoch."""
-Filter = language.Filter[[Process, float]]
+ProcessFilter = language.Filter[[Process, float]]
 
 
 @lru_cache(maxsize=256)
@@ -34,32 +32,32 @@ def _names_of(framework: str) -> str:
     return "\n".join((framework, brief, *(short_framework(framework, width) for width in range(6, 16)))).lower()
 
 
-def _gpu(wanted: str) -> Test:
+def _gpu(wanted: str) -> ProcessTest:
     if wanted == "cpu":
-        return lambda process, at: on_cpu(process)
-    index = whole("gpu", wanted, "the number of a GPU, or cpu")
+        return lambda process, at: is_on_cpu(process)
+    index = parse_integer("gpu", wanted, "the number of a GPU, or cpu")
     return lambda process, at: process.device_index == index
 
 
-def _mig(wanted: str) -> Test:
+def _mig(wanted: str) -> ProcessTest:
     return lambda process, at: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/")
 
 
-_PAIR = re.compile(r"^(\d{1,18})(?:→|->|>)(\d{1,18})$")
+_DEVICE_PAIR = re.compile(r"^(\d{1,18})(?:→|->|>)(\d{1,18})$")
 
 
-def _sees(wanted: str) -> Test:
-    pair = _PAIR.match(wanted)
+def _sees(wanted: str) -> ProcessTest:
+    pair = _DEVICE_PAIR.match(wanted)
     if pair is not None:
         own, index = int(pair[1]), int(pair[2])
         return lambda process, at: any(
             (mapping.ordinal, mapping.index) == (own, index) for mapping in process.device_map
         )
-    index = whole("sees", wanted, "the number of a GPU, or 0>1 for its own device 0 on GPU 1")
+    index = parse_integer("sees", wanted, "the number of a GPU, or 0>1 for its own device 0 on GPU 1")
     return lambda process, at: any(mapping.index == index for mapping in process.device_map)
 
 
-def _lists(visible: str | None, wanted: str) -> bool:
+def _is_listed(visible: str | None, wanted: str) -> bool:
     """Whether CUDA_VISIBLE_DEVICES lists a device, by number or UUID prefix, or equals ``wanted``."""
     if visible is None:
         return False
@@ -73,12 +71,12 @@ _EXACT = {
     "gpu": _gpu,
     "mig": _mig,
     "sees": _sees,
-    "visible": lambda wanted: lambda process, at: _lists(process.cuda_visible_devices, wanted),
+    "visible": lambda wanted: lambda process, at: _is_listed(process.cuda_visible_devices, wanted),
 }
-_SHORT = {"memory": "mem", "container": "job", "command": "cmd"}
+_SHORT_NAMES = {"memory": "mem", "container": "job", "command": "cmd"}
 """Fields that are shorter than the ids of their columns, which are fields too."""
 _KINDS: dict[str, Kind] = {"GiB": "size", "%": "percent", "time": "time"}
-_SHOWN: dict[str, Callable[[float], float]] = {
+_ROUNDING: dict[str, Callable[[float], float]] = {
     "memory": shown_memory,
     "cpu": float,
     "host": float,
@@ -86,7 +84,7 @@ _SHOWN: dict[str, Callable[[float], float]] = {
     "idle": math.floor,
 }
 """How columns round; the others show no digits after the point."""
-_SPELLED: dict[str, Callable[[Process], str | None]] = {
+_SEARCHED_TEXTS: dict[str, Callable[[Process], str | None]] = {
     "framework": lambda process: _names_of(process.framework) if process.framework else "",
     "command": lambda process: process.command or process.name,
 }
@@ -94,29 +92,29 @@ _SPELLED: dict[str, Callable[[Process], str | None]] = {
 
 
 def _name(column: Column) -> str:
-    return _SHORT.get(column.id, column.id)
+    return _SHORT_NAMES.get(column.id, column.id)
 
 
 def _text(column: Column) -> Callable[[Process, float], str]:
-    get = _SPELLED.get(column.id, column.value_of)
+    get = _SEARCHED_TEXTS.get(column.id, column.value_of)
     return lambda process, at: str(get(process) or "")
 
 
-def _amount(column: Column) -> Amount[[Process, float]]:
+def _amount(column: Column) -> NumberField[[Process, float]]:
     def get(process: Process, at: float) -> float | None:
         if column.seconds is not None:
             return column.seconds(process, at)
         value = column.value_of(process)
         return None if value is None else float(value)
 
-    return Amount(get, _KINDS.get(column.unit, "count"), _SHOWN.get(column.id, round))
+    return NumberField(get, _KINDS.get(column.unit, "count"), _ROUNDING.get(column.id, round))
 
 
-_OTHERS = tuple(column for column in COLUMNS if column.id not in (*_EXACT, "pid"))
-_TEXTS = {_name(column): _text(column) for column in _OTHERS if not column.number}
+_PLAIN_COLUMNS = tuple(column for column in COLUMNS if column.id not in (*_EXACT, "pid"))
+_TEXTS = {_name(column): _text(column) for column in _PLAIN_COLUMNS if not column.number}
 
 
-def _anywhere(wanted: str) -> Test:
+def _anywhere(wanted: str) -> ProcessTest:
     def test(process: Process, at: float) -> bool:
         if str(process.device_index) == wanted or wanted in str(process.pid):
             return True
@@ -125,13 +123,13 @@ def _anywhere(wanted: str) -> Test:
     return test
 
 
-_FIELDS: Fields[[Process, float]] = Fields(
+_FIELDS: FilterFields[[Process, float]] = FilterFields(
     texts=_TEXTS,
-    amounts={_name(column): _amount(column) for column in _OTHERS if column.number},
+    numbers={_name(column): _amount(column) for column in _PLAIN_COLUMNS if column.number},
     anywhere=_anywhere,
     exact=_EXACT,
     ids={"pid": lambda process, at: process.pid},
-    also={
+    aliases={
         name: _name(column)
         for column in COLUMNS
         for name in (column.id, column.title.lower().rstrip("%"))
@@ -139,10 +137,10 @@ _FIELDS: Fields[[Process, float]] = Fields(
     },
 )
 FIELDS = tuple(map(_name, COLUMNS))
-FIELD_OPERATORS = {field: ">" if field in _FIELDS.amounts else ":" for field in FIELDS}
+FIELD_OPERATORS = {field: ">" if field in _FIELDS.numbers else ":" for field in FIELDS}
 """The operator between a field and its value."""
-_NUMBERS = [name for name, amount in _FIELDS.amounts.items() if amount.kind != "time" and name != "mem"]
-_TIMES = [name for name, amount in _FIELDS.amounts.items() if amount.kind == "time"]
+_NUMBERS = [name for name, amount in _FIELDS.numbers.items() if amount.kind != "time" and name != "mem"]
+_TIMES = [name for name, amount in _FIELDS.numbers.items() if amount.kind == "time"]
 EXAMPLES = (
     ("python train", "both words, anywhere"),
     ('"a b"', "this exact text, with spaces and symbols"),
@@ -159,6 +157,6 @@ def filter_word(name: str, wanted: str) -> str:
     return f'{name}:"{wanted}"' if any(char.isspace() for char in wanted) else f"{name}:{wanted}"
 
 
-def parse(text: str) -> Filter | None:
+def parse_process_filter(text: str) -> ProcessFilter | None:
     """The filter for ``text``, None if empty; :class:`FilterError` if a word is invalid."""
     return language.parse(text, _FIELDS)

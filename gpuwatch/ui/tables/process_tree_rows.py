@@ -37,10 +37,10 @@ class _Node:
         self.below: list[_Node] = []
 
 
-def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
+def tree_branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
     """``rows`` as a tree. Siblings and roots keep the order of their first row."""
     pids = {row.pid for row in rows if isinstance(row, Process)}
-    shown = pids | _joining(pids, snapshot.parents)
+    shown = pids | _connecting_pids(pids, snapshot.parents)
     ancestors = {ancestor.pid: ancestor for ancestor in snapshot.ancestors}
     hidden = {row.pid: row for row in snapshot.processes}
     nodes: dict[int, _Node] = {}
@@ -54,7 +54,7 @@ def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
                 # Not requested: not on a GPU, or filtered out.
                 node.rows.append(ancestor_row(ancestors[pid]) if pid in ancestors else hidden[pid])
             known = shown & (pids | ancestors.keys() | hidden.keys())
-            above = next((above for above in _above(pid, snapshot.parents) if above in known), None)
+            above = next((above for above in _ancestor_pids(pid, snapshot.parents) if above in known), None)
             (node_of(above) if above is not None else top).below.append(node)
         return node
 
@@ -68,11 +68,11 @@ def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
         node.requested = True
     found: list[Branch] = []
     for node in top.below:
-        _draw(node, "", "", 0, found)
+        _append_branches(node, "", "", 0, found)
     return found
 
 
-def _above(pid: int, parents: dict[int, int]) -> Iterator[int]:
+def _ancestor_pids(pid: int, parents: dict[int, int]) -> Iterator[int]:
     """Every ancestor, the nearest first; each once, since pids are used again."""
     seen = {pid}
     while (above := parents.get(pid)) is not None and above not in seen:
@@ -81,17 +81,17 @@ def _above(pid: int, parents: dict[int, int]) -> Iterator[int]:
         pid = above
 
 
-def _joining(pids: set[int], parents: dict[int, int]) -> set[int]:
+def _connecting_pids(pids: set[int], parents: dict[int, int]) -> set[int]:
     """Parents of ``pids``, and every ancestor where branches meet."""
     children: dict[int, set[int]] = {}
     for pid in pids:
-        for child, above in pairwise((pid, *_above(pid, parents))):
+        for child, above in pairwise((pid, *_ancestor_pids(pid, parents))):
             children.setdefault(above, set()).add(child)
     meeting = {pid for pid, below in children.items() if len(below) > 1}
     return (meeting | {parents[pid] for pid in pids if pid in parents}) - pids
 
 
-def _draw(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -> None:
+def _append_branches(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -> None:
     for number, row in enumerate(node.rows):
         # A process on several devices has a row for each; its children follow the last one.
         again = below + ("│  " if node.below else "   ") if lead else ""
@@ -99,6 +99,8 @@ def _draw(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -
     for number, child in enumerate(node.below):
         last = number == len(node.below) - 1
         if depth < _MAX_DEPTH:
-            _draw(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), depth + 1, found)
+            _append_branches(
+                child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), depth + 1, found
+            )
         else:
-            _draw(child, lead, below, depth, found)
+            _append_branches(child, lead, below, depth, found)

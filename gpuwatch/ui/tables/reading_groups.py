@@ -1,8 +1,8 @@
 """The readings of a GPU in groups, in the order in which people look for them. Pure.
 
 A total that counts is one of errors. Any other metric belongs to the group of the longest prefix of its id in
-:data:`_GROUPS`, one without a prefix to that of its unit. Within a group :data:`_FIRST` comes first, the rest in the
-order of the table of metrics.
+:data:`_GROUP_OF_PREFIX`, one without a prefix to that of its unit. Within a group :data:`_FIRST_METRICS` come first,
+the rest in the order of the table of metrics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PREFIXES = {
     "Errors": ("ecc.", "remapped_rows.", "retired_pages.", "health."),
     "Identity": ("identity.", "mode.", "mig."),
 }
-_OF_UNITS = {
+_GROUP_OF_UNIT = {
     Unit.PERCENT: "Load",
     Unit.BYTES: "Memory",
     Unit.WATT: "Power and heat",
@@ -45,8 +45,8 @@ _OF_UNITS = {
 }
 """What other units measure says nothing about what it is of: the name of a state, a number of parts."""
 GROUPS = tuple(_PREFIXES)
-_GROUPS = {prefix: group for group, prefixes in _PREFIXES.items() for prefix in prefixes}
-_FIRST = (
+_GROUP_OF_PREFIX = {prefix: group for group, prefixes in _PREFIXES.items() for prefix in prefixes}
+_FIRST_METRICS = (
     "memory.used_bytes",
     "memory.free_bytes",
     "memory.total_bytes",
@@ -68,7 +68,7 @@ _FIRST = (
     "health.recovery_action",
     "identity.architecture",
 )
-_RANK = {metric_id: rank for rank, metric_id in enumerate(_FIRST)}
+_RANK = {metric_id: rank for rank, metric_id in enumerate(_FIRST_METRICS)}
 _ENERGY_AFTER = "power.limit_watts"
 """Energy since gpuwatch started comes after this metric."""
 
@@ -77,19 +77,19 @@ def group_of(spec: MetricSpec) -> str:
     """Title of the group that a metric is listed in."""
     if spec.counter and spec.unit is Unit.COUNT:
         return "Errors"
-    prefix = max((prefix for prefix in _GROUPS if spec.id.startswith(prefix)), key=len, default="")
-    return _GROUPS.get(prefix) or _OF_UNITS.get(spec.unit, "Identity")
+    prefix = max((prefix for prefix in _GROUP_OF_PREFIX if spec.id.startswith(prefix)), key=len, default="")
+    return _GROUP_OF_PREFIX.get(prefix) or _GROUP_OF_UNIT.get(spec.unit, "Identity")
 
 
 @lru_cache(maxsize=1)
-def grouped() -> tuple[tuple[str, tuple[MetricSpec, ...]], ...]:
+def metrics_by_group() -> tuple[tuple[str, tuple[MetricSpec, ...]], ...]:
     """Every metric, by group."""
     ordered = sorted(METRICS, key=lambda spec: _RANK.get(spec.id, len(_RANK)))
     return tuple((group, tuple(spec for spec in ordered if group_of(spec) == group)) for group in GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReadingRow:
     """One reading."""
 
     title: str
@@ -100,62 +100,64 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReadingTable:
     """The readings to show."""
 
-    groups: tuple[tuple[str, tuple[Row, ...]], ...]
+    groups: tuple[tuple[str, tuple[ReadingRow, ...]], ...]
     folded: tuple[tuple[str, int], ...]
     """Why readings are folded, and how many."""
     shown: int
     total: int
 
 
-def _fold(spec: MetricSpec, why: Missing) -> str:
+def _why_folded(spec: MetricSpec, why: Missing) -> str:
     """Why a reading is folded; empty if it has a line."""
     if why.reason == "not_supported":
         return "not supported"
     return "only with --gpm" if spec.lane is Lane.GPM and "--gpm" in why.detail else ""
 
 
-def table_of(
-    device: Device, wanted: WordFilter | None = None, *, unfolded: bool = False, energy: tuple[Row, ...] = ()
-) -> Table:
+def reading_table(
+    device: Device, wanted: WordFilter | None = None, *, unfolded: bool = False, energy: tuple[ReadingRow, ...] = ()
+) -> ReadingTable:
     """The readings of a device that match a filter.
 
     ``unfolded``: also those that it does not have, which a filter always finds.
     """
     groups, folded, total = [], dict[str, int](), 0
-    for group, specs in grouped():
-        rows: list[Row] = []
+    for group, specs in metrics_by_group():
+        rows: list[ReadingRow] = []
         found = wanted is not None and wanted(group)
         for spec in specs:
             value = device.get(spec.id)
             extra = energy if spec.id == _ENERGY_AFTER else ()
             total += 1 + len(extra)
             if isinstance(value, Missing):
-                why = _fold(spec, value)
+                why = _why_folded(spec, value)
                 on_demand = (spec.lane, value.reason) == (Lane.ON_DEMAND, "no_sample")
                 text = f"{UNKNOWN} {why or ('only in snapshots' if on_demand else value.reason.replace('_', ' '))}"
-                row = Row(spec.title, text, known=False, short=SHORT_TITLES.get(spec.id, ""))
+                row = ReadingRow(spec.title, text, known=False, short=SHORT_TITLES.get(spec.id, ""))
                 if why and not unfolded and wanted is None:
                     folded[why] = folded.get(why, 0) + 1
                     rows += extra
                     continue
             else:
-                row = Row(spec.title, printable(reading_text(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
+                row = ReadingRow(spec.title, printable(reading_text(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
             for item in (row, *extra):
                 if wanted is None or found or wanted(group, item.title, item.short, item.text):
                     rows.append(item)
         if rows:
             groups.append((group, tuple(rows)))
-    return Table(tuple(groups), tuple(folded.items()), sum(len(rows) for _, rows in groups), total)
+    return ReadingTable(tuple(groups), tuple(folded.items()), sum(len(rows) for _, rows in groups), total)
 
 
 STARTED = "gpuwatch started"
 """From when on a live dashboard counts."""
 
 
-def energy_rows(of_gpu: Energy | None, of_machine: Energy | None, gpus: int, since: str = STARTED) -> tuple[Row, ...]:
+def energy_rows(
+    of_gpu: Energy | None, of_machine: Energy | None, gpus: int, since: str = STARTED
+) -> tuple[ReadingRow, ...]:
     """Energy and mean power, of this GPU, and of all if there are several; ``since``: from when on they are counted."""
     rows = list(_energy_rows("", of_gpu, since))
     if gpus > 1:
@@ -163,22 +165,22 @@ def energy_rows(of_gpu: Energy | None, of_machine: Energy | None, gpus: int, sin
     return tuple(rows)
 
 
-def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[Row, Row]:
+def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[ReadingRow, ReadingRow]:
     energy, power = f"Energy since {since}{of}", f"Mean power{of}"
     short = f"Energy since {'start' if since == STARTED else since}{of}"
     if used is None:
         unknown = f"{UNKNOWN} no sample"
-        return Row(energy, unknown, False, short), Row(power, unknown, False)
+        return ReadingRow(energy, unknown, False, short), ReadingRow(power, unknown, False)
     how = " estimated" if used.estimated else ""
     less = f" without {used.unknown} GPU{'s' * (used.unknown > 1)}" if used.unknown else ""
     return (
-        Row(energy, f"{units.energy(used.joules, 3600)}{how}{less}", short=short),
-        Row(power, f"{used.mean_watts:.0f} W over {hours_minutes(used.seconds)}{how}{less}"),
+        ReadingRow(energy, f"{units.energy(used.joules, 3600)}{how}{less}", short=short),
+        ReadingRow(power, f"{used.mean_watts:.0f} W over {hours_minutes(used.seconds)}{how}{less}"),
     )
 
 
 @lru_cache(maxsize=2048)
-def row_lines(row: Row, width: int) -> tuple[tuple[Span, ...], ...]:
+def row_lines(row: ReadingRow, width: int) -> tuple[tuple[Span, ...], ...]:
     """A reading in lines of ``width`` cells: the title whole, on more lines if needed, its value at the right."""
     style, strong = ("text", "strong") if row.known else ("dim", "faint")
     room = max(width, 8)
@@ -187,8 +189,8 @@ def row_lines(row: Row, width: int) -> tuple[tuple[Span, ...], ...]:
             gap = room - width_of(title) - width_of(row.text)
             return (((title, style), (" " * gap, "text"), (row.text, strong)),)
     title = row.short or row.title
-    values = _pieces(row.text, room)
-    titles = _pieces(title, room)
+    values = _wrapped(row.text, room)
+    titles = _wrapped(title, room)
     lines: list[tuple[Span, ...]] = [((part, style),) for part in titles]
     if width_of(titles[-1]) + width_of(values[0]) + 1 <= room:
         gap = room - width_of(titles[-1]) - width_of(values[0])
@@ -197,7 +199,7 @@ def row_lines(row: Row, width: int) -> tuple[tuple[Span, ...], ...]:
     return tuple(lines)
 
 
-def _pieces(text: str, room: int) -> list[str]:
+def _wrapped(text: str, room: int) -> list[str]:
     """Parts of at most ``room`` cells, split at blanks where possible."""
     cells = room if width_of(text) == len(text) else max(room // 2, 1)  # of wide characters two cells each
     return wrap(text, cells, break_on_hyphens=False) or [text]

@@ -15,7 +15,7 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, known_fields, shown_fields
+from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, available_fields, fields_with_values
 from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import preferences_of
@@ -194,8 +194,8 @@ class GpuPane(PaintedPane, can_focus=True):
     def fields_of(self, devices: Sequence[Device]) -> list[str]:
         """The chosen fields that some of these devices has, may get, or had before."""
         chosen = preferences_of(self).gpu_fields
-        self._available |= known_fields(chosen, devices)
-        return shown_fields(chosen, devices, self._available)
+        self._available |= fields_with_values(chosen, devices)
+        return available_fields(chosen, devices, self._available)
 
     @property
     def choice(self) -> GpuChoice:

@@ -15,13 +15,13 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.process_history import ProcessHistory, total_reading
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import frame
-from gpuwatch.ui.drawing.braille_graph import axis_of, axis_text, braille, recent
+from gpuwatch.ui.drawing.border import with_border
+from gpuwatch.ui.drawing.braille_graph import axis_ends, axis_text, braille, recent_columns
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
-from gpuwatch.ui.tables.load_levels import Thresholds, bar_style, mark, rank
+from gpuwatch.ui.tables.load_levels import Thresholds, bar_style, level_mark, load_level
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 _GIB = 1024**3
@@ -89,7 +89,7 @@ class Graph(NamedTuple):
         """The same with the values up to the moment shown, averaged for ``width`` cells, and their time span."""
         if self.axis is None:
             return self
-        span, series = recent(view, times, self.values, width, whole=True)
+        span, series = recent_columns(view, times, self.values, width, whole=True)
         shown = zip(reversed(times), reversed(self.values), strict=False)  # both end now
         seen = [value for at, value in shown if view.moment - span <= at <= view.moment and value is not None]
         most = max(seen, default=None)  # of the samples: a column of dots is the mean of some
@@ -122,7 +122,7 @@ class Graphs(PaintedPane):
             drawn = graph.recent(view, times, dots).lines(inner, rows, beside=beside)
             lines += [Line(((" ", "text"), *line.spans)) for line in drawn]
         if self.framed:
-            lines = frame(lines, width, height, title=[("History", "title")])
+            lines = with_border(lines, width, height, title=[("History", "title")])
         self.paint(lines, stale=view.stale)
 
 
@@ -131,10 +131,14 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
     found = []
     for field in GRAPHS.values():
         if field.load:
-            spec, value, level = BY_ID[field.metric], device.get(field.metric), rank(field.load, device, thresholds)
-            text = f"{mark(field.load, level)} {reading_text(spec, value)}".strip()
+            spec, value, level = (
+                BY_ID[field.metric],
+                device.get(field.metric),
+                load_level(field.load, device, thresholds),
+            )
+            text = f"{level_mark(field.load, level)} {reading_text(spec, value)}".strip()
             current = (text, "dim" if isinstance(value, Missing) else bar_style("strong", level))
-            values, axis = view.history.series(device.uuid, field.metric), axis_of(spec, device, view.history)
+            values, axis = view.history.series(device.uuid, field.metric), axis_ends(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
             style, form = bar_style(field.graph.style, level), partial(reading_text, spec)
             found.append(Graph(field.graph.caption, current, style, values, axis, note, form=form))

@@ -22,7 +22,7 @@ from textual.widget import Widget
 
 from gpuwatch.core.safe_text import is_printable, printable
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
-from gpuwatch.ui.drawing.text_styles import HIGHLIGHT, HIGHLIGHT_SHARE, NOT_HIGHLIGHTED, STYLES, link_of
+from gpuwatch.ui.drawing.text_styles import HIGHLIGHT_COLOR, HIGHLIGHT_SHARE, NOT_HIGHLIGHTED, STYLES, style_and_url
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, escape_sequence
 
 MIN_READABLE_CONTRAST = 3.0
@@ -150,7 +150,7 @@ class PaintedPane(Widget):
     def rich_style_of(self, name: str) -> Style:
         """The style of this name, as Rich draws it on this pane's background."""
         if name not in self._rich_styles:
-            base, url = link_of(name)
+            base, url = style_and_url(name)
             if url:
                 return self._rich_styles.setdefault(name, self.rich_style_of(base) + Style(link=url))
             faded = self._stale and name not in _UNDIMMED
@@ -164,7 +164,7 @@ class PaintedPane(Widget):
         under, sixteen = self.background_colors[1], self.app.native_ansi_color
         if name == "cursor":
             over = self._theme_color("foreground")
-            under = under if sixteen else under.blend(self._theme_color(HIGHLIGHT), HIGHLIGHT_SHARE)
+            under = under if sixteen else under.blend(self._theme_color(HIGHLIGHT_COLOR), HIGHLIGHT_SHARE)
             return Style(color=over.rich_color, bgcolor=under.rich_color, reverse=sixteen or None)
         rule = STYLES[name]
         over = self._theme_color(rule.foreground)
@@ -194,7 +194,7 @@ class PaintedPane(Widget):
 
     def escape_sequence(self, name: str, highlighted: bool, filters: Sequence[LineFilter]) -> str | None:
         """The escape sequence of a style; None if Textual has to draw it."""
-        if link_of(name)[1]:
+        if style_and_url(name)[1]:
             return None
         key = name, highlighted
         if key not in self._sequences:

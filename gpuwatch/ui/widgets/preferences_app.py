@@ -13,7 +13,7 @@ from textual.filter import LineFilter
 from textual.widget import Widget
 
 from gpuwatch.ui.drawing import textual_themes
-from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
+from gpuwatch.ui.drawing.glyphs import ascii_key_name, to_ascii
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded, Saved, default_path
 
@@ -48,10 +48,12 @@ class PreferencesApp(App[None]):
         self._ascii_filter = AsciiFilter()
         for item in textual_themes.textual_themes():
             self.register_theme(item)
-        chosen = self.preferences.theme if self.preferences.theme in self.available_themes else textual_themes.DEFAULT
+        chosen = (
+            self.preferences.theme if self.preferences.theme in self.available_themes else textual_themes.DEFAULT_THEME
+        )
         self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
         """The chosen theme, if one of sixteen colors replaces it."""
-        self.theme = textual_themes.SIXTEEN if self._stood_in_for else chosen
+        self.theme = textual_themes.SIXTEEN_COLORS if self._stood_in_for else chosen
 
     def prefer(self, **changes: Any) -> None:
         """Changes preferences with immediate effect."""
@@ -65,7 +67,7 @@ class PreferencesApp(App[None]):
         raise NotImplementedError
 
     def gathered(self) -> Preferences:
-        stands_in = self._stood_in_for and self.theme == textual_themes.SIXTEEN
+        stands_in = self._stood_in_for and self.theme == textual_themes.SIXTEEN_COLORS
         return replace(self.preferences, theme=self._stood_in_for if stands_in else self.theme)
 
     # ASCII
@@ -81,7 +83,7 @@ class PreferencesApp(App[None]):
 
     def key_name(self, shown: str) -> str:
         """A key's name as this terminal can show it."""
-        return spelled(shown) if self.ascii else shown
+        return ascii_key_name(shown) if self.ascii else shown
 
     def action_toggle_ascii(self) -> None:
         self.prefer(ascii=not self.ascii)

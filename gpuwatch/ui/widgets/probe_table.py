@@ -15,13 +15,22 @@ from gpuwatch.share.reports.report_elements import GLYPHS
 from gpuwatch.share.reports.run_report import fell_back, state_of
 from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.details.probe_descriptions import event_text
-from gpuwatch.ui.drawing.braille_graph import buckets
+from gpuwatch.ui.drawing.braille_graph import column_means
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, width_of
-from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.probe_table_rows import MARKS_CELLS, Config, Earlier, Group, Placed, Row, fitted, place
+from gpuwatch.ui.tables.probe_table_rows import (
+    MARKS_CELLS,
+    ConfigRow,
+    EarlierRunRow,
+    GroupRow,
+    PlacedColumn,
+    ProbeRow,
+    fit_cell,
+    place_columns,
+)
 from gpuwatch.ui.widgets.graphs import Graph
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList, Text
 
@@ -37,7 +46,7 @@ _SPANS_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _SAMPLE_SECONDS = 0.1
 
 
-class ProbeTable(ItemList[Row]):
+class ProbeTable(ItemList[ProbeRow]):
     """Groups, configurations, earlier runs."""
 
     BINDINGS = bindings("probes")
@@ -50,7 +59,7 @@ class ProbeTable(ItemList[Row]):
         self._activity = ""
         self._now = 0.0
 
-    def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
+    def show(self, rows: list[ProbeRow], comparison: Comparison, *, doing: str, now: float) -> None:
         """Shows rows; the cursor stays with its row."""
         self._best = {column: comparison.runs[index].config for column, index in comparison.best_run.items()}
         self._activity, self._now = doing, now
@@ -60,11 +69,11 @@ class ProbeTable(ItemList[Row]):
     @property
     def counts(self) -> tuple[int, int]:
         """Configurations, not their headings."""
-        return sum(isinstance(row, Config) for row in self.items), self.total
+        return sum(isinstance(row, ConfigRow) for row in self.items), self.total
 
     def go_to_name(self, typed: str) -> None:
         """Puts the cursor on the configuration of this name, else on the first that begins so, else on the first."""
-        names = {row.script.name: number for number, row in enumerate(self.items) if isinstance(row, Config)}
+        names = {row.script.name: number for number, row in enumerate(self.items) if isinstance(row, ConfigRow)}
         begun = [name for name in names if name.startswith(typed)]
         if names:
             self.put_cursor(names[typed if typed in names else next(iter(begun or names))])
@@ -73,14 +82,14 @@ class ProbeTable(ItemList[Row]):
     def follow(self, config: str) -> None:
         """Scrolls a configuration into view without moving the cursor."""
         for number, row in enumerate(self.items):
-            if isinstance(row, Config) and row.script.name == config:
+            if isinstance(row, ConfigRow) and row.script.name == config:
                 self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
 
     def refill(self) -> None:
-        runs = [row.run for row in self.items if not isinstance(row, Group) and row.run is not None]
+        runs = [row.run for row in self.items if not isinstance(row, GroupRow) and row.run is not None]
         texts = [cells(run) for run in runs]
         wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
-        columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
+        columns = place_columns(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
         head = LineBuilder(self.inner)
         head.fill_to(MARKS_CELLS, style="header")
         for placed in columns:
@@ -89,15 +98,15 @@ class ProbeTable(ItemList[Row]):
         self.head = [head.fill_to(self.inner, style="header").line()]
         self.set_lines([self._line(row, columns) for row in self.items] or [NO_MATCH])
 
-    def _line(self, row: Row, columns: tuple[Placed, ...]) -> Line:
+    def _line(self, row: ProbeRow, columns: tuple[PlacedColumn, ...]) -> Line:
         builder = LineBuilder(self.inner)
-        if isinstance(row, Group):
+        if isinstance(row, GroupRow):
             mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
             builder.add("  ").add(f"{mark} ", "accent").add(
                 f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title"
             )
             return builder.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
-        if isinstance(row, Earlier):
+        if isinstance(row, EarlierRunRow):
             shown = cells(row.run)
             shown["config"] = f" └ {ago(self._now - row.run.started_at.timestamp())}"
             return self._cells(builder.add("    "), row.run, shown, columns, old=True)
@@ -114,7 +123,13 @@ class ProbeTable(ItemList[Row]):
         return builder.add(printable(row.script.title), "dim").line()
 
     def _cells(
-        self, builder: LineBuilder, run: Run, shown: dict[str, str], columns: tuple[Placed, ...], *, old: bool = False
+        self,
+        builder: LineBuilder,
+        run: Run,
+        shown: dict[str, str],
+        columns: tuple[PlacedColumn, ...],
+        *,
+        old: bool = False,
     ) -> Line:
         for placed in columns:
             text, style = shown[placed.id], "dim" if old else "text"
@@ -140,17 +155,17 @@ class ProbeTable(ItemList[Row]):
 def _marked(text: str, marks: tuple[str, ...], width: int) -> str:
     """The text with its marks; if there is no room, the spread is dropped."""
     if not marks:
-        return fitted(text, width)
+        return fit_cell(text, width)
     for shown in (" ".join((text, *marks)), text.replace(" ", "") + "".join(marks)):
         if width_of(shown) <= width:
             return shown
     return f"{text.partition(' ')[0]} {''.join(marks)}"
 
 
-def _key(row: Row) -> tuple[object, ...]:
-    if isinstance(row, Group):
+def _key(row: ProbeRow) -> tuple[object, ...]:
+    if isinstance(row, GroupRow):
         return ("group", row.name)
-    if isinstance(row, Earlier):
+    if isinstance(row, EarlierRunRow):
         return ("earlier", row.run.config, row.run.started_at)
     return ("config", row.script.name)
 
@@ -160,7 +175,7 @@ class ProbeDetails(Text):
 
     headed = True
 
-    def show_text(self, title: str, lines: Lines) -> None:
+    def show_text(self, title: str, lines: SpanLines) -> None:
         self.title = [(title, "title")]
         self.note = ""
         self.set_text(lines)
@@ -199,7 +214,7 @@ def _graph(live: Live, width: int, height: int) -> list[Line]:
         rows = max((number + 1) * height // 2 - number * height // 2, 2)
         now = values[-1] if values else None
         current = (UNKNOWN, "dim") if now is None else (f"{gib_text(now)} GiB", "strong")
-        columns = buckets(
+        columns = column_means(
             live.times,
             values,
             columns=width * 2,

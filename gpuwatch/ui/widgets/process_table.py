@@ -37,21 +37,22 @@ from gpuwatch.ui.panes.process_table_lines import (
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.device_notes import memory_without_processes, owners_text
+from gpuwatch.ui.tables.filter_language import FilterError
 from gpuwatch.ui.tables.process_columns import (
-    BY_ID,
+    COLUMN_BY_ID,
     Column,
-    Key,
-    Placed,
+    PlacedColumn,
     Row,
-    in_order,
-    matching,
-    most_memory,
-    place,
-    rows_of,
-    unavailable,
+    RowKey,
+    filtered_rows,
+    largest_memory,
+    place_columns,
+    sorted_rows,
+    table_rows,
+    why_unavailable,
 )
-from gpuwatch.ui.tables.process_filter import Filter, FilterError, parse
-from gpuwatch.ui.tables.process_tree_rows import Branch, branches
+from gpuwatch.ui.tables.process_filter import ProcessFilter, parse_process_filter
+from gpuwatch.ui.tables.process_tree_rows import Branch, tree_branches
 from gpuwatch.ui.widgets.painted_pane import JumpRow
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 from gpuwatch.ui.widgets.scroll_list import ItemList
@@ -89,7 +90,7 @@ class ProcessTable(ItemList[Row]):
         """Columns that have had a value: they stay, so that nothing jumps."""
         self.column_ids: tuple[str, ...] = ()
         """The chosen columns, without those that have no value."""
-        self._cursor_key: Key | None = None
+        self._cursor_key: RowKey | None = None
         self._gone = False
         """Whether a sample came without the process under the cursor."""
         self._collected: tuple[Snapshot | None, str | None] = (None, None)
@@ -102,12 +103,12 @@ class ProcessTable(ItemList[Row]):
         self._noted = ("", False)
         self.sort_column = "memory"
         self.sort_reverse = True
-        self.filter: Filter | None = None
+        self.filter: ProcessFilter | None = None
         self.only_device: str | None = None
         """UUID of the device whose processes are shown; None: all."""
         self._sort_chosen = False
         self.as_tree = False
-        self._branches: dict[Key, Branch] = {}
+        self._branches: dict[RowKey, Branch] = {}
         self._requested = 0
         """Number of requested rows, without those that only connect others in the tree."""
 
@@ -156,12 +157,14 @@ class ProcessTable(ItemList[Row]):
         chosen, snapshot = preferences_of(self).columns, view.snapshot
         if snapshot is None:  # without those that are hidden unless somebody has a value
             return tuple(
-                name for name in chosen if name not in BY_ID or not BY_ID[name].empty_reason or BY_ID[name].known_late
+                name
+                for name in chosen
+                if name not in COLUMN_BY_ID or not COLUMN_BY_ID[name].empty_reason or COLUMN_BY_ID[name].known_late
             )
         if not any(device.mig_instances for device in snapshot.devices):
             self._supplied.discard("mig")  # no process can be in an instance now
-        unknown = [name for name in chosen if name not in self._supplied and name in BY_ID]
-        self._supplied.update(name for name in unknown if not unavailable(BY_ID[name], snapshot))
+        unknown = [name for name in chosen if name not in self._supplied and name in COLUMN_BY_ID]
+        self._supplied.update(name for name in unknown if not why_unavailable(COLUMN_BY_ID[name], snapshot))
         return tuple(name for name in chosen if name in self._supplied)
 
     def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
@@ -170,7 +173,7 @@ class ProcessTable(ItemList[Row]):
         Shows the first rows, and moves the cursor there unless its process is among them.
         """
         if reverse is None:
-            reverse = not self.sort_reverse if column == self.sort_column else BY_ID[column].descends
+            reverse = not self.sort_reverse if column == self.sort_column else COLUMN_BY_ID[column].descends
         self.sort_column, self.sort_reverse = column, reverse
         self._sort_chosen = True
         self._collect()
@@ -184,7 +187,7 @@ class ProcessTable(ItemList[Row]):
     def restore(self, chosen: Preferences) -> None:
         """Applies the preferred sort order, filter and tree view."""
         with suppress(FilterError):
-            self.filter = parse(chosen.filter)
+            self.filter = parse_process_filter(chosen.filter)
         self.as_tree = chosen.tree
         order = chosen_order(chosen)
         if order is not None:
@@ -196,11 +199,11 @@ class ProcessTable(ItemList[Row]):
         """Sort order and filter as fields of :class:`Preferences`; no order if none was chosen."""
         found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else "", "tree": self.as_tree}
         if self._sort_chosen:
-            usual = BY_ID[self.sort_column].descends == self.sort_reverse
+            usual = COLUMN_BY_ID[self.sort_column].descends == self.sort_reverse
             found |= {"sort": self.sort_column, "descending": None if usual else self.sort_reverse}
         return found
 
-    def set_filter(self, wanted: Filter | None) -> None:
+    def set_filter(self, wanted: ProcessFilter | None) -> None:
         self.filter = wanted
         if self._gone:
             self.unpin()  # what was looked for is meant
@@ -291,7 +294,7 @@ class ProcessTable(ItemList[Row]):
             (int(self.framed), int(self.framed) + 1 + y, partial(self._jump_to, row.key)) for y, row in enumerate(shown)
         ]
 
-    def go_to(self, key: Key) -> None:
+    def go_to(self, key: RowKey) -> None:
         """Puts the cursor on a process and the focus on this table; a filter that hides it is cleared."""
         if all(row.key != key for row in self.items):
             self.set_filter(None)
@@ -354,8 +357,8 @@ class ProcessTable(ItemList[Row]):
         return self._view is not None and bool(self._view.devices)
 
     @property
-    def _columns(self) -> tuple[Placed, ...]:
-        return place(self.inner, self.column_ids, gpus=self._has_gpus)
+    def _columns(self) -> tuple[PlacedColumn, ...]:
+        return place_columns(self.inner, self.column_ids, gpus=self._has_gpus)
 
     @property
     def columns_on_screen(self) -> list[str]:
@@ -369,13 +372,15 @@ class ProcessTable(ItemList[Row]):
             return
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
-        rows = rows_of(view.snapshot, self.only_device)
-        self.total, self._most = process_count(rows), most_memory(rows)
+        rows = table_rows(view.snapshot, self.only_device)
+        self.total, self._most = process_count(rows), largest_memory(rows)
         here = {process_identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
-        rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
+        rows = sorted_rows(
+            filtered_rows(rows, self.filter, view.moment), COLUMN_BY_ID[self.sort_column], reverse=self.sort_reverse
+        )
         self.items, self._requested, self._branches = rows, process_count(rows), {}
         if self.as_tree:
-            made = branches(rows, view.snapshot)
+            made = tree_branches(rows, view.snapshot)
             self.items = [branch.row for branch in made]
             self._branches = {branch.row.key: branch for branch in made}
         if self._tags:

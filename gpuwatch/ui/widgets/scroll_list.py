@@ -8,11 +8,11 @@ from typing import Generic, TypeVar, overload
 
 from textual import events
 
-from gpuwatch.ui.drawing.border import frame, scroll_thumb
+from gpuwatch.ui.drawing.border import scroll_thumb, with_border
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import Lines, wrap_line
+from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -152,7 +152,7 @@ class ScrollList(PaintedPane, can_focus=True):
         lines = [*self._above, *self.in_view()]
         if self.framed:
             bar = scroll_thumb(self.top, self.room, len(self.content))
-            lines = frame(
+            lines = with_border(
                 lines,
                 width,
                 height,
@@ -242,7 +242,7 @@ class ItemList(ScrollList, Generic[Item]):
 class Text(ScrollList, can_focus=False):
     """Lines to read, one cell from the left edge."""
 
-    def set_text(self, text: Lines, *, stale: bool = False) -> None:
+    def set_text(self, text: SpanLines, *, stale: bool = False) -> None:
         self.set_lines([Line(((" ", "text"), *line)) for line in text], stale=stale)
 
 
@@ -258,7 +258,7 @@ class Sections(ScrollList):
         return self._counts
 
     def show_sections(
-        self, sections: list[tuple[str, Lines]], *, stale: bool, wanted: WordFilter | None = None
+        self, sections: list[tuple[str, SpanLines]], *, stale: bool, wanted: WordFilter | None = None
     ) -> None:
         """Shows sections, each under its title; ``wanted``: only lines that match, and their titles."""
         every = sum(len(lines) for _, lines in sections)
@@ -270,7 +270,7 @@ class Sections(ScrollList):
             sections = [section for section in sections if section[1]]
         self._counts = sum(len(lines) for _, lines in sections), every
         room = max(self.inner - 2, 10)
-        text: Lines = []
+        text: SpanLines = []
         self._starts = starts = []
         for title, lines in sections:
             starts.append(len(text))

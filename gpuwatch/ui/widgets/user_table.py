@@ -11,9 +11,9 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexplained, user_of
-from gpuwatch.ui.tables.process_columns import short_job, unexplained_of
-from gpuwatch.ui.tables.process_filter import Filter
+from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexplained_total, user_of
+from gpuwatch.ui.tables.process_columns import job_text, unexplained_memory
+from gpuwatch.ui.tables.process_filter import ProcessFilter
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
 from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
@@ -49,7 +49,7 @@ class UserTable(ItemList[Total]):
 
     by_job = False
     _view: View | None = None
-    _filter: Filter | None = None
+    _filter: ProcessFilter | None = None
 
     def __init__(self, title: str = "", *, id: str | None = None) -> None:
         super().__init__(title, id=id)
@@ -61,15 +61,15 @@ class UserTable(ItemList[Total]):
         total = super().chosen
         return total if total is not None and total.name != "" else None
 
-    def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
+    def show(self, view: View, wanted: ProcessFilter | None, *, framed: bool) -> None:
         """Sums up the processes of ``view`` that match a filter; the cursor stays with its user."""
         self._view, self._filter, self.framed = view, wanted, framed
         rows = tuple(row for row in view.processes if wanted is None or wanted(row, view.moment))
         sums = totals(rows, job_of if self.by_job else user_of)
         if wanted is None:
-            nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
+            nobody = unexplained_memory(view.snapshot) if view.snapshot is not None else None
             if nobody is not None:
-                sums.append(unexplained(nobody.parts))
+                sums.append(unexplained_total(nobody.parts))
         self.fill(sums, lambda total: total.name)
 
     def move(self, where: str) -> None:
@@ -123,7 +123,7 @@ class UserTable(ItemList[Total]):
     def _label_of(self, total: Total, width: int) -> str:
         if total.name is None:
             return UNKNOWN
-        return short_job(total.name, width) if self.by_job and total.name != NO_JOB else printable(total.name)
+        return job_text(total.name, width) if self.by_job and total.name != NO_JOB else printable(total.name)
 
     def _line(self, total: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
         builder = LineBuilder(self.inner)
