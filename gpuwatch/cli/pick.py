@@ -25,7 +25,7 @@ from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.pick_result import HostPick, Pick, PickedGpu
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reserve, reserved
+from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reservation_holders, reserve
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
 from gpuwatch.share.reports.topology_matrix import described
@@ -193,12 +193,12 @@ def _wait(requirements: Requirements, why: str, left: float) -> None:
 
 def _choose(machine: Snapshot, requirements: Requirements) -> Pick:
     """The choice; looks twice at reservations, since one that wants several GPUs may hold some for a moment in vain."""
-    found, holders = findings_of(machine), reserved()
+    found, holders = findings_of(machine), reservation_holders()
     picked = pick_gpus(machine, requirements, os.environ, holders, found)
     if picked.chosen or not holders:
         return picked
     time.sleep(_RETRY_SECONDS)
-    return pick_gpus(machine, requirements, os.environ, reserved(), found)
+    return pick_gpus(machine, requirements, os.environ, reservation_holders(), found)
 
 
 def _free_text(gpu: PickedGpu) -> str:

@@ -16,7 +16,7 @@ from gpuwatch.core import private_folders
 from gpuwatch.core.masking.mask_secrets import mask_text
 
 
-def keep_traceback(error: BaseException) -> Path | None:
+def save_traceback(error: BaseException) -> Path | None:
     """Writes the traceback, without values of variables, to a file; None if that fails.
 
     If the newest file has the same content, it is returned: a collector that is replaced fails again.
@@ -44,6 +44,6 @@ def describe_error(error: BaseException) -> tuple[str, str]:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
     what = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
-    path = keep_traceback(error)
+    path = save_traceback(error)
     rest = f"the traceback is in {path}" if path else "the traceback could not be saved"
     return f"an error in gpuwatch itself{where}: {what}", f"please report it; {rest}"

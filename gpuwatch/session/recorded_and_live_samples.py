@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes
-from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder, Times
-from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Timeline
+from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
+from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_frames import StoredSample
@@ -43,7 +43,7 @@ class JoinedSamples(SampleStore):
 
     thinned_spacing_seconds = THINNED_SECONDS
 
-    def __init__(self, kept: Timeline, recording: Recording) -> None:
+    def __init__(self, kept: LastHour, recording: Recording) -> None:
         self._kept = kept
         self.recording = recording
         self._near = _MAX_DISTANCE * max((run.interval for run in recording.sessions), default=1.0)
@@ -87,7 +87,7 @@ class JoinedSamples(SampleStore):
                 own = [at for at in own if at - recorded[first - 1] > near]
             self._own = set(own)
             rest = sorted([*newest, *own])
-            self._times = Times(
+            self._times = LazyTimes(
                 lambda: first + len(rest), lambda place: recorded[place] if place < first else rest[place - first]
             )
         return self._times

@@ -243,7 +243,7 @@ def _devices(
         if 0 <= place < count:
             there = series.setdefault(uuid, {}).setdefault(metric, [None] * count)
             old = there[place]
-            there[place] = summary if old is None else old.with_(summary)
+            there[place] = summary if old is None else old.merged_with(summary)
     for uuid in series:
         if uuid not in known:  # lost or removed before the end
             known |= {device.uuid: device for device in islice(_device_before_loss(recording, begin, end, uuid), 1)}

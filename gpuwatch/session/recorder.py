@@ -85,6 +85,6 @@ class Recorder:
             self._came = time.monotonic()
         if self._announcement is not None:
             if arrived:
-                self._announcement.answered()
+                self._announcement.report_sample()
             elif time.monotonic() - self._came > self._feed.interval + _LATE_SECONDS:
-                self._announcement.silent(status.detail, status.blame)
+                self._announcement.report_silence(status.detail, status.blame)

@@ -15,7 +15,7 @@ from gpuwatch.machine.collector.feed_interface import Feed
 from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.history.abstract_sample_store import SampleStore
 from gpuwatch.machine.history.energy import EnergyMeter
-from gpuwatch.machine.history.last_hour import Timeline
+from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
@@ -77,10 +77,10 @@ class Session:
         """As of :class:`View`; of a host of a list, by what the list knows."""
         self.history = History()
         self._energy = EnergyMeter()
-        self._own_timeline: Timeline | None = None
+        self._own_timeline: LastHour | None = None
         """The timeline, if it is written here."""
         if timeline is None:
-            timeline = self._own_timeline = Timeline()
+            timeline = self._own_timeline = LastHour()
         self.timeline: SampleStore = timeline
         self._past: JoinedSamples | None = None
         self._episodes_since: float | None = None

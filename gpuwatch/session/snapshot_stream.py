@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.history.last_hour import Timeline
+from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.session.session import Session
 from gpuwatch.session.single_snapshot import Silence, without_driver
 
@@ -24,7 +24,7 @@ def stream(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
     The samples may be those of a recorder on this machine.
     """
     # A timeline that is given is not written: nobody looks back here.
-    session = Session(LiveFeed(interval, on_demand=True, gpm=gpm, share=True), timeline=Timeline())
+    session = Session(LiveFeed(interval, on_demand=True, gpm=gpm, share=True), timeline=LastHour())
     arrived = threading.Event()
     session.start(arrived.set)
     last = time.monotonic()

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuwatch.machine.recording.running_recorders import find_running
+from gpuwatch.machine.recording.running_recorders import find_running_recorders
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.benchmarks.against_nvitop import Program, frames, populate, running
@@ -50,7 +50,7 @@ def main() -> None:
             )
             started.append(recorder)
             os.environ["XDG_STATE_HOME"] = f"{folder}/shared"
-            while not find_running(environment):
+            while not find_running_recorders(environment):
                 time.sleep(0.1)
             time.sleep(5)
             frames(programs, environment, arguments.frames)

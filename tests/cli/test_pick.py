@@ -17,7 +17,7 @@ import pytest
 
 from gpuwatch.cli.pick import _pick_until
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.machine.sources.gpu_reservations import reservations, reserve, reserved
+from gpuwatch.machine.sources.gpu_reservations import reservation_holders, reservations, reserve
 from gpuwatch.session.free_gpus import Requirements
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
@@ -243,10 +243,10 @@ def test_all_or_nothing() -> None:
     first = reserve(["GPU-b"])
     assert first is not None
     assert reserve(["GPU-c", "GPU-b", "GPU-a"]) is None
-    assert set(reserved()) >= {"GPU-b"}
-    assert not {"GPU-a", "GPU-c"} & set(reserved()), "what it had already is released"
+    assert set(reservation_holders()) >= {"GPU-b"}
+    assert not {"GPU-a", "GPU-c"} & set(reservation_holders()), "what it had already is released"
     first.release()
-    assert "GPU-b" not in reserved()
+    assert "GPU-b" not in reservation_holders()
     again = reserve(["GPU-b"])
     assert again is not None
     again.release()

@@ -64,7 +64,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def looked(one: CpuPrograms, on_gpus: set[int], until: Callable[[], bool]) -> None:
     """Looks until it is so, for ten seconds at most."""
     for _ in range(25):
-        one.look(time.monotonic(), on_gpus)
+        one.update(time.monotonic(), on_gpus)
         if until():
             return
         time.sleep(0.4)
@@ -113,13 +113,13 @@ def test_a_busy_program_without_a_framework_is_nobody(start: Start) -> None:
     process, _ = start("numpy/core.so")
     one = CpuPrograms(ProcessTable())
     for _ in range(4):
-        one.look(time.monotonic(), set())
+        one.update(time.monotonic(), set())
         time.sleep(0.4)
     assert not any(found.pid == process.pid for found in one.bystanders)
 
 
 def test_it_looks_again_only_when_it_is_time_to() -> None:
     one = CpuPrograms(ProcessTable())
-    assert one.look(100.0, set())
-    assert not one.look(100.2, set())
-    assert one.look(100.4, set())
+    assert one.update(100.0, set())
+    assert not one.update(100.2, set())
+    assert one.update(100.4, set())

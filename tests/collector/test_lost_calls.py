@@ -111,7 +111,7 @@ class Looks:
         monkeypatch.setattr(collector_supervision.procfs, "disk_faults", lambda pid: self.pages)
         monkeypatch.setattr(driver_call_tracking, "_shared", None)  # as it is afterwards
         self.page = driver_call_tracking.CallPage()
-        driver_call_tracking.share(self.page.descriptor, {})
+        driver_call_tracking.start_tracking(self.page.descriptor, {})
         self.watch = CollectorWatch(1, self.page)
         driver_call_tracking.begin(b"nvmlDeviceGetName")
 
@@ -190,7 +190,7 @@ def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pyt
     monkeypatch.setattr(collector_supervision.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(driver_call_tracking, "_shared", None)
     page = driver_call_tracking.CallPage()
-    driver_call_tracking.share(page.descriptor, {})
+    driver_call_tracking.start_tracking(page.descriptor, {})
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
             watch = CollectorWatch(process.pid, page)

@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, recorded, with_gap
 
@@ -169,7 +169,7 @@ def test_samples_are_those_recorded(tmp_path: Path, play: Callable[..., Played])
     while not feed.ended:
         got += [kept.snapshot for kept in feed.take()]
     feed.stop()
-    assert got == [Storable().of(shot) for shot in shots]
+    assert got == [StorableSnapshots().of(shot) for shot in shots]
 
 
 def test_nothing_is_read_from_this_machine(minute: Path) -> None:

@@ -31,7 +31,7 @@ from gpuwatch.machine.collector.recorder_follower import hides_processes, with_m
 from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.running_recorders import Announcement, find_running
+from gpuwatch.machine.recording.running_recorders import Announcement, find_running_recorders
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
 from gpuwatch.machine.sources.process_table import DENIED
 from gpuwatch.sim import faults
@@ -353,8 +353,8 @@ def test_a_recorder_of_another_machine_is_not_used(here: Machine, sim_machine: O
     here.record(environment=other)
     feed = here.feed()
     assert len(after(feed, None)[-1].devices) == 2
-    assert not find_running(here.environment)
-    assert len(find_running(other)) == 1
+    assert not find_running_recorders(here.environment)
+    assert len(find_running_recorders(other)) == 1
 
 
 def test_entries_that_nobody_holds_are_nothing(here: Machine, tmp_path: Path) -> None:
@@ -362,21 +362,21 @@ def test_entries_that_nobody_holds_are_nothing(here: Machine, tmp_path: Path) ->
     mine = Announcement(tmp_path / "a", 1.0, gpm=False)
     (entry,) = folder.iterdir()
     copy = entry.read_bytes()
-    assert len(find_running({**os.environ})) == 1
-    assert find_running({**os.environ})[0].silence is None
-    mine.silent("slow", "")
-    silence = find_running({**os.environ})[0].silence
+    assert len(find_running_recorders({**os.environ})) == 1
+    assert find_running_recorders({**os.environ})[0].silence is None
+    mine.report_silence("slow", "")
+    silence = find_running_recorders({**os.environ})[0].silence
     assert silence is not None
     assert silence.detail == "slow"
-    mine.answered()
-    assert find_running({**os.environ})[0].silence is None
+    mine.report_sample()
+    assert find_running_recorders({**os.environ})[0].silence is None
     mine.close()
     assert not list(folder.iterdir())
     (folder / "1.recorder").write_bytes(copy)
     (folder / "2.recorder").write_bytes(b"{")
     (folder / "3.recorder").symlink_to(folder / "1.recorder")
     os.mkfifo(folder / "4.recorder")
-    assert not find_running({**os.environ})
+    assert not find_running_recorders({**os.environ})
     Announcement(tmp_path / "a", 1.0, gpm=False).close()
     assert {one.name for one in folder.iterdir()} <= {"3.recorder", "4.recorder"}
 
@@ -388,9 +388,9 @@ def test_a_host_that_gets_its_name_later_is_the_same(
     mine = Announcement(tmp_path / "a", 1.0, gpm=False)
     named = SimpleNamespace(nodename="node7")
     monkeypatch.setattr(os, "uname", lambda: named)
-    assert not find_running()
-    mine.answered()
-    assert len(find_running()) == 1
+    assert not find_running_recorders()
+    mine.report_sample()
+    assert len(find_running_recorders()) == 1
     mine.close()
 
 
@@ -401,10 +401,10 @@ def test_pids_of_other_containers_may_be_the_same(here: Machine, tmp_path: Path)
         start = Thread(target=lambda name=name: made.append(Announcement(tmp_path / name, 1.0, gpm=False)), daemon=True)
         start.start()
         start.join(30)
-    assert {Path(one.entry.path).name for one in find_running()} == {"a", "b"}
+    assert {Path(one.entry.path).name for one in find_running_recorders()} == {"a", "b"}
     for one in made:
         one.close()
-    assert not find_running()
+    assert not find_running_recorders()
 
 
 def test_a_user_without_a_home_finds_no_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +413,7 @@ def test_a_user_without_a_home_finds_no_recorder(tmp_path: Path, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", dict[int, pwd.struct_passwd]().__getitem__)
     monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", tmp_path)
-    assert find_running() == []
+    assert find_running_recorders() == []
     with pytest.raises(OSError, match="no home"):
         Announcement(tmp_path / "a", 1.0, gpm=False)
 
@@ -462,13 +462,13 @@ def test_the_service_is_a_user_of_its_own(
     try:
         (entry,) = folder.iterdir()
         os.chown(entry, 65534, 65534)
-        (one,) = find_running()
+        (one,) = find_running_recorders()
         assert one.reads_less
         monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", tmp_path / "none")
         user = tmp_path / "gpuwatch" / "recorders"
         user.mkdir(parents=True)
         os.link(entry, user / entry.name)
-        assert not find_running()
+        assert not find_running_recorders()
     finally:
         announced.close()
 

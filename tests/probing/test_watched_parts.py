@@ -29,7 +29,7 @@ from gpuwatch.experiment.probing.run_gpu_memory import Timeline
 from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
+from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills
 from gpuwatch.machine.sources.procfs import descends, leader_of
 from gpuwatch.share.reports import run_report
 from tests.diagnosis.cases import draft
@@ -210,7 +210,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
             "sys/fs/cgroup/slurm/job_7/memory.max": "17179869184\n",
         },
     )
-    assert oom_kills(two) == OomKills(1, 3, 16 << 30)
+    assert read_oom_kills(two) == OomKills(1, 3, 16 << 30)
     one = _machine(
         tmp_path / "1",
         "5:cpu,cpuacct:/a\n4:memory:/docker/b\n",
@@ -219,19 +219,19 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
             "sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes": "9223372036854771712\n",
         },
     )
-    assert oom_kills(one) == OomKills(2, 3, None)
-    assert oom_kills(tmp_path / "nothing") == OomKills(None, None, None)
+    assert read_oom_kills(one) == OomKills(2, 3, None)
+    assert read_oom_kills(tmp_path / "nothing") == OomKills(None, None, None)
     unlimited = _machine(
         tmp_path / "3",
         "0::/\n",
         {"sys/fs/cgroup/memory.events": "oom_kill 0\n", "sys/fs/cgroup/memory.max": "max\n"},
     )
-    assert oom_kills(unlimited) == OomKills(0, 3, None)
+    assert read_oom_kills(unlimited) == OomKills(0, 3, None)
     for number, odd in enumerate(("", "²", "9" * 5000, "-1", "1.5", "\x00")):
         text = {"sys/fs/cgroup/memory.events": f"oom_kill {odd}\n", "sys/fs/cgroup/memory.max": f"{odd}\n"}
-        assert oom_kills(_machine(tmp_path / f"odd {number}", "0::/\n", text)) == OomKills(None, 3, None)
+        assert read_oom_kills(_machine(tmp_path / f"odd {number}", "0::/\n", text)) == OomKills(None, 3, None)
     for number, groups in enumerate((":\n", "0::\n", "0:\n::\n", "0::/../../..\n", "4:memory\n")):
-        assert oom_kills(_machine(tmp_path / f"groups {number}", groups, {})) == OomKills(None, 3, None)
+        assert read_oom_kills(_machine(tmp_path / f"groups {number}", groups, {})) == OomKills(None, 3, None)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_verdict, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    monkeypatch.setattr(run_verdict, "read_oom_kills", lambda: OomKills(1, 6, 1 << 30))
     run = run_verdict.with_verdict(bare_run(), run_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
@@ -271,9 +271,9 @@ def test_the_kernels_own_line_about_a_process_that_it_killed(tmp_path: Path) -> 
         "3,2,9,-;Memory cgroup out of memory: Killed process 4711 (python) total-vm:1kB, anon-rss:2kB\n"
         "3,3,9,-;Out of memory: Killed process 12 (other)\n"
     )
-    assert kernel_kill({4711}, log).startswith("Memory cgroup out of memory: Killed process 4711 (python)")
-    assert kernel_kill({47}, log) == ""
-    assert kernel_kill({4711}, tmp_path / "nothing") == ""
+    assert find_kernel_log_line({4711}, log).startswith("Memory cgroup out of memory: Killed process 4711 (python)")
+    assert find_kernel_log_line({47}, log) == ""
+    assert find_kernel_log_line({4711}, tmp_path / "nothing") == ""
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.history.last_hour import Chunk, Timeline
+from gpuwatch.machine.history.last_hour import Chunk, LastHour
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, StoredSample, split_frames
 from gpuwatch.machine.recording import compression_and_checksums
 from gpuwatch.machine.recording.compression_and_checksums import compress, decompress, pack_times, unpack_times
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 from tests.ui import machines
@@ -66,7 +66,7 @@ def test_any_life_of_a_machine_comes_back(changes: list[tuple[str, int, Any]]) -
             same(kept.snapshot, shot)
             assert kept.at == shot.taken_at.timestamp()
     assert unpack_times(pack_times(chunk.times)) == chunk.times
-    timeline = Timeline()
+    timeline = LastHour()
     for shot, findings in shots:
         timeline.add(shot, findings)
     first = shots[0][0]
@@ -105,7 +105,7 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
     """On the wire, in memory and in a recording, also from one block to the next and to the samples in none."""
     first = machines.many(2, 6)
     shots = [(replace(first, taken_at=machines.many(1, 0, tick=tick).taken_at), ()) for tick in range(25)]
-    timeline, growing = Timeline(), Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
+    timeline, growing = LastHour(), Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
     for shot, _ in shots:
         timeline.add(shot, ())
         growing.writer.add(shot)
@@ -142,7 +142,7 @@ def test_damaged_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, xz: bool) -
 
 
 def test_a_minute_takes_a_byte_a_value() -> None:
-    storable = Storable()
+    storable = StorableSnapshots()
     shots = [storable.of(shot) for shot in day(8, 50, 60)]
     values = [[value for row in (*shot.devices, *shot.processes) for value in row.readings.values()] for shot in shots]
     stored = sum(map(len, values))

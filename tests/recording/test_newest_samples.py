@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording import newest_samples
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 
@@ -22,7 +22,7 @@ def test_nothing_is_there_yet(tmp_path: Path) -> None:
     assert following.take() == []
     shots = list(day(1, 1, 2))
     growing.add(*shots)
-    stored = Storable()
+    stored = StorableSnapshots()
     assert following.take() == [stored.of(one) for one in shots][1:], "of the first ones the newest"
     assert following.take() == []
     following.close()
@@ -34,7 +34,7 @@ def test_each_sample_comes_once_however_often_one_looks(tmp_path: Path, seed: in
     chance = random.Random(seed)
     growing = Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
     shots = list(day(2, 6, 300))
-    stored = Storable()
+    stored = StorableSnapshots()
     expected = [stored.of(one) for one in shots]
     growing.add(*shots[:25])
     following, found, written = NewestSamples(growing.path), list[Snapshot](), 25

@@ -29,7 +29,7 @@ from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.database_rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.time_expressions import time_text
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
@@ -72,7 +72,7 @@ def record(file: Path, shots: list[Snapshot], clock: FakeClock, **options: float
 
 
 def stored(shots: list[Snapshot]) -> list[Snapshot]:
-    storable = Storable()
+    storable = StorableSnapshots()
     return [storable.of(shot) for shot in shots]
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
-from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, Timeline
+from gpuwatch.machine.history.last_hour import CHUNK_SAMPLES, LastHour
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, split_frames
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import open_recording
@@ -41,7 +41,7 @@ def through_wire(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:
 
 
 def in_memory(given: list[Snapshot], _: Path) -> Iterator[Snapshot]:
-    timeline = Timeline()
+    timeline = LastHour()
     for shot in given:
         timeline.add(shot)
     return (kept.snapshot for kept in timeline.snapshots())

@@ -289,7 +289,7 @@ def test_a_crash_file_is_written_through_no_link(foreign_home: Path) -> None:
     for folder, folders, files in os.walk(os.path.expanduser("~")):
         os.chown(folder, {ATTACKER}, {ATTACKER})
     from gpuwatch.machine.history import crash_files
-    path = crash_files.keep_traceback(ValueError("x"))
+    path = crash_files.save_traceback(ValueError("x"))
     print(path, oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777))
     """  # noqa: E501
     ended = python(code, foreign_home)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
-from gpuwatch.machine.history.last_hour import Timeline
+from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
@@ -89,7 +89,7 @@ def main(where: str) -> None:
         facts = ProcessTable().facts_of(child.pid, time.monotonic())
         assert facts is not None
         shots = pictures(child.pid, facts.create_time)
-        timeline = Timeline()
+        timeline = LastHour()
         for shot in shots:
             timeline.add(shot, shot.findings)
         feed = FakeFeed(ProcessAccess("node07") if where == "other" else LocalProcessAccess())

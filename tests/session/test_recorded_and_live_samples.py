@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.history.last_hour import MAX_EVENTS, Timeline
+from gpuwatch.machine.history.last_hour import MAX_EVENTS, LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent, still_lasting
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session import recorded_and_live_samples
 from gpuwatch.session.recorded_and_live_samples import JoinedSamples, Past, open_past
@@ -61,7 +61,7 @@ class Recorded:
 
 def test_the_recording_comes_first_and_gaps_are_filled_with_what_was_kept(tmp_path: Path) -> None:
     shots = list(day(1, 2, 700))
-    recorded, kept = Recorded(tmp_path / "a.gpuwatch"), Timeline()
+    recorded, kept = Recorded(tmp_path / "a.gpuwatch"), LastHour()
     recorded.add(shots[:400])
     for shot in shots[300:500]:  # the dashboard was started at 300, the recorder ended at 400
         kept.add(shot)
@@ -69,7 +69,7 @@ def test_the_recording_comes_first_and_gaps_are_filled_with_what_was_kept(tmp_pa
         joined = JoinedSamples(kept, recording)
         assert list(joined.times) == [at(one) for one in shots[:400] + shots[402:500]], "two samples are near enough"
         assert joined.times[-3:] == [at(one) for one in shots[497:500]]
-        stored = Storable()
+        stored = StorableSnapshots()
         expected = [stored.of(one) for one in shots]
         for place in (0, 200, 350, 399):
             assert joined.at(at(shots[place]) + 0.3).snapshot == expected[place]
@@ -97,7 +97,7 @@ def test_the_recording_comes_first_and_gaps_are_filled_with_what_was_kept(tmp_pa
         assert joined.at(at(shots[605])).snapshot == expected[605]
         assert joined.spans_without_gaps(5.0) == [(at(shots[0]), at(shots[609]))]
     with Recording(recorded.path) as recording:
-        assert JoinedSamples(Timeline(), recording).spans_without_gaps(5.0) == [
+        assert JoinedSamples(LastHour(), recording).spans_without_gaps(5.0) == [
             (at(shots[0]), at(shots[399])),
             (at(shots[600]), at(shots[609])),
         ]
@@ -108,9 +108,9 @@ def test_a_memory_that_is_empty_or_older(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "a.gpuwatch")
     recorded.add(shots[10:])
     with Recording(recorded.path) as recording:
-        joined = JoinedSamples(Timeline(), recording)
+        joined = JoinedSamples(LastHour(), recording)
         assert list(joined.times) == [at(one) for one in shots[10:]]
-        kept = Timeline()
+        kept = LastHour()
         for shot in shots[:12]:
             kept.add(shot)
         joined = JoinedSamples(kept, recording)
@@ -122,7 +122,7 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
     shots = list(day(1, 1, 20))
     event = MachineEvent(at=at(shots[2]), kind="x", text="was recorded", severity="error")
     both = MachineEvent(at=at(shots[15]), kind="x", text="seen by both")
-    recorded, kept = Recorded(tmp_path / "a.gpuwatch"), Timeline()
+    recorded, kept = Recorded(tmp_path / "a.gpuwatch"), LastHour()
     recorded.add(shots[:15], (event,))
     recorded.add(shots[15:], (both,))
     for shot in shots[10:]:
@@ -166,7 +166,7 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     assert list(session.history.series(shots[0].devices[0].uuid, POWER)) == [*power, power[-1]]
     playhead.first()
     view = session.view()
-    assert view.snapshot == Storable().of(shots[0])
+    assert view.snapshot == StorableSnapshots().of(shots[0])
     assert view.past is not None
     assert view.past.begin <= at(shots[0])
     assert view.past.end == at(shots[-1])
@@ -264,7 +264,7 @@ def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypa
 def test_a_jump_into_a_long_recording_is_quick(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "a.gpuwatch")
     recorded.add(list(day(2, 10, 3600)))
-    kept = Timeline()
+    kept = LastHour()
     with Recording(recorded.path) as recording:
         joined = JoinedSamples(kept, recording)
         list(joined.times[:1])

@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.recorder import Recorder
@@ -70,7 +70,7 @@ def test_recorded_findings_are_those_of_the_recorded_samples(tmp_path: Path) -> 
     conditions = ConditionEngine()
     with Recording(run.writer.path) as recording:
         kept = list(recording.snapshots())
-        assert [one.snapshot for one in kept] == [Storable().of(shot) for shot in shots]
+        assert [one.snapshot for one in kept] == [StorableSnapshots().of(shot) for shot in shots]
         events = [event for one in kept for event in conditions.observe(one.snapshot)]
         recorded = [one for one in recording.events() if not one.kind.startswith(("recording.", "clock."))]
         assert recorded == events

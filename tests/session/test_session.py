@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.machine.history.last_hour import Timeline
+from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.session.event_timeline import EventTrack, Incident, Track
@@ -259,7 +259,7 @@ def test_a_stream_keeps_no_hour_of_samples(monkeypatch: pytest.MonkeyPatch) -> N
     """Hosts run one for a list that shows the newest sample alone."""
     feed = FakeFeed()
     monkeypatch.setattr("gpuwatch.session.snapshot_stream.LiveFeed", lambda *_, **__: feed)
-    monkeypatch.setattr(Timeline, "add", lambda *_: pytest.fail("it is kept"))
+    monkeypatch.setattr(LastHour, "add", lambda *_: pytest.fail("it is kept"))
     found = stream(1.0)
     for tick in range(3):
         feed.push(pair(tick))

@@ -75,8 +75,8 @@ def test_it_is_only_read_where_it_is_on(lib: FakeLibrary) -> None:
     lib.on = False
     lib.put(7, 0, 5)
     one, accounting = device(), Accounting(lib)
-    accounting.look(one)
-    accounting.look(one)
+    accounting.update(one)
+    accounting.update(one)
     assert (one.accounted, lib.asked) == ((), [])
 
 
@@ -87,8 +87,8 @@ def test_a_driver_without_it_is_not_asked_again(lib: FakeLibrary, monkeypatch: p
 
     monkeypatch.setattr(lib, "nvmlDeviceGetAccountingMode", refuse)
     one, accounting = device(), Accounting(lib)
-    accounting.look(one)
-    accounting.look(one)
+    accounting.update(one)
+    accounting.update(one)
     assert (one.accounted, lib.asked) == ((), [0])
 
 
@@ -96,15 +96,15 @@ def test_each_process_that_ends_is_told_once(lib: FakeLibrary) -> None:
     lib.put(1, -900, 60)  # over before we began
     lib.put(2, -30, 0, running=True)
     one, accounting = device(2), Accounting(lib)
-    accounting.look(one)
+    accounting.update(one)
     assert (one.accounted, lib.asked) == ((), []), "a long list costs nothing"
     lib.put(2, -30, 40)
     one.listed = []
     accounting.note_gone(one, {2})
     assert ends(one) == [(2, 40.0)]
     lib.put(3, 12, 0.4)  # between two samples
-    accounting.look(one)
-    accounting.look(one)
+    accounting.update(one)
+    accounting.update(one)
     assert ends(one) == [(2, 40.0), (3, 0.4)]
     assert (one.accounted[0].gpu_percent, one.accounted[0].peak_bytes) == (45, 3 * GIB)
     assert one.accounted[0].started_at == BEGAN - 30
@@ -112,12 +112,12 @@ def test_each_process_that_ends_is_told_once(lib: FakeLibrary) -> None:
 
 def test_a_pid_that_is_used_again_is_another_process(lib: FakeLibrary) -> None:
     one, accounting = device(), Accounting(lib)
-    accounting.look(one)
+    accounting.update(one)
     lib.put(5, 1, 2)
-    accounting.look(one)
+    accounting.update(one)
     lib.put(5, 10, 0, running=True)
     one.listed = [GpuProcess(5, "C", GIB)]
-    accounting.look(one)
+    accounting.update(one)
     assert ends(one) == [(5, 2.0)], "it runs: nothing is known of it"
     lib.put(5, 10, 20)
     one.listed = []
@@ -127,14 +127,14 @@ def test_a_pid_that_is_used_again_is_another_process(lib: FakeLibrary) -> None:
 
 def test_what_the_driver_does_not_know_is_not_a_number(lib: FakeLibrary) -> None:
     one, accounting = device(), Accounting(lib)
-    accounting.look(one)
+    accounting.update(one)
     lib.put(5, 1, 2, gpuUtilization=NOT_AVAILABLE, memoryUtilization=NOT_AVAILABLE, maxMemoryUsage=None)
-    accounting.look(one)
+    accounting.update(one)
     (entry,) = one.accounted
     assert (entry.gpu_percent, entry.memory_percent, entry.peak_bytes) == (None, None, None)
     lib.kept.clear()  # the buffer was cleared, or written over
     accounting.note_gone(one, {8})
-    accounting.look(one)
+    accounting.update(one)
     assert ends(one) == [(5, 2.0)]
 
 

@@ -16,15 +16,15 @@ class Name:
 
 
 def test_kubernetes_says_so_in_the_environment() -> None:
-    assert system_and_driver_facts.container({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) == "kubernetes"
+    assert system_and_driver_facts.container_kind({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) == "kubernetes"
 
 
 def test_wsl_counts_where_no_container_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", Name)
     monkeypatch.setattr(system_and_driver_facts, "_container", lambda base, environment: None)
-    assert system_and_driver_facts.container({}) == "wsl"
+    assert system_and_driver_facts.container_kind({}) == "wsl"
     monkeypatch.setattr(system_and_driver_facts, "_container", lambda base, environment: "docker")
-    assert system_and_driver_facts.container({}) == "docker"
+    assert system_and_driver_facts.container_kind({}) == "docker"
 
 
 def test_the_host_knows_from_its_second_reading_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_the_host_knows_from_its_second_reading_on(monkeypatch: pytest.MonkeyPat
         asked.append(environment)
         return "podman"
 
-    monkeypatch.setattr(system_and_driver_facts, "container", container)
+    monkeypatch.setattr(system_and_driver_facts, "container_kind", container)
     reader = HostReader()
     assert [reader.read()[0].container for _ in range(3)] == [None, "podman", "podman"]
     assert len(asked) == 1

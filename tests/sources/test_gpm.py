@@ -17,7 +17,7 @@ import pytest
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources.nvidia.gpm import Activity
+from gpuwatch.machine.sources.nvidia.gpm import GpmReader
 from gpuwatch.machine.sources.nvidia.nvml_errors import PERMANENT
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
@@ -63,7 +63,7 @@ class Library:
 
 
 def test_the_second_sample_has_values() -> None:
-    activity = Activity(Library(), SPECS)
+    activity = GpmReader(Library(), SPECS)
     readings, missing, never = activity.read("GPU-a", 1, False)
     assert (readings, never) == ({}, None)
     assert {lacking.reason for lacking in missing.values()} == {"no_sample"}
@@ -81,7 +81,7 @@ def test_a_metric_that_is_not_there_takes_no_other_along() -> None:
         pynvml.NVML_GPM_METRIC_SM_OCCUPANCY: (pynvml.NVML_ERROR_NOT_SUPPORTED, 0.0),
         pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: (0, float("nan")),
     }
-    activity = Activity(library, SPECS)
+    activity = GpmReader(library, SPECS)
     activity.read("GPU-a", 1, False)
     readings, missing, _ = activity.read("GPU-a", 1, False)
     assert missing.keys() == {"activity.sm_occupancy_percent", "activity.dram_percent"}
@@ -91,7 +91,7 @@ def test_a_metric_that_is_not_there_takes_no_other_along() -> None:
 
 def test_a_device_listed_anew_begins_anew_and_nothing_leaks() -> None:
     library = Library()
-    activity = Activity(library, SPECS)
+    activity = GpmReader(library, SPECS)
     for handle in ("a", "a", "b"):
         readings, _, _ = activity.read("GPU-a", handle, False)
     assert readings == {}, "two sessions are no interval"
@@ -104,7 +104,7 @@ def test_a_device_listed_anew_begins_anew_and_nothing_leaks() -> None:
 
 
 def test_who_has_no_gpm_is_asked_once() -> None:
-    activity = Activity(Library(support=lambda _: SimpleNamespace(isSupportedDevice=0)), SPECS)
+    activity = GpmReader(Library(support=lambda _: SimpleNamespace(isSupportedDevice=0)), SPECS)
     _, missing, never = activity.read("GPU-a", 1, False)
     assert never is not None
     assert "Hopper" in never.detail
@@ -117,7 +117,7 @@ def test_whatever_fails_is_missing_with_its_reason(call: str, code: int) -> None
     def fail(*_: object) -> Any:
         raise pynvml.NVMLError(code)
 
-    activity = Activity(Library(**{call: fail}), SPECS)
+    activity = GpmReader(Library(**{call: fail}), SPECS)
     for _ in range(2):
         readings, missing, never = activity.read("GPU-a", 1, False)
     assert readings == {}

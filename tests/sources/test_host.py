@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.sources.host_reader import HostReader, ReopenedFile
-from gpuwatch.machine.sources.process_details import details
-from gpuwatch.machine.sources.process_table import Facts, ProcessTable
+from gpuwatch.machine.sources.process_details import read_process_details
+from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable
 from gpuwatch.machine.sources.procfs import process_stat
 
 CONTAINER = "4f1d" * 16
@@ -119,7 +119,7 @@ def test_the_real_proc() -> None:
         assert facts.environment == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
         assert abs(facts.create_time - time.time()) < 10
         assert (facts.cpu_percent or 0) > 5, "other tests want the cores too"
-        everyone = {row.pid for row in table.everyone(time.monotonic(), most=1000)}
+        everyone = {row.pid for row in table.busiest(time.monotonic(), most=1000)}
         assert {child.pid, os.getpid()} <= everyone
     finally:
         child.kill()
@@ -145,7 +145,7 @@ def test_details_of_a_living_process() -> None:
             facts = ProcessTable().facts_of(process.pid, time.monotonic())
             assert facts is not None
             for _ in range(200):
-                told = details(process.pid, facts.create_time)
+                told = read_process_details(process.pid, facts.create_time)
                 if told.children and "sleep" in told.children[0].command:
                     break
                 time.sleep(0.05)
@@ -156,12 +156,12 @@ def test_details_of_a_living_process() -> None:
             assert "python" in (told.interpreter or "")
             assert told.inner_pid is None
             assert told.why == {}
-            assert "another process" in details(process.pid, facts.create_time - 100).problem
+            assert "another process" in read_process_details(process.pid, facts.create_time - 100).problem
             os.kill(told.children[0].pid, 9)
         finally:
             process.kill()
-    assert details(process.pid, facts.create_time).problem
-    assert "PID namespace" in details(process.pid, None).problem
+    assert read_process_details(process.pid, facts.create_time).problem
+    assert "PID namespace" in read_process_details(process.pid, None).problem
 
 
 def test_details_that_may_not_be_read_have_their_reason(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_details_that_may_not_be_read_have_their_reason(tmp_path: Path) -> None:
     (folder / "environ").unlink()
     (folder / "status").write_text("Name:\tpython\nNSpid:\t10\t3\nThreads:\t1\n")
     tick = os.sysconf("SC_CLK_TCK")
-    told = details(10, 1000 + 100 / tick, proc=str(tmp_path))
+    told = read_process_details(10, 1000 + 100 / tick, proc=str(tmp_path))
     assert told.environment is None
     assert told.why["environment"] == "No such file or directory"
     assert told.inner_pid == 3
@@ -277,7 +277,7 @@ def test_job_pod_or_container(tmp_path: Path, cgroup: str, variables: dict[str, 
     assert facts.environment == {}, "what names the job is not kept with the GPU settings"
 
 
-def _changed(script: str, holds: Callable[[Facts], bool]) -> Facts:
+def _changed(script: str, holds: Callable[[ProcessFacts], bool]) -> ProcessFacts:
     """The facts of a shell or Python script when they hold, which has been read before it changed."""
     table = ProcessTable()
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)

@@ -13,7 +13,7 @@ from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name, picked_value
-from gpuwatch.machine.sources.nvidia.mig import profile
+from gpuwatch.machine.sources.nvidia.mig import profile_name
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists, RunningProcesses
@@ -377,7 +377,7 @@ def test_no_code_of_a_mig_call_is_a_crash(driver: Callable[..., None], code: int
     ],
 )
 def test_profiles_are_named_as_nvidia_does(slices: tuple[int, int], mib: int, total_mib: int, name: str) -> None:
-    assert profile(*slices, mib << 20, total_mib << 20) == name
+    assert profile_name(*slices, mib << 20, total_mib << 20) == name
 
 
 @pytest.mark.parametrize(

@@ -53,16 +53,16 @@ def test_nobody_reserves_in_the_name_of_root(uuid: str, forger: None) -> None:
         found = {one.uuid: (one.user, one.pid) for one in gpu_reservations.reservations()}
         assert found[f"{uuid}-a"] == ("root", os.getpid()), "another user adds no holder to it"
         assert found[f"{uuid}-b"] == ("nobody", None), "pid 1 is not nobody's"
-        assert gpu_reservations.reserved()[f"{uuid}-b"] == "user nobody, who names no process"
+        assert gpu_reservations.reservation_holders()[f"{uuid}-b"] == "user nobody, who names no process"
     finally:
         held.release()
-    assert f"{uuid}-a" not in gpu_reservations.reserved()
+    assert f"{uuid}-a" not in gpu_reservations.reservation_holders()
 
 
 def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = f"{uuid}-a", f"{uuid}-b"
-    monkeypatch.setenv(gpu_reservations.ENV_MOST, "1")
-    assert gpu_reservations.reserved()[b].startswith("user nobody")
+    monkeypatch.setenv(gpu_reservations.ENV_MAX_PER_USER, "1")
+    assert gpu_reservations.reservation_holders()[b].startswith("user nobody")
     assert gpu_reservations.reserve([b]) is None
     with pytest.raises(GpuwatchError, match=r"you hold 0 reservations; the limit is 1 per user"):
         gpu_reservations.reserve([a, f"{uuid}-c"])
@@ -71,12 +71,12 @@ def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: 
     with pytest.raises(GpuwatchError, match=r"you hold 1 reservations"):
         gpu_reservations.reserve([f"{uuid}-c"])
     first.release()
-    monkeypatch.setenv(gpu_reservations.ENV_MOST, "0")
-    assert b not in gpu_reservations.reserved()
+    monkeypatch.setenv(gpu_reservations.ENV_MAX_PER_USER, "0")
+    assert b not in gpu_reservations.reservation_holders()
     assert {one.uuid: one.counts for one in gpu_reservations.reservations()}[b] is False, "it is shown"
-    monkeypatch.setenv(gpu_reservations.ENV_MOST, "many")
+    monkeypatch.setenv(gpu_reservations.ENV_MAX_PER_USER, "many")
     with pytest.raises(UsageError, match="=many is not a number"):
-        gpu_reservations.reserved()
+        gpu_reservations.reservation_holders()
     assert {one.uuid: one.counts for one in gpu_reservations.reservations()}[b] is True, "a typing error frees nothing"
 
 

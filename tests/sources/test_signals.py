@@ -35,13 +35,15 @@ def test_the_process_that_is_meant_gets_it(
 ) -> None:
     if not pidfd:
         monkeypatch.delattr(os, "pidfd_open")
-    assert process_signals.send(sleeper.pid, begun(sleeper.pid), signal.SIGTERM) == process_signals.Outcome("delivered")
+    assert process_signals.send_signal(sleeper.pid, begun(sleeper.pid), signal.SIGTERM) == process_signals.SignalResult(
+        "delivered"
+    )
     assert sleeper.wait(10) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("shift", [-3600.0, -0.02, 0.02, 0.5, 2.0, 90000.0])
 def test_another_start_time_is_another_process(sleeper: subprocess.Popen[bytes], shift: float) -> None:
-    outcome = process_signals.send(sleeper.pid, begun(sleeper.pid) + shift, signal.SIGKILL)
+    outcome = process_signals.send_signal(sleeper.pid, begun(sleeper.pid) + shift, signal.SIGKILL)
     assert outcome.state == "reused"
     assert "another process" in outcome.reason
     time.sleep(0.05)
@@ -49,26 +51,26 @@ def test_another_start_time_is_another_process(sleeper: subprocess.Popen[bytes],
 
 
 def test_a_boot_time_that_moved_by_a_second_is_the_same_process(sleeper: subprocess.Popen[bytes]) -> None:
-    assert process_signals.send(sleeper.pid, begun(sleeper.pid) + 1.0, 0).state == "delivered"
+    assert process_signals.send_signal(sleeper.pid, begun(sleeper.pid) + 1.0, 0).state == "delivered"
 
 
 def test_one_that_ended_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
     when = begun(sleeper.pid)
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-    zombie = process_signals.send(sleeper.pid, when, signal.SIGTERM)
+    zombie = process_signals.send_signal(sleeper.pid, when, signal.SIGTERM)
     assert zombie.state == "gone"
     assert "not waited for it" in zombie.reason
     sleeper.wait()
-    assert process_signals.send(sleeper.pid, when, signal.SIGTERM).state == "gone"
+    assert process_signals.send_signal(sleeper.pid, when, signal.SIGTERM).state == "gone"
 
 
 def test_what_cannot_be_identified_is_refused() -> None:
-    outcome = process_signals.send(os.getpid(), None, signal.SIGKILL)
+    outcome = process_signals.send_signal(os.getpid(), None, signal.SIGKILL)
     assert outcome.state == "denied"
     assert "namespace" in outcome.reason
-    assert process_signals.send(1, begun(1), signal.SIGTERM).state == "denied"
-    assert process_signals.send(0, 1.0, signal.SIGTERM).state == "denied"
+    assert process_signals.send_signal(1, begun(1), signal.SIGTERM).state == "denied"
+    assert process_signals.send_signal(0, 1.0, signal.SIGTERM).state == "denied"
 
 
 def test_a_refusal_of_the_kernel_has_its_reason(
@@ -78,5 +80,5 @@ def test_a_refusal_of_the_kernel_has_its_reason(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
-    outcome = process_signals.send(sleeper.pid, begun(sleeper.pid), signal.SIGTERM)
-    assert outcome == process_signals.Outcome("denied", "it belongs to another user")
+    outcome = process_signals.send_signal(sleeper.pid, begun(sleeper.pid), signal.SIGTERM)
+    assert outcome == process_signals.SignalResult("denied", "it belongs to another user")

@@ -11,14 +11,14 @@ from typing import Any
 import pynvml
 
 from gpuwatch.core.model.snapshot import Device, Host, Snapshot, Topology
-from gpuwatch.machine.sources.nvidia.topology import Member, topology
+from gpuwatch.machine.sources.nvidia.topology import TopologyDevice, read_topology
 from gpuwatch.share.reports.topology_matrix import topology_content, topology_table
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every
 from tests.sources.test_nvml_faults import CODES
 
-MEMBERS = tuple(Member(f"GPU-{i}", f"0000:{i + 1:02x}:00.0", i) for i in range(3))
+MEMBERS = tuple(TopologyDevice(f"GPU-{i}", f"0000:{i + 1:02x}:00.0", i) for i in range(3))
 
 
 class Library:
@@ -45,8 +45,8 @@ class Library:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def look(library: Library, members: tuple[Member, ...] = MEMBERS) -> Topology:
-    return topology(library, members)
+def look(library: Library, members: tuple[TopologyDevice, ...] = MEMBERS) -> Topology:
+    return read_topology(library, members)
 
 
 def test_levels_and_places_are_named() -> None:

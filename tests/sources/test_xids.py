@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
-from gpuwatch.machine.sources.nvidia.xids import Xids
+from gpuwatch.machine.sources.nvidia.xids import XidReceiver
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -139,7 +139,7 @@ class Driver:
 @pytest.mark.parametrize("code", sorted(set(CODES.values())))
 def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
     driver, one = Driver(**{"nvmlEventSetWait_v2": pynvml.NVML_ERROR_TIMEOUT, call: code}), device()
-    xids = Xids(driver)
+    xids = XidReceiver(driver)
     for _ in range(2):
         xids.register(one)
         xids.receive([one])
@@ -156,7 +156,7 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
 
 def test_a_gpu_that_the_kernel_may_suspend_is_left_alone() -> None:
     driver, one = Driver(nvmlEventSetWait_v2=pynvml.NVML_ERROR_TIMEOUT), device(may_sleep=True)
-    xids = Xids(driver)
+    xids = XidReceiver(driver)
     xids.register(one)
     xids.receive([one])
     assert driver.calls == []

@@ -12,7 +12,7 @@ import pytest
 import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.sources.process_details import Details
+from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
@@ -64,7 +64,7 @@ def _pilots_do_not_sleep() -> Iterator[None]:
 class Stage:
     """An app, its feed, and the clock that both live by."""
 
-    def __init__(self, *, read_process: Callable[[Identity], Details] = details_of, **options: object) -> None:
+    def __init__(self, *, read_process: Callable[[Identity], ProcessDetails] = details_of, **options: object) -> None:
         self.feed = FakeFeed(FakeHost(read_process))
         self.now = machines.NOON.timestamp()
         watched = {name: options.pop(name) for name in ("conditions", "read_only", "timeline") if name in options}

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
-from gpuwatch.machine.sources.process_details import Details
+from gpuwatch.machine.sources.process_details import ProcessDetails
 
 
 class FakeHost(LocalProcessAccess):
     """This machine, but for the details of processes, which are made up: signals are real."""
 
-    def __init__(self, read_process: Callable[[tuple[int, float | None]], Details]) -> None:
+    def __init__(self, read_process: Callable[[tuple[int, float | None]], ProcessDetails]) -> None:
         super().__init__()
         self._read_process = read_process
 
-    def details(self, pid: int, create_time: float | None) -> Details:
+    def details(self, pid: int, create_time: float | None) -> ProcessDetails:
         return self._read_process((pid, create_time))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.machine.sources.process_details import Details, Relative
+from gpuwatch.machine.sources.process_details import ProcessDetails, Relative
 from gpuwatch.session.process_history import Identity
 
 ENVIRONMENT = {
@@ -17,15 +17,17 @@ ENVIRONMENT = {
 }
 
 
-def details_of(who: Identity) -> Details:
+def details_of(who: Identity) -> ProcessDetails:
     """Like a process of the same user; denied for bob's, gone without a start time."""
     pid, create_time = who
     if create_time is None:
-        return Details(problem="it is not visible here: another PID namespace, or it has exited")
+        return ProcessDetails(problem="it is not visible here: another PID namespace, or it has exited")
     if pid == 51877:
         denied = "permission denied: it belongs to another user"
-        return Details(why={"environment": denied, "interpreter": denied}, parents=(Relative(1, 1, "/sbin/init"),))
-    return Details(
+        return ProcessDetails(
+            why={"environment": denied, "interpreter": denied}, parents=(Relative(1, 1, "/sbin/init"),)
+        )
+    return ProcessDetails(
         environment=dict(ENVIRONMENT),
         interpreter="/opt/venv/bin/python3.12",
         inner_pid=17 if pid == 48121 else None,

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.sources.process_details import Details
+from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID as COLUMN
@@ -21,8 +21,8 @@ from tests.ui.pictures import arrived
 ENVIRONMENT: dict[str, str] = {"PATH": "/opt/venv/bin:/usr/bin", "VIRTUAL_ENV": "/opt/venv"}
 
 
-def started(environment: dict[str, str]) -> Callable[[Identity], Details]:
-    return lambda who: Details(environment=environment, interpreter="/usr/bin/python3.12")
+def started(environment: dict[str, str]) -> Callable[[Identity], ProcessDetails]:
+    return lambda who: ProcessDetails(environment=environment, interpreter="/usr/bin/python3.12")
 
 
 def on_cpu(**changes: Any) -> Process:

@@ -11,8 +11,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
-from gpuwatch.machine.history.last_hour import Timeline
-from gpuwatch.machine.sources.process_details import Details, details
+from gpuwatch.machine.history.last_hour import LastHour
+from gpuwatch.machine.sources.process_details import ProcessDetails, read_process_details
 from gpuwatch.session.process_history import Identity, ProcessHistories, process_identity
 from gpuwatch.ui.details.environment_effects import settings_of
 from gpuwatch.ui.details.process_sections import known_map
@@ -145,7 +145,7 @@ async def test_keys_lead_to_the_environment_and_the_relatives(stage: Stage) -> N
 
 
 async def test_a_process_that_exited_stays_on_screen_and_is_marked(make_stage: MakeStage) -> None:
-    answers: list[Details] = [details_of((48121, 1.0))]
+    answers: list[ProcessDetails] = [details_of((48121, 1.0))]
     stage = make_stage(read_process=lambda who: answers[-1])
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
@@ -154,7 +154,7 @@ async def test_a_process_that_exited_stays_on_screen_and_is_marked(make_stage: M
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, ProcessScreen)
-        answers.append(Details(problem="it has already exited"))
+        answers.append(ProcessDetails(problem="it has already exited"))
         stage.push(machines.many(2, 3, tick=6))
         await settle(pilot)
         assert "✖ no longer uses a GPU" in plain(stage)
@@ -168,7 +168,7 @@ async def test_a_process_that_exited_stays_on_screen_and_is_marked(make_stage: M
 async def test_reading_that_hangs_holds_nothing_up(make_stage: MakeStage) -> None:
     release = threading.Event()
 
-    def slow(who: Identity) -> Details:
+    def slow(who: Identity) -> ProcessDetails:
         release.wait(20)
         return details_of(who)
 
@@ -186,7 +186,7 @@ async def test_reading_that_hangs_holds_nothing_up(make_stage: MakeStage) -> Non
 
 
 async def test_a_reader_error_is_shown(make_stage: MakeStage) -> None:
-    def broken(who: Identity) -> Details:
+    def broken(who: Identity) -> ProcessDetails:
         raise RuntimeError("odd")
 
     stage = make_stage(read_process=broken)
@@ -205,7 +205,7 @@ async def test_a_real_process_is_read(make_stage: MakeStage) -> None:
 
     mine = ProcessTable().facts_of(os.getpid(), time.monotonic())
     assert mine is not None
-    stage = make_stage(read_process=lambda who: details(*who))
+    stage = make_stage(read_process=lambda who: read_process_details(*who))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         row = machines.process(0, pid=os.getpid(), create_time=mine.create_time)
         stage.push(machines.snapshot(DEVICES, (row,)))
@@ -257,7 +257,7 @@ def test_one_visible_gpu_on_which_the_driver_lists_it_is_a_fact() -> None:
 
 
 def test_history_is_kept_of_few() -> None:
-    histories, timeline = ProcessHistories(), Timeline()
+    histories, timeline = ProcessHistories(), LastHour()
     shot = machines.many(2, 9)
     timeline.add(shot)
     people = [process_identity(row) for row in shot.processes]
@@ -329,7 +329,7 @@ def test_the_first_process_is_named_without_its_command_line() -> None:
     started = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
     boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
     begun = int(boot.split()[1]) + int(started) / os.sysconf("SC_CLK_TCK")
-    found = details(os.getpid(), begun)
+    found = read_process_details(os.getpid(), begun)
     assert not found.problem
     first = found.parents[-1]
     assert (first.pid, first.command) == (1, Path("/proc/1/comm").read_text().rstrip())

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.sources.process_signals import Outcome
+from gpuwatch.machine.sources.process_signals import SignalResult
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines
@@ -74,8 +74,8 @@ def named(key: str, shown: str) -> bool:
 
 
 class _Host(FakeHost):
-    def signal(self, pid: int, create_time: float | None, number: int) -> Outcome:
-        return Outcome("delivered")
+    def signal(self, pid: int, create_time: float | None, number: int) -> SignalResult:
+        return SignalResult("delivered")
 
 
 def screen(pilot: Pilot[Any]) -> str:

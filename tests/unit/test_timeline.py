@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Host, MigInstance, Snapshot
-from gpuwatch.machine.history.last_hour import LEVELS, MAX_BYTES, Timeline
+from gpuwatch.machine.history.last_hour import LEVELS, MAX_BYTES, LastHour
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_frames import KEY, FrameDecoder, FrameEncoder
 from tests.ui import machines
@@ -19,8 +19,8 @@ from tests.ui import machines
 METRICS = frozenset({"utilization.gpu_percent", "memory.used_bytes"})
 
 
-def filled(seconds: int, *, gpus: int = 2, rows: int = 5, step: int = 1) -> Timeline:
-    timeline = Timeline()
+def filled(seconds: int, *, gpus: int = 2, rows: int = 5, step: int = 1) -> LastHour:
+    timeline = LastHour()
     for tick in range(0, seconds, step):
         timeline.add(machines.many(gpus, rows, tick=tick))
     return timeline
@@ -34,7 +34,7 @@ def alike(kept: Snapshot, was: Snapshot) -> None:
 
 
 def test_each_sample_comes_back_as_it_was() -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     shots = [machines.lively(tick) for tick in range(200)]
     for shot in shots:
         timeline.add(shot, (machines.HELD,))
@@ -48,7 +48,7 @@ def test_each_sample_comes_back_as_it_was() -> None:
 
 @pytest.mark.parametrize("make", [machines.broken, machines.no_driver, machines.simulated])
 def test_every_kind_of_machine_comes_back(make: object) -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     assert callable(make)
     for tick in range(3):
         timeline.add(make(tick))
@@ -58,7 +58,7 @@ def test_every_kind_of_machine_comes_back(make: object) -> None:
 
 
 def test_a_name_that_is_no_utf8_is_kept_as_far_as_it_is() -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     timeline.add(machines.hostile())
     kept = timeline.at(timeline.times[0])
     assert kept is not None
@@ -82,7 +82,7 @@ def test_instances_of_mig_come_back_without_a_row_of_their_own() -> None:
         for n in (1, 4)
     )
     shot = machines.snapshot((machines.device(0, mig_instances=parts), machines.device(1)))
-    timeline = Timeline()
+    timeline = LastHour()
     timeline.add(shot)
     kept = timeline.at(timeline.times[0])
     assert kept is not None
@@ -92,7 +92,7 @@ def test_instances_of_mig_come_back_without_a_row_of_their_own() -> None:
 
 def test_bystanders_and_the_work_of_workers_come_back() -> None:
     aside = machines.process(5, gpu=None, type="H", cuda_loaded=False)
-    timeline = Timeline()
+    timeline = LastHour()
     for tick in range(3):
         row = machines.process(0, workers_cpu_percent=123.5 + tick)
         timeline.add(machines.snapshot((machines.device(0),), (row,), tick=tick, bystanders=(aside,)))
@@ -104,7 +104,7 @@ def test_bystanders_and_the_work_of_workers_come_back() -> None:
 
 
 def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
-    timeline, shot = Timeline(), machines.many(8, 50)
+    timeline, shot = LastHour(), machines.many(8, 50)
     sender, receiver, before = FrameEncoder(), FrameDecoder(), None
     for seconds in range(5):
         later = msgspec.structs.replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=seconds))
@@ -119,7 +119,7 @@ def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
 
 
 def test_a_sample_of_which_devices_alone_are_others() -> None:
-    timeline, whole, shot = Timeline(), Timeline(), machines.many(8, 50)
+    timeline, whole, shot = LastHour(), LastHour(), machines.many(8, 50)
     receiver_of_all = FrameDecoder()
     aside = machines.process(60, gpu=None, type="H", cuda_loaded=False, create_time=None)
     shot = msgspec.structs.replace(shot, bystanders=(aside,))
@@ -146,7 +146,7 @@ def test_a_sample_of_which_devices_alone_are_others() -> None:
 
 
 def test_findings_of_then_stay_until_others_come() -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     timeline.add(machines.pair(0), (machines.HELD,))
     timeline.add(machines.pair(1))
     timeline.add(machines.pair(2), ())
@@ -172,7 +172,7 @@ def test_the_older_the_fewer_and_an_hour_or_little_more() -> None:
 
 
 def test_before_the_first_is_the_first_and_an_empty_one_has_none() -> None:
-    assert Timeline().at(0) is None
+    assert LastHour().at(0) is None
     timeline = filled(3)
     kept = timeline.at(0)
     assert kept is not None
@@ -180,7 +180,7 @@ def test_before_the_first_is_the_first_and_an_empty_one_has_none() -> None:
 
 
 def test_samples_four_times_a_second_are_bounded_too() -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     for quarter in range(6000):
         shot = machines.snapshot((machines.device(0, tick=quarter),))
         timeline.add(msgspec.structs.replace(shot, taken_at=machines.NOON + datetime.timedelta(seconds=quarter / 4)))
@@ -188,7 +188,7 @@ def test_samples_four_times_a_second_are_bounded_too() -> None:
 
 
 def test_room_for_eight_gpus_and_two_hundred_processes_that_come_and_go() -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     for tick in range(300):
         shot = machines.many(8, 200, tick=tick)
         fresh = tuple(
@@ -207,7 +207,7 @@ def test_it_never_grows_above_its_bound(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_history_of_then_is_what_the_ring_had() -> None:
-    ring, timeline = History(), Timeline()
+    ring, timeline = History(), LastHour()
     for tick in range(100):
         shot = machines.lively(tick)
         ring.add(shot)
@@ -223,7 +223,7 @@ def test_the_history_of_then_is_what_the_ring_had() -> None:
 
 
 def test_one_process_through_time() -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     row = machines.process(0)
     for tick in range(10):
         timeline.add(machines.snapshot((machines.device(0),), (row,) if 3 <= tick < 6 else (), tick=tick))
@@ -238,7 +238,7 @@ numbers = st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e30, 1e30, allow_s
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c", "d_seconds"]), numbers), min_size=1, max_size=8))
 def test_whatever_was_read_comes_back(samples: list[dict[str, int | float | str]]) -> None:
-    timeline = Timeline()
+    timeline = LastHour()
     host = Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None)
     for tick, readings in enumerate(samples):
         device = msgspec.structs.replace(machines.device(0), readings=readings)

@@ -29,7 +29,7 @@ from gpuwatch.experiment.probing.pipe_reader import Streams
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.status_line import StatusLine
-from gpuwatch.machine.sources.oom_kills import oom_kills
+from gpuwatch.machine.sources.oom_kills import read_oom_kills
 
 if TYPE_CHECKING:
     import tempfile
@@ -97,7 +97,7 @@ class GuardedProgram:
         self.signals = Signals(self.streams, partial(self.tell, "report"), receive=options.signals)
         self.control, self._theirs = socket.socketpair()
         self.guard: subprocess.Popen[bytes] | None = None
-        self.kills_before = oom_kills()
+        self.kills_before = read_oom_kills()
         self.started_at = datetime.datetime.now(datetime.UTC)
         self.started = time.monotonic()
 

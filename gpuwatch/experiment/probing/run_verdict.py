@@ -17,7 +17,7 @@ from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
 from gpuwatch.core.model.run import Outcome, Run, Verdict, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
 from gpuwatch.explain.logs.python_exceptions import essential_line
-from gpuwatch.machine.sources.oom_kills import OomKills, kernel_kill, oom_kills
+from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills
 
 _WORKER = "DataLoader worker (pid"
 """PyTorch's words for a worker that was killed or exited."""
@@ -49,7 +49,7 @@ class Termination(msgspec.Struct, frozen=True, kw_only=True):
 def with_verdict(run: Run, end: Termination) -> Run:
     """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
-    kills = _new_kills(end.kills, oom_kills())
+    kills = _new_kills(end.kills, read_oom_kills())
     killed = signal.SIGKILL in _signals(outcome) and not end.asked
     worker = any(_WORKER in error.message for error in run.errors)
     child = any(child.signal == signal.SIGKILL for child in run.killed_children)
@@ -60,7 +60,7 @@ def with_verdict(run: Run, end: Termination) -> Run:
             limit_bytes=end.kills.limit_bytes,
             total_bytes=end.total_bytes,
             oom_kills=kills,
-            kernel_line=kernel_kill(end.pids),
+            kernel_line=find_kernel_log_line(end.pids),
         )
     starved = killed and bool(kills or (host and host.kernel_line))
     verdict, reason = _verdict(run, end, starved)

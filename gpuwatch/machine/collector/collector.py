@@ -102,10 +102,10 @@ class Collector:
         if devices:
             bystanders = self._cpu_programs.rows(began, processes)
         else:
-            processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
+            processes = [self._rows.host_row(facts) for facts in self._table.busiest(began)]
         shown = {process.pid for process in processes}
-        self._tree.look(began, shown)
-        self._table.forget_except(shown | self._cpu_programs.pids | self._tree.pids)
+        self._tree.update(began, shown)
+        self._table.keep_only(shown | self._cpu_programs.pids | self._tree.pids)
         self._devices, self._shown = same_or_new(self._devices, devices), same_or_new(self._shown, processes)
         return snapshot(
             self._devices,
@@ -116,7 +116,7 @@ class Collector:
             ancestors=self._tree.ancestors,
             topology=self._topology if devices else None,
             reservations=self._reservations if devices else (),
-            host_processes=None if devices else self._table.counted,
+            host_processes=None if devices else self._table.process_count,
         )
 
     def close(self) -> None:

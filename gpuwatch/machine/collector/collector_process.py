@@ -33,7 +33,7 @@ from gpuwatch.machine.history.sample_frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_call_tracking
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.recorder_follower import SamplesFromRecorder
+    from gpuwatch.machine.collector.recorder_follower import RecorderFollower
 
 _PR_SET_PDEATHSIG = 1
 _SETTLING_SAMPLES = 3
@@ -81,7 +81,7 @@ class _Service:
                 shared.close()
             shared = self._find()
 
-    def _collect(self) -> SamplesFromRecorder | None:
+    def _collect(self) -> RecorderFollower | None:
         """Samples until there is a recorder to follow, which is returned; None when stdin ended."""
         from gpuwatch.machine.collector.collector import Collector  # if this fails, :func:`serve` reports it
 
@@ -110,7 +110,7 @@ class _Service:
         self._send(snapshot)
         self._due = max(self._due + self._settings.interval, time.monotonic())
 
-    def _find(self) -> SamplesFromRecorder | None:
+    def _find(self) -> RecorderFollower | None:
         settings = self._settings
         if not settings.share:
             return None
@@ -118,7 +118,7 @@ class _Service:
 
         return find_recorder(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
-    def _follow(self, shared: SamplesFromRecorder) -> bool:
+    def _follow(self, shared: RecorderFollower) -> bool:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
         settings = self._settings
         arrived = [shared.first] if shared.first is not None else []
@@ -198,7 +198,7 @@ def serve(settings: Settings) -> None:
     """Runs the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
-    driver_call_tracking.share(settings.page, settings.left_out)
+    driver_call_tracking.start_tracking(settings.page, settings.left_out)
     gc.enable()  # a fork inherits it disabled from the dashboard's start
     try:
         _Service(settings).run()

@@ -14,7 +14,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.own_processes import is_own_command
 from gpuwatch.machine.collector.process_rows import host_process
-from gpuwatch.machine.sources.process_table import Facts, ProcessTable, cpu_clock
+from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, pids, process_stat
 
 POLL_SECONDS = 10.0
@@ -48,7 +48,7 @@ class CpuPrograms:
 
     def rows(self, now: float, processes: list[Process]) -> tuple[Process, ...]:
         """The bystanders; puts the CPU of their workers into ``processes``, those on GPUs. ``now`` is monotonic."""
-        self.look(now, {process.pid for process in processes})
+        self.update(now, {process.pid for process in processes})
         kept: dict[object, tuple[Process, Process]] = {}
         for number, process in enumerate(processes if self.workers else ()):
             cpu = self.workers.get(process.pid)
@@ -62,7 +62,7 @@ class CpuPrograms:
         self._with_workers = kept
         return self.bystanders
 
-    def look(self, now: float, on_gpus: set[int]) -> bool:
+    def update(self, now: float, on_gpus: set[int]) -> bool:
         """Looks again when that is due; True if it did. ``on_gpus``: pids that use a GPU; ``now`` is monotonic."""
         if now - self._at < POLL_SECONDS:
             return False
@@ -99,7 +99,7 @@ class CpuPrograms:
         self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
         self.bystanders = tuple(found)
 
-    def _loads_cuda(self, facts: Facts) -> bool | None:
+    def _loads_cuda(self, facts: ProcessFacts) -> bool | None:
         """Whether libcuda is mapped; a library that was loaded once stays mapped."""
         key = (facts.pid, facts.start_ticks)
         if not self._cuda.get(key):
@@ -124,7 +124,7 @@ class CpuPrograms:
         return self._parents[pid]
 
 
-def _program_row(facts: Facts, cpu: float, cuda_loaded: bool | None) -> Process:
+def _program_row(facts: ProcessFacts, cpu: float, cuda_loaded: bool | None) -> Process:
     process = host_process(facts)
     missing = {
         name: lack if name in process.readings or lack.reason != "not_supported" else _NOT_THERE

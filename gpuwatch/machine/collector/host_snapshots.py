@@ -23,8 +23,8 @@ class HostSnapshots:
         taken_at = datetime.datetime.now(datetime.UTC)
         began = time.monotonic()
         host, problems = self._reader.read()
-        processes = tuple(map(host_process, self._table.everyone(began)))
-        self._table.forget_except({process.pid for process in processes})
+        processes = tuple(map(host_process, self._table.busiest(began)))
+        self._table.keep_only({process.pid for process in processes})
         return Snapshot(
             taken_at=taken_at,
             took_seconds=time.monotonic() - began,
@@ -34,5 +34,5 @@ class HostSnapshots:
             processes=processes,
             host=host,
             problems=tuple(problems),
-            host_processes=self._table.counted,
+            host_processes=self._table.process_count,
         )

@@ -11,8 +11,8 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.sources.process_details import Details
-    from gpuwatch.machine.sources.process_signals import Outcome
+    from gpuwatch.machine.sources.process_details import ProcessDetails
+    from gpuwatch.machine.sources.process_signals import SignalResult
     from gpuwatch.sim.simulated_machine import SimMachine
 
 DeviceNumbers = tuple[tuple[int, str], ...]
@@ -34,21 +34,21 @@ class ProcessAccess:
         self.unreachable = another if unreachable is None else unreachable
         """Why processes can be neither inspected nor signaled; empty if they can."""
 
-    def details(self, pid: int, create_time: float | None) -> Details:
+    def details(self, pid: int, create_time: float | None) -> ProcessDetails:
         """Details of the process ``pid`` that was started at ``create_time`` (seconds since the epoch)."""
-        from gpuwatch.machine.sources.process_details import Details
+        from gpuwatch.machine.sources.process_details import ProcessDetails
 
-        return Details(problem=self.unreachable)
+        return ProcessDetails(problem=self.unreachable)
 
     def device_numbers(self, pid: int) -> DeviceNumbers:
         """CUDA's device numbers in a process; empty if the driver does not report them."""
         return ()
 
-    def signal(self, pid: int, create_time: float | None, number: int) -> Outcome:
+    def signal(self, pid: int, create_time: float | None, number: int) -> SignalResult:
         """Sends a signal to the process that was started at ``create_time``."""
-        from gpuwatch.machine.sources.process_signals import Outcome
+        from gpuwatch.machine.sources.process_signals import SignalResult
 
-        return Outcome("denied", self.unreachable)
+        return SignalResult("denied", self.unreachable)
 
 
 class LocalProcessAccess(ProcessAccess):
@@ -58,10 +58,10 @@ class LocalProcessAccess(ProcessAccess):
         self._environment = os.environ if environment is None else environment
         super().__init__(os.uname().nodename, simulated=bool(self._environment.get(ENV_STATE)), unreachable="")
 
-    def details(self, pid: int, create_time: float | None) -> Details:
-        from gpuwatch.machine.sources.process_details import details
+    def details(self, pid: int, create_time: float | None) -> ProcessDetails:
+        from gpuwatch.machine.sources.process_details import read_process_details
 
-        return details(pid, create_time)
+        return read_process_details(pid, create_time)
 
     def device_numbers(self, pid: int) -> DeviceNumbers:
         """CUDA device numbers of a process; only the driver of simulated GPUs reports them."""
@@ -76,7 +76,7 @@ class LocalProcessAccess(ProcessAccess):
 
         return SimMachine.from_environment(self._environment)
 
-    def signal(self, pid: int, create_time: float | None, number: int) -> Outcome:
-        from gpuwatch.machine.sources.process_signals import send
+    def signal(self, pid: int, create_time: float | None, number: int) -> SignalResult:
+        from gpuwatch.machine.sources.process_signals import send_signal
 
-        return send(pid, create_time, number)
+        return send_signal(pid, create_time, number)

@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
-from gpuwatch.machine.sources.process_table import Facts, ProcessTable, clock_of
+from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock_id
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
@@ -43,8 +43,8 @@ class _DeviceRows(NamedTuple):
     entries: Sequence[GpuProcess]
     built_from: tuple[object, ...]
     devices: list[Device]
-    known: tuple[tuple[int, Facts, int], ...]
-    """As :meth:`ProcessTable.unmoved` takes them."""
+    known: tuple[tuple[int, ProcessFacts, int], ...]
+    """As :meth:`ProcessTable.are_unchanged` takes them."""
     rows: list[Process]
 
 
@@ -52,9 +52,9 @@ class ProcessRows:
     """Builds the rows of GPU processes, and keeps unchanged ones from one sample to the next."""
 
     def __init__(self, table: ProcessTable) -> None:
-        self._facts_of: Callable[[int, float], Facts | None] = table.facts_of
-        self._unmoved = table.unmoved
-        self._absent = table.absent
+        self._facts_of: Callable[[int, float], ProcessFacts | None] = table.facts_of
+        self._are_unchanged = table.are_unchanged
+        self._why_absent = table.why_absent
         self._rows: dict[str, dict[_Key, _BuiltRow]] = {}
         self._before: dict[str, dict[_Key, _BuiltRow]] = {}
         """By device, in this sample and in the previous one."""
@@ -109,7 +109,7 @@ class ProcessRows:
         whole = self._lists_before.get(uuid)
         same = whole is not None and whole.entries is entries and whole.devices is devices
         same = same and uuid not in self._quiet
-        if whole is not None and same and whole.built_from == built_from_all and self._unmoved(whole.known, now):
+        if whole is not None and same and whole.built_from == built_from_all and self._are_unchanged(whole.known, now):
             self._lists[uuid], self._rows[uuid] = whole, self._before[uuid]
             return whole.rows
         before = self._before.get(uuid, {})
@@ -117,13 +117,13 @@ class ProcessRows:
         idle_now: dict[_Key, _Idle] = {}
         self._idle[uuid] = idle_now
         working = any(max(used.sm, used.memory) > MAX_IDLE_PERCENT for used in utilization.values())
-        known: list[tuple[int, Facts, int]] = []
+        known: list[tuple[int, ProcessFacts, int]] = []
         found = []
         for entry in entries:
             pid = entry.pid
             facts = facts_of(pid, now)
             used = utilization.get(pid)
-            changes: int | str = self._absent(pid, now) if facts is None else facts.changes
+            changes: int | str = self._why_absent(pid, now) if facts is None else facts.changes
             key = (pid, entry.mig_instance)
             kept = before.get(key)
             create_time = None if facts is None else facts.create_time
@@ -153,14 +153,14 @@ class ProcessRows:
             here[key] = kept
             found.append(kept[1])
             if facts is not None:
-                known.append((clock_of(pid), facts, facts.changes))
+                known.append((cpu_clock_id(pid), facts, facts.changes))
         waiting = any(activity.quiet_since > 0 and not activity.idle_since for activity, _ in idle_now.values())
         (self._quiet.add if waiting else self._quiet.discard)(uuid)
         if len(known) == len(found):  # an invisible process may have run without our noticing
             self._lists[uuid] = _DeviceRows(entries, built_from_all, devices, tuple(known), found)
         return found
 
-    def host_row(self, facts: Facts) -> Process:
+    def host_row(self, facts: ProcessFacts) -> Process:
         """The row of a process on a machine where no GPU answers."""
         built_from = (facts, self._devices, facts.changes)
         key = (facts.pid, None)
@@ -194,7 +194,7 @@ def unknown_row(entry: GpuProcess, device: SourceDevice) -> Process:
 def _gpu_process(
     entry: GpuProcess,
     device: SourceDevice,
-    facts: Facts | None,
+    facts: ProcessFacts | None,
     utilization: Utilization | None,
     lack: Missing | None,
     devices: list[Device],
@@ -231,7 +231,7 @@ def _gpu_process(
     )
 
 
-def _described(facts: Facts | None) -> dict[str, Any]:
+def _described(facts: ProcessFacts | None) -> dict[str, Any]:
     """The fields of a row that say what a process is."""
     if facts is None:
         return {"create_time": None, "user": None, "command": None}
@@ -241,7 +241,7 @@ def _described(facts: Facts | None) -> dict[str, Any]:
     return fields | {"cuda_visible_devices": (facts.environment or {}).get("CUDA_VISIBLE_DEVICES")}
 
 
-def device_numbers_of(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
+def device_numbers_of(facts: ProcessFacts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
     """The process's CUDA device numbers, from its environment, and a note for the user."""
     if facts.environment is None:
         return (), facts.note or "environment cannot be read"
@@ -249,7 +249,7 @@ def device_numbers_of(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Ma
     return visible.map, facts.note or visible.unsure
 
 
-def _host_readings(facts: Facts | None, missing: dict[str, Missing], absent: str = "") -> dict[str, Value]:
+def _host_readings(facts: ProcessFacts | None, missing: dict[str, Missing], absent: str = "") -> dict[str, Value]:
     if facts is None:
         reason: Reason = "permission_denied" if absent.startswith(HIDDEN) else "unknown"
         why = Missing(reason, detail=f"the process is {absent}")
@@ -266,7 +266,7 @@ def _host_readings(facts: Facts | None, missing: dict[str, Missing], absent: str
     return readings
 
 
-def host_process(facts: Facts) -> Process:
+def host_process(facts: ProcessFacts) -> Process:
     """A row without a GPU."""
     missing = dict.fromkeys(("gpu_memory_bytes", *_OF_GPUS, IDLE_SINCE), _NO_GPU)
     readings = _host_readings(facts, missing)

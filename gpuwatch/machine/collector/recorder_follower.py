@@ -17,7 +17,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.collector.collector_protocol import Source
 from gpuwatch.machine.history.reused_objects import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
-from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running
+from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running_recorders
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 from gpuwatch.machine.sources.hidden_processes import HIDDEN
 
@@ -42,7 +42,7 @@ _STOPPED_SECONDS = 3.0
 """Seconds between two looks after which this process was stopped in between (SIGSTOP, suspend)."""
 
 
-class SamplesFromRecorder:
+class RecorderFollower:
     """A recorder that is followed. Used by one thread; close it after use."""
 
     def __init__(self, recorder: RunningRecorder, seen: Mapping[str, SeenDevice]) -> None:
@@ -157,16 +157,16 @@ def hides_processes(snapshot: Snapshot) -> bool:
     return any(row.note.startswith(HIDDEN) for row in snapshot.processes)
 
 
-def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> SamplesFromRecorder | None:
+def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice]) -> RecorderFollower | None:
     """A recorder that works and whose samples have all that is wanted; None if there is none.
 
-    ``interval``: maximum seconds between samples. ``seen``: see :class:`SamplesFromRecorder`.
+    ``interval``: maximum seconds between samples. ``seen``: see :class:`RecorderFollower`.
     """
-    chosen: SamplesFromRecorder | None = None
-    for recorder in find_running():
+    chosen: RecorderFollower | None = None
+    for recorder in find_running_recorders():
         if chosen is None and recorder.entry.suits(interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedData, OSError):
-                shared = SamplesFromRecorder(recorder, seen)
+                shared = RecorderFollower(recorder, seen)
                 if shared.is_usable:
                     chosen = shared
                     continue

@@ -36,7 +36,7 @@ class RecorderSampleCompleter:
         completed = list(self._rows.of(snapshot.processes))
         own = self._cpu_programs.rows(self._now, completed)
         pids = {row.pid for row in own}
-        self._table.forget_except({row.pid for row in completed} | self._cpu_programs.pids)
+        self._table.keep_only({row.pid for row in completed} | self._cpu_programs.pids)
         self._shown = same_or_new(self._shown, completed)
         others = tuple(row for row in snapshot.bystanders if row.pid not in pids)
         return replace(snapshot, processes=self._shown, bystanders=(*own, *others))

@@ -134,7 +134,7 @@ class SampleStore(ABC):
             yield at, decoder.rows_of(*who)
 
 
-class Times(Sequence[float]):
+class LazyTimes(Sequence[float]):
     """Times of samples that are looked up when they are asked for: how many there are, and the one at a place."""
 
     def __init__(self, count: Callable[[], int], at: Callable[[int], float]) -> None:

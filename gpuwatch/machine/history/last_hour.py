@@ -65,7 +65,7 @@ class Chunk:
         return FrameDecoder().read(b"".join(self._frames))
 
 
-class Timeline(SampleStore):
+class LastHour(SampleStore):
     """Snapshots of the last hour, and events. One thread writes and reads it."""
 
     thinned_spacing_seconds = THINNED_SECONDS

@@ -31,7 +31,7 @@ class Series(Sequence[float | None]):
         self.seen = seen
         """Number of samples in the history when this series was last extended."""
 
-    def upto(self, count: int) -> None:
+    def extend_to(self, count: int) -> None:
         """Extends the series to ``count`` samples of the history by repeating the last one."""
         more = count - self.seen
         if more <= 0:
@@ -45,7 +45,7 @@ class Series(Sequence[float | None]):
             del self._kept[: -self._capacity]
 
     def put_all(self, values: array[float]) -> None:
-        """Appends these samples, at least one, after :meth:`upto`; the last one is :attr:`last`."""
+        """Appends these samples, at least one, after :meth:`extend_to`; the last one is :attr:`last`."""
         self._kept.extend(values[:-1])
         self.last = values[-1]
         self.seen += len(values) - 1
@@ -158,7 +158,7 @@ class History:
                     if as_number is None:
                         continue
                     series = self._series[key] = Series(self.capacity, count)
-                series.upto(count)
+                series.extend_to(count)
                 series.last = _GAP if as_number is None else as_number
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
@@ -176,7 +176,7 @@ class History:
                 self._series[key] = Series(self.capacity, before)
         self._devices = None
         for key, series in self._series.items():
-            series.upto(before)
+            series.extend_to(before)
             column = columns.get(key)
             last = series.last
             if column is None:
@@ -197,7 +197,7 @@ class History:
         series = self._series.get((uuid, metric_id))
         if series is None:
             return ()
-        series.upto(self.snapshots)
+        series.extend_to(self.snapshots)
         return series
 
     def prepend(self, earlier: History) -> None:
@@ -214,7 +214,7 @@ class History:
             known = earlier.series(uuid, metric_id)
             column = [*[None] * (len(times) - len(known)), *known]
             series = self._series.setdefault((uuid, metric_id), Series(self.capacity, self.snapshots))
-            series.upto(self.snapshots)
+            series.extend_to(self.snapshots)
             series.prepend(column[last - count : last], len(own) - len(series))
         self._times = deque([*times[last - count : last], *own], maxlen=self.capacity)
 
@@ -257,7 +257,7 @@ class History:
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:
                 continue
-            series.upto(self.snapshots)
+            series.extend_to(self.snapshots)
             left = keep - (len(times) - len(series))
             if left > 0:
                 then._series[key] = series.first(left)

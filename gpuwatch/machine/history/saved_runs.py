@@ -31,7 +31,7 @@ _ABANDONED_SECONDS = 3600.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def state_folder() -> Path:
+def runs_folder() -> Path:
     """``runs`` in the user's state folder; XDG_STATE_HOME is honoured."""
     return Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "runs"
 
@@ -40,7 +40,7 @@ class RunStore:
     """Saves and loads the runs in one folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = state_folder() if folder is None else folder
+        self.folder = runs_folder() if folder is None else folder
         self.unreadable = 0
         """Files that the last :meth:`latest` could not read."""
         self.distrust = ""

@@ -44,7 +44,7 @@ class BlockWriter:
             (*entry, pack_times(times), checksum(*entry)),
         )
         self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compress(frames)))
-        for seconds, block in minute_and_hour_means.BLOCKS.items():
+        for seconds, block in minute_and_hour_means.BLOCK_SECONDS.items():
             self._write_tier(seconds, block, minute_and_hour_means.summarize(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)

@@ -18,9 +18,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.sample_frames import DamagedData, decoded, inflated
 
 MINUTE, HOUR = 60, 3600
-BLOCKS = {MINUTE: 3600, HOUR: 86_400}
+BLOCK_SECONDS = {MINUTE: 3600, HOUR: 86_400}
 """Seconds of a block, by seconds of its points."""
-KEPT = {MINUTE: 3, HOUR: 12}
+AGE_FACTORS = {MINUTE: 3, HOUR: 12}
 """For how many times the age of samples means are kept, by seconds of their points."""
 _NUMBERS = frozenset(spec.id for spec in METRICS if spec.unit is not Unit.NAME)
 
@@ -37,7 +37,7 @@ class Summary(NamedTuple):
     samples: int
     """Samples that had a number."""
 
-    def with_(self, other: Summary) -> Summary:
+    def merged_with(self, other: Summary) -> Summary:
         samples = self.samples + other.samples
         mean = (self.mean * self.samples + other.mean * other.samples) / samples
         return Summary(min(self.least, other.least), mean, max(self.most, other.most), samples)
@@ -88,7 +88,7 @@ def merge_points(into: Points, more: Points) -> None:
         there = into.setdefault(begin, {})
         for key, summary in found.items():
             known = there.get(key)
-            there[key] = summary if known is None else known.with_(summary)
+            there[key] = summary if known is None else known.merged_with(summary)
 
 
 def pack_points(points: Points) -> bytes:

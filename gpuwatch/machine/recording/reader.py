@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder, Times
+from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, StoredSample
 from gpuwatch.machine.recording import minute_and_hour_means
@@ -225,7 +225,7 @@ class Recording(SampleStore):
     @property
     def times(self) -> Sequence[float]:
         """Times of all samples, oldest first; read from the file where they are asked for."""
-        return Times(lambda: self.samples, self._time_at)
+        return LazyTimes(lambda: self.samples, self._time_at)
 
     @property
     def samples(self) -> int:
@@ -312,7 +312,7 @@ class Recording(SampleStore):
         self, seconds: int, begin: float, end: float, metrics: frozenset[str]
     ) -> minute_and_hour_means.Points:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
-        block = minute_and_hour_means.BLOCKS[seconds]
+        block = minute_and_hour_means.BLOCK_SECONDS[seconds]
         rows = self._db.rows(
             "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
             (seconds, begin - block, end),
@@ -394,7 +394,7 @@ class Recording(SampleStore):
         self.events()
         self.findings()
         self.processes()
-        for seconds in minute_and_hour_means.BLOCKS:
+        for seconds in minute_and_hour_means.BLOCK_SECONDS:
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
         self.hours(float("-inf"), float("inf"))
 

@@ -13,4 +13,4 @@ MAX_BYTES: Final = 1 << 30
 MIN_BYTES: Final = 4 << 20
 """The smallest maximum size that may be set."""
 MAX_SECONDS: Final = 30 * 86_400.0
-"""Age of the oldest samples; means per minute and hour are kept longer (:data:`.minute_and_hour_means.KEPT`)."""
+"""Age of the oldest samples; means per minute and hour are kept longer (:data:`.minute_and_hour_means.AGE_FACTORS`)."""

@@ -28,12 +28,12 @@ SYSTEM_FOLDER = Path("/run/gpuwatch")
 ENV_FOLDER = "RUNTIME_DIRECTORY"
 """Set by systemd for the service."""
 HEARTBEAT_SECONDS = 2.5
-"""Seconds after which a :class:`Silence` that is not repeated means that the recorder hangs too."""
+"""Seconds after which a :class:`SilenceReport` that is not repeated means that the recorder hangs too."""
 _SUFFIX = ".recorder"
 _MAX_BYTES = 8192
 
 
-class Silence(msgspec.Struct, frozen=True):
+class SilenceReport(msgspec.Struct, frozen=True):
     """A recorder's report that its collector is late. The recorder repeats it every second."""
 
     at: float
@@ -43,7 +43,7 @@ class Silence(msgspec.Struct, frozen=True):
     """Fault of the recorder's collector, as in :class:`gpuwatch.machine.collector.feed_interface.FeedStatus`."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class RecorderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a recorder says about itself."""
 
     path: str
@@ -54,14 +54,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     gpm: bool
     place: tuple[str, str, str, str]
     """What has to be equal to see the same machine: :func:`machine_place`."""
-    silence: Silence | None = None
+    silence: SilenceReport | None = None
 
     def suits(self, interval: float, *, gpm: bool) -> bool:
         """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
         return self.interval <= interval and (self.gpm or not gpm)
 
 
-_entry_of = msgspec.json.Decoder(Entry).decode
+_entry_of = msgspec.json.Decoder(RecorderEntry).decode
 
 
 def machine_place(environment: Mapping[str, str] | None = None) -> tuple[str, str, str, str]:
@@ -88,14 +88,14 @@ class Announcement:
 
     def __init__(self, path: Path, interval: float, *, gpm: bool) -> None:
         """Announces a recording. OSError if that is not possible: the recording works without."""
-        self._entry = Entry(
+        self._entry = RecorderEntry(
             path=str(path.absolute()), pid=os.getpid(), interval=interval, gpm=gpm, place=machine_place()
         )
         service = os.environ.get(ENV_FOLDER, "").partition(":")[0]
         folder = (
             Path(service) if service else private_folders.private_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
         )
-        _sweep(folder)
+        _remove_left_over_entries(folder)
         # Hosts and containers that share a folder have the same pids: none is to wait for the lock of another.
         self._file = folder / f"{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"
         new = self._file.with_suffix(".new")  # until it is locked: another recorder would remove it as left over
@@ -110,11 +110,11 @@ class Announcement:
             new.unlink()
             raise
 
-    def silent(self, detail: str, blame: str) -> None:
+    def report_silence(self, detail: str, blame: str) -> None:
         """Tells readers that this process works although no sample comes; repeat it every second."""
-        self._change(silence=Silence(_uptime(), detail, blame))
+        self._change(silence=SilenceReport(_uptime(), detail, blame))
 
-    def answered(self) -> None:
+    def report_sample(self) -> None:
         """A sample came. A recorder that started with the machine may see the host get its name only now."""
         self._change(silence=None, place=machine_place())
 
@@ -133,7 +133,7 @@ class Announcement:
                 self._write(entry)
                 self._entry = entry
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: RecorderEntry) -> None:
         # In one step, or a reader could see the end of an older and longer one behind it.
         os.pwrite(self._descriptor, msgspec.json.encode(entry).ljust(_MAX_BYTES), 0)
 
@@ -141,7 +141,7 @@ class Announcement:
 class RunningRecorder:
     """A recorder that lived when it was found; close it after use."""
 
-    def __init__(self, descriptor: int, entry: Entry, user: int) -> None:
+    def __init__(self, descriptor: int, entry: RecorderEntry, user: int) -> None:
         self._descriptor = descriptor
         self.entry = entry
         self.reads_less = user not in (0, os.geteuid())
@@ -152,9 +152,9 @@ class RunningRecorder:
         return _is_locked(self._descriptor)
 
     @property
-    def silence(self) -> Silence | None:
+    def silence(self) -> SilenceReport | None:
         """Its latest report that no samples come; None if they come, or if it does not report any more."""
-        entry = _read(self._descriptor)
+        entry = _read_entry(self._descriptor)
         silence = entry.silence if entry is not None else self.entry.silence
         return silence if silence is not None and 0 <= _uptime() - silence.at < HEARTBEAT_SECONDS else None
 
@@ -164,7 +164,7 @@ class RunningRecorder:
             self._descriptor = -1
 
 
-def find_running(environment: Mapping[str, str] | None = None) -> list[RunningRecorder]:
+def find_running_recorders(environment: Mapping[str, str] | None = None) -> list[RunningRecorder]:
     """The recorders of what this process would see too, those that may read most and have the shortest interval first.
 
     Those of this user, and those of the system folder, which only root can have created.
@@ -179,8 +179,8 @@ def find_running(environment: Mapping[str, str] | None = None) -> list[RunningRe
 
 
 def recordings_in_progress() -> list[Path]:
-    """The recordings of the recorders of :func:`find_running`, in its order."""
-    found = find_running()
+    """The recordings of the recorders of :func:`find_running_recorders`, in its order."""
+    found = find_running_recorders()
     for recorder in found:
         recorder.close()
     return [Path(recorder.entry.path) for recorder in found]
@@ -200,35 +200,35 @@ def _living_recorders() -> Iterator[RunningRecorder]:
     with suppress(OSError):
         folders.insert(0, _user_folder())
     for folder in folders:
-        for file in _entries(folder):
-            recorder = _opened(file, anybody=folder == SYSTEM_FOLDER)
+        for file in _entry_files(folder):
+            recorder = _open_entry(file, any_owner=folder == SYSTEM_FOLDER)
             if recorder is not None and recorder.alive:
                 yield recorder
             elif recorder is not None:
                 recorder.close()
 
 
-def _entries(folder: Path) -> Iterator[Path]:
+def _entry_files(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
         yield from sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
 
 
-def _opened(file: Path, *, anybody: bool) -> RunningRecorder | None:
+def _open_entry(file: Path, *, any_owner: bool) -> RunningRecorder | None:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     status = os.fstat(descriptor)
-    entry = _read(descriptor)
+    entry = _read_entry(descriptor)
     others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    trusted = anybody or status.st_uid in (0, os.geteuid())
+    trusted = any_owner or status.st_uid in (0, os.geteuid())
     if entry is None or others or not stat.S_ISREG(status.st_mode) or not trusted:
         os.close(descriptor)
         return None
     return RunningRecorder(descriptor, entry, status.st_uid)
 
 
-def _read(descriptor: int) -> Entry | None:
+def _read_entry(descriptor: int) -> RecorderEntry | None:
     try:
         return _entry_of(os.pread(descriptor, _MAX_BYTES, 0))
     except (OSError, ValueError, RecursionError):  # of another version, or just being written
@@ -244,9 +244,9 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _sweep(folder: Path) -> None:
+def _remove_left_over_entries(folder: Path) -> None:
     """Removes what killed recorders have left."""
-    for file in _entries(folder):
+    for file in _entry_files(folder):
         with suppress(OSError):
             descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             try:

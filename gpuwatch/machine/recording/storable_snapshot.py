@@ -24,7 +24,7 @@ _ROUNDED = {spec.id: _DIGITS[spec.unit] for spec in METRICS if spec.unit in _DIG
 _masked = lru_cache(maxsize=4096)(mask_text)
 
 
-class Storable:
+class StorableSnapshots:
     """Makes snapshots storable, in their order; unchanged parts stay the same objects."""
 
     def __init__(self) -> None:

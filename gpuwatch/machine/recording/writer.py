@@ -29,7 +29,7 @@ from gpuwatch.machine.recording.block_writer import BlockWriter
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
 from gpuwatch.machine.recording.database_rows import write_events
 from gpuwatch.machine.recording.recording_database import check_is_recording, open_to_write
-from gpuwatch.machine.recording.storable_snapshot import Storable
+from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
@@ -90,7 +90,7 @@ class RecordingWriter:
             """Those of the open samples."""
             self._open_bytes = 0
             self._block_opened()
-            self._storable = Storable()
+            self._storable = StorableSnapshots()
             self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
             """The findings of the last sample, as given and as stored."""
             self._run = 0
@@ -285,12 +285,12 @@ class RecordingWriter:
             (self._boot_id, boot - self._max_age, now - self._max_age),
         )
         self._delete_rows(now - self._max_age)
-        for seconds, times in minute_and_hour_means.KEPT.items():
-            last = now - times * self._max_age - minute_and_hour_means.BLOCKS[seconds]
+        for seconds, times in minute_and_hour_means.AGE_FACTORS.items():
+            last = now - times * self._max_age - minute_and_hour_means.BLOCK_SECONDS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
         self._db.execute(
             "DELETE FROM gpu_time WHERE begin < ?",
-            (now - minute_and_hour_means.KEPT[minute_and_hour_means.HOUR] * self._max_age,),
+            (now - minute_and_hour_means.AGE_FACTORS[minute_and_hour_means.HOUR] * self._max_age,),
         )
 
     def _forget_most(self) -> None:
@@ -314,7 +314,7 @@ class RecordingWriter:
             self._delete("id <= ?1", (last,))
             row = self._db.execute("SELECT begin FROM minutes ORDER BY id LIMIT 1").fetchone()
             self._delete_rows(row[0] if row else float("inf"))
-        for seconds in minute_and_hour_means.BLOCKS:
+        for seconds in minute_and_hour_means.BLOCK_SECONDS:
             while self._used() > most:
                 oldest = "SELECT min(begin) FROM tiers WHERE seconds = ?1"
                 query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"  # noqa: S608  # a condition of ours

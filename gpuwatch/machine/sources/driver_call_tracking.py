@@ -67,7 +67,7 @@ _shared: mmap.mmap | None = None
 _left_out: dict[str, LeftOut] = {}
 
 
-def share(descriptor: int | None, left_out: Mapping[str, LeftOut]) -> None:
+def start_tracking(descriptor: int | None, left_out: Mapping[str, LeftOut]) -> None:
     """Writes the calls of this process to that page from now on, and makes none of ``left_out`` before its time."""
     global _shared
     if descriptor is not None:
@@ -92,10 +92,10 @@ def end() -> None:
 
 def all_left_out() -> list[str]:
     """The calls that are not made now, each with the reason."""
-    return [f"{name}: {why}" for name in list(_left_out) if (why := left_out(name))]
+    return [f"{name}: {why}" for name in list(_left_out) if (why := why_left_out(name))]
 
 
-def left_out(name: str) -> str:
+def why_left_out(name: str) -> str:
     """Why a call is not made now; empty if it is made."""
     if not _left_out or name not in _left_out:
         return ""

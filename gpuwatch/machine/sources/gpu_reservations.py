@@ -37,7 +37,7 @@ _PREFIX = "gpuwatch-"
 _MAX_DIGITS = 10
 _MAX_COMMAND_CHARS = 60
 _NO_ACCOUNT = "uid "
-ENV_MOST = "GPUWATCH_RESERVATIONS_PER_USER"
+ENV_MAX_PER_USER = "GPUWATCH_RESERVATIONS_PER_USER"
 """An administrator's limit: how many reservations of one user count."""
 
 
@@ -71,7 +71,7 @@ def reserve(uuids: Iterable[str]) -> HeldReservation | None:
         found = reservations()
         mine = sum(reservation.user == _user_name(os.geteuid()) for reservation in found)
         if mine + len(wanted) > most:
-            raise GpuwatchError(f"you hold {mine} reservations; the limit is {most} per user ({ENV_MOST})")
+            raise GpuwatchError(f"you hold {mine} reservations; the limit is {most} per user ({ENV_MAX_PER_USER})")
         unreservable = wanted & {reservation.uuid for reservation in found if not reservation.counts}
     sockets: list[socket.socket] = []
     try:
@@ -90,21 +90,23 @@ def reserve(uuids: Iterable[str]) -> HeldReservation | None:
     return HeldReservation(sockets, unreservable)
 
 
-def reserved() -> dict[str, str]:
+def reservation_holders() -> dict[str, str]:
     """Who reserved which GPU: ``pid 4711 (alice, python train.py)`` by UUID; nobody where the kernel does not tell.
 
-    Of each user as many as :data:`ENV_MOST` says; others count for nothing. UsageError if that is no number.
+    Of each user as many as :data:`ENV_MAX_PER_USER` says; others count for nothing. UsageError if that is no number.
     """
     _max_per_user()
     return {reservation.uuid: _reservation_text(reservation) for reservation in reservations() if reservation.counts}
 
 
 def _max_per_user() -> int | None:
-    given = os.environ.get(ENV_MOST)
+    given = os.environ.get(ENV_MAX_PER_USER)
     if not given:
         return None
     if not (given.isascii() and given.isdigit() and len(given) < _MAX_DIGITS):
-        raise UsageError(f"{ENV_MOST}={shorten(printable(given), _MAX_COMMAND_CHARS)} is not a number of reservations")
+        raise UsageError(
+            f"{ENV_MAX_PER_USER}={shorten(printable(given), _MAX_COMMAND_CHARS)} is not a number of reservations"
+        )
     return int(given)
 
 
@@ -125,7 +127,7 @@ def _counted_reservations(found: Iterable[Reservation], most: int) -> tuple[Rese
 def reservations() -> tuple[Reservation, ...]:
     """The GPUs that are reserved, in the order of their UUIDs; none where the kernel does not tell.
 
-    All count where :data:`ENV_MOST` is no number: whoever asks for a GPU is told so by :func:`reserved`.
+    All count where :data:`ENV_MAX_PER_USER` is no number: :func:`reservation_holders` raises an error then.
     """
     table = ProcessTable()
     found = tuple(_reservation_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_lock_holders().items()))

@@ -27,7 +27,7 @@ def hiding_option(proc: str = "/proc") -> str:
     return option
 
 
-def exists(pid: int) -> bool:
+def process_exists(pid: int) -> bool:
     """Whether the process exists. Signal 0 reaches all in this PID namespace, even those that ``/proc`` hides."""
     try:
         os.kill(pid, 0)

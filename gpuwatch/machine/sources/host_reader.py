@@ -49,9 +49,9 @@ class HostReader:
             self._first = False
         elif self._container is None:
             # Not before the first sample: the dashboard waits for that one.
-            from gpuwatch.machine.sources.system_and_driver_facts import container
+            from gpuwatch.machine.sources.system_and_driver_facts import container_kind
 
-            self._container = container(os.environ) or ""
+            self._container = container_kind(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)
         try:
             sizes = self._memory_and_swap()

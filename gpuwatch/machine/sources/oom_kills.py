@@ -30,7 +30,7 @@ class OomKills(msgspec.Struct, frozen=True):
     """The control group's memory limit."""
 
 
-def oom_kills(root: str | Path = "/") -> OomKills:
+def read_oom_kills(root: str | Path = "/") -> OomKills:
     """The current counters; the difference of two readings is the number of kills in between."""
     base = Path(root)
     machine = None
@@ -56,7 +56,7 @@ def oom_kills(root: str | Path = "/") -> OomKills:
     return OomKills(None, machine)
 
 
-def kernel_kill(pids: Collection[int], path: str | Path = "/dev/kmsg") -> str:
+def find_kernel_log_line(pids: Collection[int], path: str | Path = "/dev/kmsg") -> str:
     """The kernel's log line about the OOM kill of one of these processes; empty if there is none.
 
     Source: ``dev-kmsg`` (Documentation/ABI/testing): one record per read, ``prio,seq,time,flags;text``. Many machines

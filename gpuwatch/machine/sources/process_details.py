@@ -27,7 +27,7 @@ class Relative(msgspec.Struct, frozen=True):
     command: str
 
 
-class Details(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Details of one process, read only while its page is open; not stored anywhere."""
 
     problem: str = ""
@@ -45,13 +45,13 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     """Field to the reason why it could not be read."""
 
 
-def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Details:
+def read_process_details(pid: int, create_time: float | None, *, proc: str = "/proc") -> ProcessDetails:
     """Details of ``pid`` if it is still the process that began at ``create_time``."""
     if create_time is None:
-        return Details(problem="it is not visible here: another PID namespace, or it has exited")
+        return ProcessDetails(problem="it is not visible here: another PID namespace, or it has exited")
     found = why_another_process(pid, create_time, proc=proc)
     if found is not None:
-        return Details(problem=found.reason)
+        return ProcessDetails(problem=found.reason)
     base = Path(proc, str(pid))
     why: dict[str, str] = {}
     raw = _read_or_why(lambda: (base / "environ").read_bytes(), "environment", why)
@@ -60,7 +60,7 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
         rb"^NSpid:.*?(\d+)$", _read_or_why((base / "status").read_bytes, "status", why) or b"", re.MULTILINE
     )
     families = _families(proc)
-    result = Details(
+    result = ProcessDetails(
         environment=None if raw is None else {name: value for name, _, value in pairs},
         interpreter=_read_or_why(lambda: str((base / "exe").readlink()), "interpreter", why),
         inner_pid=int(inner[1]) if inner is not None and int(inner[1]) != pid else None,
@@ -70,7 +70,7 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
     )
     # If it is still the same process now, everything that was read belongs to it.
     ended = why_another_process(pid, create_time, proc=proc)
-    return result if ended is None else Details(problem=ended.reason)
+    return result if ended is None else ProcessDetails(problem=ended.reason)
 
 
 def _read_or_why(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T | None:

@@ -21,17 +21,17 @@ _CLOCK_SHIFT_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SignalResult:
     """The result of sending a signal; ``reason`` is empty only for ``delivered``."""
 
     state: State
     reason: str = ""
 
 
-_GONE = Outcome("gone", "it has already exited")
+_GONE = SignalResult("gone", "it has already exited")
 
 
-def refusal(pid: int, create_time: float | None) -> str:
+def why_refused(pid: int, create_time: float | None) -> str:
     """Why no signal may be sent to this process; empty if one may."""
     if create_time is None:
         return "its start time cannot be read: another PID namespace, or it has exited"
@@ -40,11 +40,11 @@ def refusal(pid: int, create_time: float | None) -> str:
     return ""
 
 
-def send(pid: int, create_time: float | None, number: int) -> Outcome:
+def send_signal(pid: int, create_time: float | None, number: int) -> SignalResult:
     """Sends signal ``number`` to ``pid`` if it is still the process that started at ``create_time`` (epoch seconds)."""
-    why = refusal(pid, create_time)
+    why = why_refused(pid, create_time)
     if why or create_time is None:
-        return Outcome("denied", why)
+        return SignalResult("denied", why)
     try:
         handle = _open(pid)
         try:
@@ -61,10 +61,10 @@ def send(pid: int, create_time: float | None, number: int) -> Outcome:
     except ProcessLookupError:
         return _GONE
     except PermissionError:
-        return Outcome("denied", "it belongs to another user")
+        return SignalResult("denied", "it belongs to another user")
     except OSError as error:
-        return Outcome("denied", f"the kernel refused: {error.strerror or error}")
-    return Outcome("delivered")
+        return SignalResult("denied", f"the kernel refused: {error.strerror or error}")
+    return SignalResult("delivered")
 
 
 def _open(pid: int) -> int | None:
@@ -79,15 +79,15 @@ def _open(pid: int) -> int | None:
         return None
 
 
-def why_another_process(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
+def why_another_process(pid: int, create_time: float, *, proc: str = "/proc") -> SignalResult | None:
     """None if ``pid`` is still the process that started at ``create_time``; otherwise why not."""
     stat = process_stat(pid, proc)
     if stat is None:
-        return Outcome("gone", "it is no longer in /proc")
+        return SignalResult("gone", "it is no longer in /proc")
     apart = boot_time(proc) + stat.start_ticks / TICKS - create_time
     # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
     if abs(apart) > _CLOCK_SHIFT_SECONDS + 0.5 or abs(apart - round(apart)) > 0.6 / TICKS:
-        return Outcome("reused", "this pid belongs to another process now")
+        return SignalResult("reused", "this pid belongs to another process now")
     if stat.state in (b"Z", b"X"):
-        return Outcome("gone", "it has exited; its parent has not waited for it yet")
+        return SignalResult("gone", "it has exited; its parent has not waited for it yet")
     return None

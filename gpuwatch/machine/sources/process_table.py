@@ -17,7 +17,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import CPU_BUILD
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.hidden_processes import ELSEWHERE, HIDDEN, exists, hiding_option
+from gpuwatch.machine.sources.hidden_processes import ELSEWHERE, HIDDEN, hiding_option, process_exists
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -55,7 +55,7 @@ _READ_IDLE_SECONDS = 30.0
 """Seconds after which an idle process is read again all the same: the kernel may have swapped it out."""
 
 
-class Facts(msgspec.Struct):
+class ProcessFacts(msgspec.Struct):
     """Facts about one process; None for what could not be read, with the reason in ``note``."""
 
     pid: int
@@ -88,12 +88,12 @@ class Facts(msgspec.Struct):
     read_at: float = 0.0
 
 
-def _changing(facts: Facts) -> tuple[object, ...]:
+def _changing(facts: ProcessFacts) -> tuple[object, ...]:
     changed = (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
     return (*changed, facts.name, facts.user, facts.command)
 
 
-def clock_of(pid: int) -> int:
+def cpu_clock_id(pid: int) -> int:
     """The id of a process's CPU clock, computed as clock_getcpuclockid(3) does."""
     return ~pid << 3 | 2
 
@@ -104,7 +104,7 @@ def cpu_clock(pid: int) -> int | None:
     None for a process that has exited, and on systems without such clocks.
     """
     try:
-        return time.clock_gettime_ns(clock_of(pid))
+        return time.clock_gettime_ns(cpu_clock_id(pid))
     except (OSError, OverflowError):
         return None
 
@@ -115,15 +115,15 @@ class ProcessTable:
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._has_clocks = proc == "/proc"
-        self._known: dict[int, Facts] = {}
+        self._known: dict[int, ProcessFacts] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
         self._boot = procfs.boot_time()
         self._hiding = ""
         self._hiding_read_at = float("-inf")
-        self.counted = 0
-        """How many processes :meth:`everyone` found last, without kernel threads."""
+        self.process_count = 0
+        """How many processes :meth:`busiest` found last, without kernel threads."""
 
-    def facts_of(self, pid: int, now: float) -> Facts | None:
+    def facts_of(self, pid: int, now: float) -> ProcessFacts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
         facts = self._known.get(pid)
         if facts is not None and facts.seen_at == now:
@@ -149,7 +149,7 @@ class ProcessTable:
         spent = stat.cpu_ticks / TICKS if clock is None else clock / 1e9
         before: tuple[object, ...] = ()
         if facts is None or facts.start_ticks != start:
-            facts = Facts(pid, start, self._boot + start / TICKS, stat.name.decode("utf-8", "replace"))
+            facts = ProcessFacts(pid, start, self._boot + start / TICKS, stat.name.decode("utf-8", "replace"))
             self._known[pid] = facts
             self._describe(facts, state)
             facts.framework_clock = clock
@@ -175,13 +175,13 @@ class ProcessTable:
             facts.changes += 1
         return facts
 
-    def absent(self, pid: int, now: float) -> str:
+    def why_absent(self, pid: int, now: float) -> str:
         """Why nothing can be read about a pid, at monotonic time ``now``."""
         if now - self._hiding_read_at >= _HIDING_CHECK_SECONDS:
             self._hiding_read_at, self._hiding = now, hiding_option(self._proc)
-        return HIDDEN + self._hiding if self._hiding and exists(pid) else ELSEWHERE
+        return HIDDEN + self._hiding if self._hiding and process_exists(pid) else ELSEWHERE
 
-    def unmoved(self, known: Iterable[tuple[int, Facts, int]], now: float) -> bool:
+    def are_unchanged(self, known: Iterable[tuple[int, ProcessFacts, int]], now: float) -> bool:
         """Whether none of these processes changed; each is given with its clock's id and its count of changes.
 
         After False some of them have been read; :meth:`facts_of` does not read them again for the same ``now``.
@@ -201,7 +201,7 @@ class ProcessTable:
                 return False
         return True
 
-    def everyone(self, now: float, most: int = 50) -> list[Facts]:
+    def busiest(self, now: float, most: int = 50) -> list[ProcessFacts]:
         """The busiest processes of this host, for machines without a GPU; without kernel threads."""
         rows: list[tuple[float, int, int]] = []
         before, self._ticks = self._ticks, {}
@@ -214,15 +214,15 @@ class ProcessTable:
             spent = ticks - known[1] if known is not None and known[0] == start else 0
             rows.append((-spent, -stat.resident_pages, pid))
         rows.sort()
-        self.counted = len(rows)
+        self.process_count = len(rows)
         return [facts for _, _, pid in rows[:most] if (facts := self.facts_of(pid, now)) is not None]
 
-    def forget_except(self, pids: set[int]) -> None:
+    def keep_only(self, pids: set[int]) -> None:
         """Drops the facts about all processes that are not in ``pids``."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
 
-    def _describe(self, facts: Facts, state: str) -> None:
+    def _describe(self, facts: ProcessFacts, state: str) -> None:
         base = f"{self._proc}/{facts.pid}"
         denied: list[str] = []
         facts.uid = self._uid(facts.pid)

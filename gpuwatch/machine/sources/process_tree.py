@@ -37,7 +37,7 @@ class ProcessTree:
         """The processes of which ``table`` must keep what it knows."""
         return {ancestor.pid for ancestor in self.ancestors}
 
-    def look(self, now: float, shown: Iterable[int]) -> None:
+    def update(self, now: float, shown: Iterable[int]) -> None:
         """Updates the tree; ``now`` is monotonic, ``shown`` are pids."""
         wanted = set(shown)
         if now - self._at >= POLL_SECONDS:

@@ -197,7 +197,7 @@ def job_and_platform_facts(environment: Mapping[str, str], root: Path = Path("/"
     return found
 
 
-def container(environment: Mapping[str, str]) -> str | None:
+def container_kind(environment: Mapping[str, str]) -> str | None:
     """The kind of container that this process runs in, or ``wsl``; None outside, or if unknown."""
     found = _container(Path("/"), environment)
     return WSL if found is None and "microsoft" in os.uname().release.lower() else found

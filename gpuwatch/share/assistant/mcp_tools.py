@@ -29,7 +29,7 @@ from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.machine.sources.gpu_reservations import reserved
+from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, why_impossible
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
@@ -251,7 +251,9 @@ async def _find_free_gpus(tools: Tools, arguments: FreeGpusArguments) -> dict[st
         requirements = Requirements(arguments.count, free, arguments.idle)
         if why := why_impossible(taken, requirements):
             raise UsageError(why)
-        return tools.plain(pick_gpus(taken, requirements, os.environ, reserved(), findings_of(taken)), known=taken)
+        return tools.plain(
+            pick_gpus(taken, requirements, os.environ, reservation_holders(), findings_of(taken)), known=taken
+        )
 
     return await anyio.to_thread.run_sync(found, abandon_on_cancel=True)
 

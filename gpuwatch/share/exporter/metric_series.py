@@ -13,7 +13,7 @@ from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import BAD_STATES, UNLISTED, Device, Process, Snapshot
 from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.machine.sources.gpu_reservations import reserved
+from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import idle_units
 from gpuwatch.share import openmetrics as names
 from gpuwatch.share.exporter import dcgm_series
@@ -160,7 +160,9 @@ def _gpu_series(
     for device in snapshot.devices:
         found.add(names.STATE, found.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
-    for device, instance, free in idle_units(snapshot, reserved(), content.findings) if content.answering else ():
+    for device, instance, free in (
+        idle_units(snapshot, reservation_holders(), content.findings) if content.answering else ()
+    ):
         if instance is not None:
             found.add(names.MIG_FREE, found.labels(device, mig_instance=instance.id), float(free))
         elif not has_mig(device):

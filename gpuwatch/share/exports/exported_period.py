@@ -13,7 +13,15 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.recording.database_rows import RecordedFinding
-from gpuwatch.machine.recording.minute_and_hour_means import BLOCKS, HOUR, MINUTE, Key, Points, Summary, interval_begin
+from gpuwatch.machine.recording.minute_and_hour_means import (
+    BLOCK_SECONDS,
+    HOUR,
+    MINUTE,
+    Key,
+    Points,
+    Summary,
+    interval_begin,
+)
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
@@ -78,7 +86,7 @@ class ExportedPeriod:
     def means(self) -> Iterator[Means]:
         """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
         names = frozenset(spec.id for spec in NUMBERS)
-        block = BLOCKS[self.step]
+        block = BLOCK_SECONDS[self.step]
         at = interval_begin(self.begin, block)
         while at <= self.end:
             last = min(at + block - 1, self.end)

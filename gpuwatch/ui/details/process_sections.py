@@ -18,7 +18,7 @@ from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.collector.process_access import DeviceNumbers
-from gpuwatch.machine.sources.process_details import Details, Relative
+from gpuwatch.machine.sources.process_details import ProcessDetails, Relative
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.environment_effects import settings_of
@@ -34,7 +34,7 @@ _MAX_DEVICES = 2
 """Devices that a process may see before those without memory share a line."""
 
 
-def without_secrets(details: Details) -> Details:
+def without_secrets(details: ProcessDetails) -> ProcessDetails:
     """The details with secrets masked; called before they are stored."""
     environment = details.environment
     if environment is not None:
@@ -46,7 +46,9 @@ def without_secrets(details: Details) -> Details:
     return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
 
-def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Details | None, note: Span) -> SpanLines:
+def who_lines(
+    who: Identity, rows: tuple[Process, ...], at: float, details: ProcessDetails | None, note: Span
+) -> SpanLines:
     """Two lines: the command; then start time, framework and container. ``at``: the moment shown, in epoch seconds."""
     if not rows:
         state = ("not seen since it was selected", "dim") if not note[0] else note
@@ -123,7 +125,7 @@ def _held(row: Process) -> str:
     return memory(row.number("gpu_memory_bytes"))
 
 
-def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View) -> SpanLines:
+def setting_lines(rows: tuple[Process, ...], details: ProcessDetails | None, view: View) -> SpanLines:
     """Environment variables that affect GPUs, with their effect."""
     if not rows:
         return []
@@ -166,7 +168,7 @@ def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view
     return lines or [[("● ", "ok"), ("no findings about this process", "text")]]
 
 
-def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None) -> SpanLines:
+def tree_lines(who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None) -> SpanLines:
     """Its ancestors, itself, its descendants."""
     if details is None:
         return [[("◌ reading", "dim")]]
@@ -186,7 +188,7 @@ def _branch(depth: int, pid: int, command: str, style: str) -> list[Span]:
     return [(lead, "faint"), (f"{pid} ", style), (printable(command), style)]
 
 
-def environment_lines(details: Details | None) -> SpanLines:
+def environment_lines(details: ProcessDetails | None) -> SpanLines:
     """The whole environment, sorted by name."""
     if details is None:
         return [[("◌ reading", "dim")]]
@@ -236,7 +238,7 @@ def known_map(
     return by_environment, "likely: from its environment; the program may select among them"
 
 
-def cpu_lines(process: Process, view: View, details: Details | None) -> SpanLines:
+def cpu_lines(process: Process, view: View, details: ProcessDetails | None) -> SpanLines:
     """Why a program with a GPU framework is on the CPU: the evidence and what to do; without a cause, the commands
     that find it.
     """
@@ -270,7 +272,7 @@ def placement_command(process: Process) -> list[str]:
     return ["run", "--placement", "--", *command_text(process).split()]
 
 
-def _commands(process: Process, details: Details | None) -> SpanLines:
+def _commands(process: Process, details: ProcessDetails | None) -> SpanLines:
     doctor = shlex.join(["gpuwatch", "doctor", "--python", _python(process, details)])
     return [
         [("  → ", "accent"), ("what keeps its Python from the GPUs:", "text")],
@@ -280,7 +282,7 @@ def _commands(process: Process, details: Details | None) -> SpanLines:
     ]
 
 
-def _python(process: Process, details: Details | None) -> str:
+def _python(process: Process, details: ProcessDetails | None) -> str:
     """Its interpreter: as it was started, since the executable of a virtual environment is a link to another one."""
     started = PurePosixPath(command_text(process).partition(" ")[0])
     if started.is_absolute() and started.name.startswith("python"):

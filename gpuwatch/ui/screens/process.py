@@ -12,7 +12,7 @@ from textual.containers import Horizontal
 
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_access import DeviceNumbers
-from gpuwatch.machine.sources.process_details import Details
+from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections as facts
@@ -53,7 +53,7 @@ class ProcessScreen(FilterableScreen):
         self.middle = Horizontal(self.facts, self.graphs, id="middle")
         """Kept as an attribute: a draw may come before it is mounted or while it is removed."""
         self.about = ProcessSections("Findings, process tree, environment", id="about")
-        self.details: Details | None = None
+        self.details: ProcessDetails | None = None
         self.numbers: DeviceNumbers = ()
         """Its own device numbers, if a driver reports them."""
         self._details_of: Identity | None = None
@@ -123,7 +123,7 @@ class ProcessScreen(FilterableScreen):
         self.graphs.show(partial(process_graphs, history, rows, view), history.times, view)
         self._draw_about(who, rows, details, view)
 
-    def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
+    def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View) -> None:
         sections = [("Findings", facts.finding_lines(rows, view.findings, view))]
         # Details are not recorded: they are from now, or from when the process was last read.
         back = view.paused_since is not None
@@ -145,7 +145,7 @@ class ProcessScreen(FilterableScreen):
         self.about.title = self.filter_title("Findings, process tree, environment")
         self.about.show_sections(sections, stale=view.stale, wanted=self.filter)
 
-    def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
+    def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View) -> None:
         note: Span = ("", "text")
         seen: float | None = view.moment
         if not process_rows(view.snapshot, who):
@@ -191,12 +191,12 @@ class ProcessScreen(FilterableScreen):
                 found = facts.without_secrets(host.details(*who))
                 numbers = host.device_numbers(who[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
-                found = Details(problem=f"reading broke off: {type(error).__name__}: {error}")
+                found = ProcessDetails(problem=f"reading broke off: {type(error).__name__}: {error}")
             self.call_later(self._take_details, who, found, numbers)  # a message, which any thread may send
 
         threading.Thread(target=work, name="gpuwatch-process", daemon=True).start()
 
-    def _take_details(self, who: Identity, details: Details, numbers: DeviceNumbers) -> None:
+    def _take_details(self, who: Identity, details: ProcessDetails, numbers: DeviceNumbers) -> None:
         """Takes what was read; another process may be shown by now."""
         self._reading_since, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
         ended = details.problem and who[1] is not None and not self.gpuwatch.session.host.unreachable

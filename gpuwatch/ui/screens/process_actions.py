@@ -15,7 +15,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.sources.process_signals import Outcome
+    from gpuwatch.machine.sources.process_signals import SignalResult
     from gpuwatch.ui.screens.column_chooser import Choice
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
@@ -51,7 +51,7 @@ def ask_signal(
             screen.say("nothing was sent; in that sheet y sends TERM, arrows choose", "text")
         if not number:
             return
-        outcomes: list[tuple[Process, Outcome]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
+        outcomes: list[tuple[Process, SignalResult]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
         got = {process_identity(process) for process, outcome in outcomes if outcome.state == "delivered"}
         delivered([process for process in chosen if process_identity(process) in got])
         screen.say(*outcome_message(outcomes, number))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.safe_text import printable
-from gpuwatch.machine.sources.process_signals import Outcome, refusal
+from gpuwatch.machine.sources.process_signals import SignalResult, why_refused
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
 from gpuwatch.ui.drawing.wrapping import SpanLines
@@ -29,7 +29,7 @@ def one_row_per_process(rows: Iterable[Process]) -> list[Process]:
     return list({(row.pid, row.create_time): row for row in rows}.values())
 
 
-def outcome_message(outcomes: Sequence[tuple[Process, Outcome]], number: int) -> tuple[str, str]:
+def outcome_message(outcomes: Sequence[tuple[Process, SignalResult]], number: int) -> tuple[str, str]:
     """The result of sending a signal, in one line, and its style."""
     name = signal.Signals(number).name.removeprefix("SIG")
     delivered = [process for process, outcome in outcomes if outcome.state == "delivered"]
@@ -89,7 +89,7 @@ class SignalSheet(ChoiceModal[int]):
         """``doubt``: some pids listed by the driver are from another PID namespace."""
         room = min(width * 9 // 10, 104) - 4
         lines = _who(people, room)
-        refused = [(process, why) for process in people if (why := refusal(process.pid, process.create_time))]
+        refused = [(process, why) for process in people if (why := why_refused(process.pid, process.create_time))]
         lines.append([])
         for process, why in refused[:3]:
             lines.append([(f" ✖ no signal to {process.pid}: ", "error"), (why, "text")])

@@ -22,14 +22,14 @@ _MAX_PROCESSES_AT_ONCE = 64
 
 
 class Accounting:
-    """Processes of each device that end from its first :meth:`look` on."""
+    """Processes of each device that end from its first :meth:`update` on."""
 
     def __init__(self, lib: Any) -> None:
         self._lib = lib
         self._ended: dict[str, dict[int, int]] = {}
         """By device: pids whose end is known, with when they began, in microseconds; 0 before we listened."""
 
-    def look(self, device: NvmlDevice) -> None:
+    def update(self, device: NvmlDevice) -> None:
         """Reads the driver's list; sets ``device.accounted``. Called in the slow lane."""
         if _KEY in device.permanent or device.handle is None or device.state != "ok":
             return

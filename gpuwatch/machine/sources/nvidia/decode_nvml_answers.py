@@ -43,7 +43,7 @@ FABRIC_SUMMARIES = {1: "healthy", 2: "unhealthy", 3: "limited-capacity"}
 """NVML_GPU_FABRIC_HEALTH_SUMMARY_*."""
 
 
-def decode(value: str | bytes) -> str:
+def text_from_nvml(value: str | bytes) -> str:
     """NVML's text; older bindings return bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
@@ -58,7 +58,7 @@ def member_of(struct: Any, name: str) -> Any:
 
 def text_of(struct: Any, name: str) -> str:
     """A member that is text."""
-    return decode(member_of(struct, name))
+    return text_from_nvml(member_of(struct, name))
 
 
 def bus_id(raw: str) -> str:
@@ -110,19 +110,19 @@ def field_value(spec: MetricSpec, value: Any) -> Value | Missing:
 def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
     """NVML's number or text in the unit of the metric; a reason if it means "not available"."""
     if isinstance(raw, (str, bytes)):
-        text = decode(raw).strip()
+        text = text_from_nvml(raw).strip()
         return Missing("not_supported", detail=f"{spec.call}: not available") if text in _NO_TEXT else text
     if not isinstance(raw, (int, float)):
         return Missing("failed", detail=f"{spec.call} returned {type(raw).__name__}, not a number")
     if not math.isfinite(raw):
-        return implausible(spec, raw)
+        return implausible_value(spec, raw)
     if raw in NOT_AVAILABLE or (raw < 0 and spec.unit is not Unit.CELSIUS):
         return Missing("not_supported", detail=f"{spec.call}: not available")
     if spec.unit is Unit.CELSIUS and raw >= 1 << 31:
         raw -= 1 << 32  # a negative one in a field of unsigned type
     if spec.names:
         beyond = raw > _MAX_NAMES or spec.names.keys() == {0, 1}
-        return spec.names.get(raw) or (implausible(spec, raw) if beyond else f"unknown ({raw})")
+        return spec.names.get(raw) or (implausible_value(spec, raw) if beyond else f"unknown ({raw})")
     if spec.flags:
         known = [name for bit, name in spec.flags.items() if raw & bit]
         rest = raw & ~sum(spec.flags)
@@ -131,10 +131,10 @@ def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
         return "+".join(known) or "none"
     value = int(raw) if isinstance(raw, int) and spec.scale == 1.0 else float(raw * spec.scale)
     low, high = spec.bounds
-    return value if low <= value <= high else implausible(spec, value)
+    return value if low <= value <= high else implausible_value(spec, value)
 
 
-def implausible(spec: MetricSpec, value: float) -> Missing:
+def implausible_value(spec: MetricSpec, value: float) -> Missing:
     """The reason for a value that no GPU can have: it is no reading, and nothing is concluded from it."""
     return Missing(
         "implausible", detail=f"implausible: {spec.call or spec.title} answered {value:g} {spec.unit}".rstrip()

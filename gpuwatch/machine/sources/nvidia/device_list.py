@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_AT, UNIDENTIFIED
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, decode, text_of
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_from_nvml, text_of
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
@@ -112,9 +112,9 @@ class DeviceList:
         try:
             handle = lib.nvmlDeviceGetHandleByIndex(index)
             called = "nvmlDeviceGetUUID"
-            return _Answer(handle, decode(lib.nvmlDeviceGetUUID(handle)))
+            return _Answer(handle, text_from_nvml(lib.nvmlDeviceGetUUID(handle)))
         except lib.NVMLError as error:
-            lost = nvml_errors.LOST.get(error.value, "")
+            lost = nvml_errors.LOST_STATES.get(error.value, "")
             return _Answer(None if lost else handle, "", lost, f"{called}: {nvml_errors.error_text(lib, error.value)}")
 
     def _silent(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
@@ -145,7 +145,7 @@ class DeviceList:
         return NvmlDevice(
             index,
             uuid,
-            "unknown GPU" if name is None else decode(name),
+            "unknown GPU" if name is None else text_from_nvml(name),
             "" if pci is None else bus_id(text_of(pci, "busId")),
             None if capability is None else f"{capability[0]}.{capability[1]}",
             handle=handle,

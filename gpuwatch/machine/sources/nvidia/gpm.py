@@ -17,7 +17,7 @@ from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name
 
 _FIRST = Missing("no_sample", detail="needs two samples; this is the first")
-TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
+GPU_TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
 _UNDER_MIG = Missing("not_supported", detail="nvmlGpmSampleGet: not supported for the whole GPU while MIG is on")
 
 
@@ -30,7 +30,7 @@ class _Samples(msgspec.Struct):
     filled: bool = False
 
 
-class Activity:
+class GpmReader:
     """Reads the activity of devices, each relative to its own previous sample."""
 
     def __init__(self, lib: Any, specs: Sequence[MetricSpec]) -> None:
@@ -51,7 +51,7 @@ class Activity:
         call = "nvmlGpmSampleGet" if gpu_instance is None else "nvmlGpmMigSampleGet"
         try:
             if not lib.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
-                return {}, self._all(TOO_OLD), TOO_OLD
+                return {}, self._all(GPU_TOO_OLD), GPU_TOO_OLD
             samples = self._of(uuid, handle)
         except lib.NVMLError as error:
             return self._failed(error, "nvmlGpmQueryDeviceSupport")

@@ -14,7 +14,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, picked_value
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, first_found, link_sum
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, call_newest, sum_over_nvlinks
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
@@ -55,7 +55,7 @@ def _caller(lib: Any, spec: MetricSpec) -> Callable[[Any], Any]:
     function: Callable[..., Any] = getattr(lib, spec.call)
     if spec.fallback:
         functions = function, getattr(lib, spec.fallback)
-        return lambda handle: first_found(lib, functions, handle, args)
+        return lambda handle: call_newest(lib, functions, handle, args)
     return (lambda handle: function(handle, *args)) if args else function
 
 
@@ -203,7 +203,7 @@ class MetricReader:
             lack = device.permanent.get(name)
             if lack is None:
                 try:
-                    total = link_sum(self._lib, device.handle, fields, links)
+                    total = sum_over_nvlinks(self._lib, device.handle, fields, links)
                 except self._lib.NVMLError as error:
                     lack = self._lack(device, error.value, f"{_FIELDS} {spec.per_link[0]}", name)
                 else:
@@ -219,11 +219,11 @@ class MetricReader:
     def _lack(self, device: NvmlDevice, code: int, call: str, *names: str) -> Missing:
         """Why a call gave nothing; notes what that says of the device and the session."""
         lack = device.lack(self._lib, code, call, *names)
-        self.session_ended = self.session_ended or code in nvml_errors.ENDED
+        self.session_ended = self.session_ended or code in nvml_errors.SESSION_ENDED
         self._note_loss(device, code, lack)
         return lack
 
     @staticmethod
     def _note_loss(device: NvmlDevice, code: int, lack: Missing) -> None:
-        if code in nvml_errors.LOST:
-            device.state, device.state_detail = nvml_errors.LOST[code], lack.detail
+        if code in nvml_errors.LOST_STATES:
+            device.state, device.state_detail = nvml_errors.LOST_STATES[code], lack.detail

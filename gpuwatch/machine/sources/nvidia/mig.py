@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE, decode, number_or_name
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE, number_or_name, text_from_nvml
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import memory_info, mig_handles
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
@@ -22,22 +22,22 @@ _MEMORY_SLICES = 8
 """Memory slices of every GPU with MIG, whatever its number of compute slices."""
 
 
-class Instance(msgspec.Struct):
+class ListedInstance(msgspec.Struct):
     """A MIG instance of the current layout: the facts that do not change."""
 
     handle: Any
     facts: MigInstance
 
 
-def instances(lib: Any, handle: Any) -> list[Instance]:
+def list_instances(lib: Any, handle: Any) -> list[ListedInstance]:
     """The instances of a device by index. ``NVMLError`` if they cannot be listed."""
     found = mig_handles(lib, handle)
     memory = answer_or_none(lib, lib.nvmlDeviceGetMemoryInfo, handle) if found else None
     total = None if memory is None or memory.total in NOT_AVAILABLE else memory.total
-    return [Instance(instance, _facts(lib, index, instance, total)) for index, instance in found]
+    return [ListedInstance(instance, _facts(lib, index, instance, total)) for index, instance in found]
 
 
-def with_current_memory(lib: Any, instance: Instance) -> MigInstance:
+def with_current_memory(lib: Any, instance: ListedInstance) -> MigInstance:
     """The instance with its current memory. ``NVMLError`` if the instance no longer exists."""
     readings: dict[str, Value] = {}
     missing = dict(instance.facts.missing)
@@ -59,7 +59,7 @@ def with_current_memory(lib: Any, instance: Instance) -> MigInstance:
     return msgspec.structs.replace(instance.facts, readings=readings, missing=missing)
 
 
-def profile(gpu_slices: int, compute_slices: int, memory_bytes: int, total_bytes: int) -> str:
+def profile_name(gpu_slices: int, compute_slices: int, memory_bytes: int, total_bytes: int) -> str:
     """The name of a profile: ``1g.10gb``, and ``1c.3g.40gb`` where the compute instance is smaller.
 
     The memory in the name is in eighths of the whole card, a little more than the instance can use.
@@ -87,11 +87,11 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
     named = None if attributes is None else _name(lib, handle)
     if attributes is not None and named is None and total:
         slices = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
-        named = profile(*slices, attributes.memorySizeMB * _MIB, total)
+        named = profile_name(*slices, attributes.memorySizeMB * _MIB, total)
     return MigInstance(
         id=f"#{index}" if gpu is None or compute is None else f"{gpu}/{compute}",
         index=index,
-        uuid=None if uuid is None else decode(uuid),
+        uuid=None if uuid is None else text_from_nvml(uuid),
         gpu_instance=gpu,
         compute_instance=compute,
         profile=named,
@@ -105,5 +105,5 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
 def _name(lib: Any, handle: Any) -> str | None:
     """The profile from the instance's name, as newer drivers report it: ``NVIDIA H200 MIG 1g.18gb``."""
     name = answer_or_none(lib, lib.nvmlDeviceGetName, handle)
-    found = None if name is None else _NAMED.search(decode(name))
+    found = None if name is None else _NAMED.search(text_from_nvml(name))
     return found and found[1]

@@ -32,7 +32,7 @@ def memory_info(lib: Any, handle: Any) -> Any:
         return lib.nvmlDeviceGetMemoryInfo(handle)
 
 
-def nvlinks(lib: Any, handle: Any) -> tuple[int, int]:
+def count_nvlinks(lib: Any, handle: Any) -> tuple[int, int]:
     """Number of NVLinks, and how many of them are up.
 
     A disabled link can fail in the middle of the list; a device without NVLinks fails for link 0 with
@@ -52,7 +52,7 @@ def nvlinks(lib: Any, handle: Any) -> tuple[int, int]:
     return links, up
 
 
-def link_sum(lib: Any, handle: Any, fields: Sequence[int], links: int) -> int:
+def sum_over_nvlinks(lib: Any, handle: Any, fields: Sequence[int], links: int) -> int:
     """A counter summed over all links; the largest sum where several fields count the same thing.
 
     A link that is down, or a field of another generation, is "not supported"; after any other error the sum is unknown.
@@ -104,7 +104,7 @@ _FABRIC_VERSIONS = (0x3000028, 0x2000024)
 """Version and size of v3 and v2, combined as NVML does (``NVML_STRUCT_VERSION``)."""
 
 
-def fabric(lib: Any, handle: Any) -> tuple[str, str]:
+def fabric_state_and_health(lib: Any, handle: Any) -> tuple[str, str]:
     """State of the GPU's registration with the NVLink fabric, and the fabric's health (empty if not reported)."""
     info = _FabricInfo()
     for version in _FABRIC_VERSIONS:
@@ -149,7 +149,7 @@ def numa_nodes(lib: Any, handle: Any) -> str:
     return ",".join(str(64 * at + bit) for at, word in enumerate(words) for bit in range(64) if word >> bit & 1)
 
 
-def first_found(lib: Any, functions: Sequence[Any], handle: Any, args: Sequence[Any]) -> Any:
+def call_newest(lib: Any, functions: Sequence[Any], handle: Any, args: Sequence[Any]) -> Any:
     """Calls the newest function that the driver has; the list is newest first."""
     *newer, oldest = functions
     for function in newer:
@@ -163,9 +163,9 @@ def first_found(lib: Any, functions: Sequence[Any], handle: Any, args: Sequence[
 
 ADAPTERS: dict[str, Callable[[Any, Any], Any]] = {
     "nvmlDeviceGetMemoryInfo": memory_info,
-    "nvmlDeviceGetNvLinkState": nvlinks,
+    "nvmlDeviceGetNvLinkState": count_nvlinks,
     "nvmlDeviceGetSramEccErrorStatus": sram_errors,
-    "nvmlDeviceGetGpuFabricInfoV": fabric,
+    "nvmlDeviceGetGpuFabricInfoV": fabric_state_and_health,
     "nvmlDeviceGetMigDeviceHandleByIndex": mig_count,
     "nvmlDeviceGetMemoryAffinity": numa_nodes,
 }

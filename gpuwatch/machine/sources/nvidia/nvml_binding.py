@@ -87,7 +87,7 @@ def _owners(origin: str) -> dict[str, str]:
     return found
 
 
-class Library:
+class GuardedLibrary:
     """The module ``pynvml`` with every call guarded: it answers, or it raises ``NVMLError`` with the reason.
 
     The bindings raise other exceptions too, such as ``UnicodeDecodeError`` for a name with a bad byte. One query that
@@ -121,7 +121,7 @@ class Library:
         written = symbol.encode()
 
         def call(*arguments: Any) -> int:
-            why = driver_call_tracking.left_out(symbol)
+            why = driver_call_tracking.why_left_out(symbol)
             if why:
                 return OwnCode(why)
             driver_call_tracking.begin(written)
@@ -135,7 +135,7 @@ class Library:
         written, known = name.encode(), self._lib.NVMLError
 
         def call(*arguments: Any) -> Any:
-            why = driver_call_tracking.left_out(name)
+            why = driver_call_tracking.why_left_out(name)
             if why:
                 raise own_error(self._lib, why)
             driver_call_tracking.begin(written)

@@ -32,7 +32,7 @@ class NvmlDevice(SourceDevice):
     """Whether the kernel may suspend it: then the kernel is asked before NVML, which would wake the device."""
     mig_on: bool | None = None
     """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
-    instances: list[mig.Instance] = msgspec.field(default_factory=list)
+    instances: list[mig.ListedInstance] = msgspec.field(default_factory=list)
     """Its MIG instances, as of the last slow sample."""
     lists: list[tuple[str, ProcessList]] = msgspec.field(default_factory=list)
     """The last lists of processes, by kind."""

@@ -50,9 +50,9 @@ class OwnCode(int):
         return code
 
 
-LOST = {GPU_IS_LOST: "lost", RESET_REQUIRED: "reset-required"}
+LOST_STATES = {GPU_IS_LOST: "lost", RESET_REQUIRED: "reset-required"}
 """Codes about the whole device, and the state that they put it into."""
-ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
+SESSION_ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
 """In the middle of a session: the driver was unloaded or replaced."""
 PERMANENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED})
 """The driver lacks the function: it is called once."""

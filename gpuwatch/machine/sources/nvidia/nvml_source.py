@@ -26,15 +26,15 @@ from gpuwatch.machine.sources.device_source import (
 )
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import decode
+from gpuwatch.machine.sources.nvidia.decode_nvml_answers import text_from_nvml
 from gpuwatch.machine.sources.nvidia.device_list import DeviceList
-from gpuwatch.machine.sources.nvidia.gpm import TOO_OLD, Activity
+from gpuwatch.machine.sources.nvidia.gpm import GPU_TOO_OLD, GpmReader
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
-from gpuwatch.machine.sources.nvidia.topology import Member, topology
-from gpuwatch.machine.sources.nvidia.xids import Xids
+from gpuwatch.machine.sources.nvidia.topology import TopologyDevice, read_topology
+from gpuwatch.machine.sources.nvidia.xids import XidReceiver
 
 try:
     import pynvml
@@ -44,7 +44,7 @@ except Exception as error:  # noqa: BLE001  # a module of that name may raise an
 else:
     _UNUSABLE = nvml_binding.why_unusable(pynvml, None)
 
-_LIB = nvml_binding.Library(pynvml)
+_LIB = nvml_binding.GuardedLibrary(pynvml)
 _GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _WITHOUT_GPM = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that have a reading or a reason whether GPM is switched on or not."""
@@ -74,11 +74,11 @@ class NvmlSource:
         self._again_at = time.monotonic()
         self._list = DeviceList(_LIB, seen)
         self._reader = MetricReader(_LIB, METRICS if _UNUSABLE is None else ())
-        self._activity = Activity(_LIB, _GPM)
+        self._activity = GpmReader(_LIB, _GPM)
         self._process_lists = ProcessLists(_LIB)
-        self._xids = Xids(_LIB, {device.uuid: device.xids for device in seen})
+        self._xids = XidReceiver(_LIB, {device.uuid: device.xids for device in seen})
         self._accounting = Accounting(_LIB)
-        self._topology: tuple[list[Member], Topology] | None = None
+        self._topology: tuple[list[TopologyDevice], Topology] | None = None
         self._gpm = False
         self._dcgm_at = float("-inf")
         self._dcgm = False
@@ -144,7 +144,7 @@ class NvmlSource:
         try:
             changed = self._list.changed()
         except _LIB.NVMLError as error:
-            if error.value in nvml_errors.ENDED:
+            if error.value in nvml_errors.SESSION_ENDED:
                 self._reader.session_ended = False
                 self._end()
                 self.open()  # what is known of the devices stays
@@ -164,7 +164,7 @@ class NvmlSource:
         device.mig_instances = self._mig_instances(device) if device.instances else ()
         if Lane.SLOW in asked and slow_before:  # not before the first frame
             self._xids.register(device)
-            self._accounting.look(device)
+            self._accounting.update(device)
         if self.devices and device is self.devices[-1]:  # one set of events serves all devices
             self._xids.receive(self.devices)
         return found
@@ -185,12 +185,12 @@ class NvmlSource:
     def topology(self) -> Topology:
         """Connections and CPU affinities; asked once for a list of devices that all answer."""
         members = [
-            Member(device.uuid, device.pci_bus_id, device.handle if device.state == "ok" else None)
+            TopologyDevice(device.uuid, device.pci_bus_id, device.handle if device.state == "ok" else None)
             for device in self.devices
         ]
         if self._topology is not None and self._topology[0] == members and not self._topology[1].incomplete:
             return self._topology[1]
-        found = topology(_LIB, members)
+        found = read_topology(_LIB, members)
         if self._topology is None or self._topology[1] != found:
             self._topology = (members, found)
         return self._topology[1]
@@ -251,7 +251,7 @@ class NvmlSource:
         try:
             _LIB.nvmlDeviceGetUtilizationRates(device.handle)
         except _LIB.NVMLError as error:
-            if error.value in nvml_errors.LOST:
+            if error.value in nvml_errors.LOST_STATES:
                 return False
             if error.value not in nvml_errors.PERMANENT:
                 device.state_detail = f"nvmlDeviceGetUtilizationRates: {nvml_errors.error_text(_LIB, error.value)}"
@@ -278,7 +278,7 @@ class NvmlSource:
     def _list_instances(self, device: NvmlDevice) -> None:
         before = {instance.facts.uuid for instance in device.instances if instance.facts.uuid is not None}
         try:
-            device.instances = mig.instances(_LIB, device.handle)
+            device.instances = mig.list_instances(_LIB, device.handle)
         except _LIB.NVMLError:
             device.instances = []  # the metric mig.instances has the reason
         gone = before - {instance.facts.uuid for instance in device.instances}
@@ -321,8 +321,8 @@ class NvmlSource:
         missing.update(failed)
 
     def _with_activity(self, device: NvmlDevice, instance: MigInstance) -> MigInstance:
-        if device.permanent.get("gpm") is TOO_OLD:
-            missing = instance.missing | {spec.id: TOO_OLD for spec in _GPM}
+        if device.permanent.get("gpm") is GPU_TOO_OLD:
+            missing = instance.missing | {spec.id: GPU_TOO_OLD for spec in _GPM}
             return msgspec.structs.replace(instance, missing=missing)
         if instance.uuid is None or instance.gpu_instance is None:
             return instance
@@ -355,7 +355,7 @@ def _driver() -> Driver:
     cuda = answer_or_none(_LIB, _LIB.nvmlSystemGetCudaDriverVersion_v2)
     nvml = answer_or_none(_LIB, _LIB.nvmlSystemGetNVMLVersion)
     return Driver(
-        version=None if version is None else decode(version),
+        version=None if version is None else text_from_nvml(version),
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-        nvml_version=None if nvml is None else decode(nvml),
+        nvml_version=None if nvml is None else text_from_nvml(nvml),
     )

@@ -11,7 +11,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Place, Topology
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_of
-from gpuwatch.machine.sources.nvidia.multi_call_metrics import first_found, numa_nodes
+from gpuwatch.machine.sources.nvidia.multi_call_metrics import call_newest, numa_nodes
 
 # nvmlGpuTopologyLevel_t, as nvidia-smi topo -m names it
 _LEVELS = {0: "INT", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -21,7 +21,7 @@ _CPU_WORDS = 128
 _UNASKED = Missing("unknown", detail="one of the two GPUs does not answer")
 
 
-class Member(NamedTuple):
+class TopologyDevice(NamedTuple):
     """A device; ``handle`` is None if it does not answer or must not be woken."""
 
     uuid: str
@@ -29,7 +29,7 @@ class Member(NamedTuple):
     handle: Any
 
 
-def topology(lib: Any, members: Sequence[Member]) -> Topology:
+def read_topology(lib: Any, members: Sequence[TopologyDevice]) -> Topology:
     """Places, connections of all pairs, and links to switches."""
     links: dict[tuple[str, str], int] = {}
     switches: dict[str, int] = {}
@@ -48,7 +48,7 @@ def topology(lib: Any, members: Sequence[Member]) -> Topology:
     )
 
 
-def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int]) -> Connection:
+def _connection(lib: Any, a: TopologyDevice, b: TopologyDevice, links: dict[tuple[str, str], int]) -> Connection:
     # Both ends report a link; it counts also if only one of them does.
     count = max(links.get((a.uuid, b.uuid), 0), links.get((b.uuid, a.uuid), 0))
     level, missing = None, _UNASKED if a.handle is None or b.handle is None else None
@@ -61,7 +61,7 @@ def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int
     return Connection(first=a.uuid, second=b.uuid, level=level, nvlinks=count, missing=missing)
 
 
-def _place(lib: Any, member: Member) -> Place:
+def _place(lib: Any, member: TopologyDevice) -> Place:
     if member.handle is None:
         unasked = Missing("unknown", detail="the GPU does not answer")
         return Place(uuid=member.uuid, missing={"cpus": unasked, "numa_nodes": unasked})
@@ -84,7 +84,7 @@ def _cpu_words(lib: Any, handle: Any) -> Any:
         return lib.nvmlDeviceGetCpuAffinity(handle, words)
 
     functions = [lib.nvmlDeviceGetCpuAffinityWithinScope, older]
-    return first_found(lib, functions, handle, (_CPU_WORDS, lib.NVML_AFFINITY_SCOPE_NODE))
+    return call_newest(lib, functions, handle, (_CPU_WORDS, lib.NVML_AFFINITY_SCOPE_NODE))
 
 
 def _remotes(lib: Any, handle: Any) -> Iterator[str | None]:

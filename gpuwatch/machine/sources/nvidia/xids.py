@@ -22,7 +22,7 @@ _REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
 _SLEEPER = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
 
 
-class Xids:
+class XidReceiver:
     """Xids of each device since its first :meth:`register`.
 
     ``earlier``: Xids that an earlier session received, by UUID of the device.
