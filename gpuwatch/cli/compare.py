@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
-from gpuwatch.cli.saved_files import read_document
+from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.cluster_nodes import Node

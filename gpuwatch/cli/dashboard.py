@@ -51,7 +51,7 @@ def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = 
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
     try:
         if start is None:
-            start = early_collector.Start(live.launch())
+            start = early_collector.EarlyStart(live.launch())
             start.paint(chosen)
         live.read_ahead(start.frames)
         start.frames = []

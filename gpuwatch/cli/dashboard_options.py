@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.completion import NAMES, complete_names
-from gpuwatch.cli.option_types import combined
+from gpuwatch.cli.shared_options import option_set
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ _LIVE_ONLY_OPTIONS = (
 """Options that mean nothing for a recording."""
 
 
-dashboard_options = combined(*_OPTIONS, *_LIVE_ONLY_OPTIONS)
-replay_options = combined(*_OPTIONS)
+dashboard_options = option_set(*_OPTIONS, *_LIVE_ONLY_OPTIONS)
+replay_options = option_set(*_OPTIONS)
 """Those of a dashboard that shows a recording."""
 
 

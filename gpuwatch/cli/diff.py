@@ -12,7 +12,8 @@ import click
 from gpuwatch.cli.explain import trace_explanation_at
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.saved_files import is_recording, read_document, recorded_range, recording_of
+from gpuwatch.cli.recording_input import is_recording, read_recording, recorded_range
+from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending
@@ -122,7 +123,7 @@ def _open_source(path: Path, since: str | None, until: str | None, redact: bool)
     name = file_name(path)
     progress(f"reading {name}")
     if is_recording(path):
-        with recording_of(path) as recording:
+        with read_recording(path) as recording:
             begin, end = recorded_range(recording, since, until)
             begin, end = max(begin, recording.begin or begin), min(end, recording.end or end)
             last = last_sample_of(recording, begin, end)

@@ -47,7 +47,7 @@ _HEAVY = (
 """Modules to import one by one, checking for frames from the collector in between."""
 
 
-class Start:
+class EarlyStart:
     """The collector's process that was started early, and the first picture if one was drawn."""
 
     def __init__(self, collector: ForkedProcess | Popen[bytes]) -> None:
@@ -120,7 +120,7 @@ def stream_ready(stream: IO[bytes], seconds: float) -> bool:
     return bool(select.select([stream], [], [], seconds)[0])
 
 
-_early_start: Start | None = None
+_early_start: EarlyStart | None = None
 
 
 def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
@@ -159,18 +159,18 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
         _early_start.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
 
 
-def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> Start | None:
+def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> EarlyStart | None:
     # Import what both processes need before there are two.
     import gpuwatch.machine.collector.collector_protocol  # noqa: F401
     from gpuwatch.machine.collector.forked_collector import fork_collector
 
     try:
-        return Start(fork_collector(interval, share=share, on_demand=on_demand))
+        return EarlyStart(fork_collector(interval, share=share, on_demand=on_demand))
     except OSError:
         return None  # the collector is spawned later instead, which reports the error
 
 
-def take_started() -> Start | None:
+def take_started() -> EarlyStart | None:
     """Hands over what :func:`start_early` started: the caller has to end it. None if nothing was started."""
     global _early_start
     exit_signals.undo_early_start = None

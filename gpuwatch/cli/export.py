@@ -19,7 +19,7 @@ from gpuwatch.cli.output import (
     redact_option,
 )
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.saved_files import recording_of
+from gpuwatch.cli.recording_input import read_recording
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
@@ -112,7 +112,7 @@ def export(
     if table_name not in (None, "devices") and every != "sample":
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
     check_writable(output, any_suffix=True)
-    with recording_of(file) as recording:
+    with read_recording(file) as recording:
         period = period_of(recording, since, until, STEPS[every])
         runs = _runs_to_export(documents, period) if chosen.name == "perfetto" else []
         if redact:
@@ -166,7 +166,7 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
 
 def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
-    from gpuwatch.cli.saved_files import read_document
+    from gpuwatch.cli.saved_documents import read_document
     from gpuwatch.core.model.json_codec import runs_in
     from gpuwatch.core.model.run_comparison import Comparison
     from gpuwatch.core.model.try_results import Experiment

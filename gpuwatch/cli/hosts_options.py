@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.option_types import combined
+from gpuwatch.cli.shared_options import option_set
 from gpuwatch.core.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuwatch.fleet.prometheus_api import Prometheus
 
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
-hosts_options = combined(
+hosts_options = option_set(
     click.option(
         "--prometheus",
         metavar="URL",

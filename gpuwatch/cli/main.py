@@ -58,7 +58,7 @@ _COMMANDS = {
     "schema": Lazy("Print the JSON Schema of a document.", "More"),
     "completion": Lazy("Print a completion script for bash, zsh or fish.", "More"),
     "clean": Lazy("Remove what gpuwatch keeps on this machine.", "More"),
-    "node": Lazy("", "", "gpuwatch.cli.run_on_nodes:node"),
+    "node": Lazy("", ""),
 }
 """Grouped as in the README. A test compares the summaries with the commands' own."""
 

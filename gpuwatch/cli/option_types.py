@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -14,7 +13,6 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import UNIT_SECONDS, parse_duration
 from gpuwatch.core.formatting.suggest import did_you_mean
 
-F = TypeVar("F", bound=Callable[..., Any])
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
@@ -70,17 +68,6 @@ def _duration_text(seconds: float) -> str:
         if seconds >= UNIT_SECONDS[unit]:
             return f"{seconds / UNIT_SECONDS[unit]:g} {unit}"
     return f"{seconds * 1e3:g} ms"
-
-
-def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Several options as one decorator, in this order."""
-
-    def add(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 class FiniteRange(click.FloatRange):

@@ -13,11 +13,11 @@ import click
 
 from gpuwatch.cli.command_group import Sectioned
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.exec_program import exec_program, program_path
 from gpuwatch.cli.hosts_options import ChosenHosts, chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.replace_process import program_path, replace_process
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
 from gpuwatch.core.formatting.units import size
@@ -143,7 +143,7 @@ def pick(
     if reservation is not None:
         reservation.keep_across_exec()
     variables = {"CUDA_VISIBLE_DEVICES": listed} | ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if index else {})
-    exec_program(ctx, program, command, shape_option_value(ctx), variables=variables)
+    replace_process(ctx, program, command, shape_option_value(ctx), variables=variables)
 
 
 def _pick_until(

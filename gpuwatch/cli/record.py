@@ -7,7 +7,6 @@ import platform
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.saved_files import recorded_range, recording_of
+from gpuwatch.cli.recording_input import default_recording_file, read_recording, recorded_range
 from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
@@ -164,7 +163,7 @@ def _record(
     from gpuwatch.machine.recording.writer import SEAL_SECONDS, RecordingWriter
     from gpuwatch.session.recorder import Recorder
 
-    path = file if file is not None else _create_default_file()
+    path = file if file is not None else _writable_default_file()
     writer = RecordingWriter(
         path,
         interval=every,
@@ -221,47 +220,15 @@ def _record(
     print_line(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
 
 
-def default_file() -> Path:
-    """The recording of this machine and user, whether it exists or not."""
-    import platformdirs
-
-    host = "".join(text if text.isalnum() or text in ".-_" else "_" for text in platform.node())
-    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
-    return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
-
-
-def _create_default_file() -> Path:
+def _writable_default_file() -> Path:
     from gpuwatch.core import private_folders
 
-    path = default_file()
+    path = default_recording_file()
     try:
         return private_folders.private_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
     except OSError as error:
         why = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
         raise UsageError(why, hint="name a file") from None
-
-
-def own_recording() -> Path:
-    """The recording of a recorder that runs on this machine, else the newest one in this user's folder.
-
-    UsageError, which says how to make one, if there is none.
-    """
-    from gpuwatch.machine.recording.running_recorders import recordings_in_progress
-
-    if paths := recordings_in_progress():
-        return paths[0]
-    folder = default_file().parent
-    kept: list[tuple[float, Path]] = []
-    with suppress(OSError):
-        for path in folder.glob("*.gpuwatch"):
-            with suppress(OSError):
-                kept.append((path.stat().st_mtime, path))
-    if not kept:
-        raise UsageError(
-            f"no recorder is running, and there is no recording in {file_name(folder)}",
-            hint="create one with gpuwatch record, or name a file",
-        )
-    return max(kept)[1]
 
 
 _file = click.argument("file", type=click.Path(path_type=Path))
@@ -284,7 +251,7 @@ def info(file: Path, as_json: bool) -> None:
     """
     from gpuwatch.machine.recording.recording_info import info_lines, recording_info
 
-    with recording_of(file, empty=True) as recording:
+    with read_recording(file, empty=True) as recording:
         progress(f"reading {file_name(file)}")
         recording.verify()
         found = recording_info(recording)
@@ -344,7 +311,7 @@ def cut(file: Path, since: str | None, until: str | None, output: Path, redact: 
     """Write part of a recording to a new file."""
     from gpuwatch.machine.recording.cut_recording import cut_out
 
-    with recording_of(file) as recording:
+    with read_recording(file) as recording:
         begin, end = recorded_range(recording, since, until)
         if redact:
             print_redaction_note()

@@ -15,8 +15,7 @@ from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import loaded_preferences, replay_options
 from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.record import own_recording
-from gpuwatch.cli.saved_files import recording_of
+from gpuwatch.cli.recording_input import latest_recording, read_recording
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.terminal_support import has_few_colors, why_only_ascii
@@ -66,10 +65,10 @@ def replay(
     settings = loaded_preferences(config_file, given)
     notice = ""
     if file is None:
-        file = own_recording()
+        file = latest_recording()
         print_line(f"gpuwatch: replaying {file_name(file)}")
         notice = f"replaying {file_name(Path(file.name))}"
-    with recording_of(file) as recording:
+    with read_recording(file) as recording:
         assert recording.begin is not None
         assert recording.end is not None
         start = None

@@ -23,7 +23,7 @@ from gpuwatch.cli.output import (
     redact_option,
     with_links,
 )
-from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option, tier_in_use
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.machine.collector.forked_collector import fork_collector
 from gpuwatch.machine.collector.live_feed import LiveFeed
@@ -127,7 +127,7 @@ def run(
         log=not no_log,
         status_line=terminal and live is not False,
         print_findings=terminal if live is None else live,
-        simulation=tier_of_this_process(),
+        simulation=tier_in_use(),
     )
     feed.start()
     try:
@@ -221,13 +221,6 @@ def _terminal_width() -> int | None:
         return os.get_terminal_size(2).columns if "COLUMNS" not in os.environ else None
     except OSError:
         return None
-
-
-def tier_of_this_process() -> str | None:
-    """How the GPUs that this process sees are simulated: ``driver`` or ``plugin``; None if they are real."""
-    if not os.environ.get("GPUWATCH_SIM_STATE"):
-        return None
-    return "plugin" if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else "driver"
 
 
 def _end_with_signal(number: int) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.command_group import Sectioned
-from gpuwatch.cli.option_types import Duration, combined
+from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.shared_options import gpm_option_value
+from gpuwatch.cli.shared_options import gpm_option_value, option_set
 from gpuwatch.cli.sim_options import SIM_GIVEN
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.word_set import word_set
@@ -40,7 +40,7 @@ def _remember_option(ctx: click.Context, parameter: click.Parameter, value: Any)
         ctx.meta.setdefault(_OPTIONS_KEY, {})[parameter.name] = value
 
 
-nodes_options = combined(
+nodes_options = option_set(
     click.option(
         "--on",
         metavar="LAUNCHER",
@@ -216,16 +216,3 @@ class _Progress:
             sys.stderr.write(f"\x1b[{len(self._drawn)}A\x1b[J")
             sys.stderr.flush()
             self._drawn = []
-
-
-@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run a gpuwatch command for another machine, which started this by --on."""
-    from gpuwatch.fleet.cluster.node_agent import run_and_report
-    from gpuwatch.fleet.cluster.node_comparison import DOCUMENT_TYPES
-
-    if not arguments or arguments[0] not in DOCUMENT_TYPES:
-        raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
-    ctx.exit(run_and_report([sys.executable, "-m", "gpuwatch", *arguments]))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.option_types import Choice, combined
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 _GPM = "gpuwatch.gpm"
 ALLOWED_BEFORE_COMMAND = frozenset({"--sim", "--gpm"})
 """Options that may also come before their command."""
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
+
+
+def option_set(*options: Callable[[Any], Any]) -> Callable[[CommandFunction], CommandFunction]:
+    """Several options as one decorator, in this order."""
+
+    def add(command: CommandFunction) -> CommandFunction:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 python_option = click.option(
@@ -50,7 +63,7 @@ def gpm_option_value(ctx: click.Context) -> bool | None:
     return cast("bool | None", ctx.meta.get(_GPM))
 
 
-alert_options = combined(
+alert_options = option_set(
     click.option(
         "--on-finding",
         metavar="COMMAND",

@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 from gpuwatch.cli.command_group import Group, Lazy
 from gpuwatch.cli.completion import complete_files
-from gpuwatch.cli.exec_program import exec_program, program_path
+from gpuwatch.cli.replace_process import program_path, replace_process
 from gpuwatch.cli.sim_options import shape_option_value, sim_option, sim_tier_option
 from gpuwatch.core.errors import UsageError
 
@@ -42,7 +42,7 @@ def _run_program(ctx: click.Context, command: tuple[str, ...]) -> None:
 
     options = ctx.obj
     shape = shape_option_value(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
-    exec_program(ctx, program_path(command[0]), command, shape, options["tier"])
+    replace_process(ctx, program_path(command[0]), command, shape, options["tier"])
 
 
 _EXAMPLES = """\b

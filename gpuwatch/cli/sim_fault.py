@@ -10,7 +10,8 @@ import click
 
 from gpuwatch.cli import output
 from gpuwatch.cli.command_group import Group, no_such
-from gpuwatch.cli.option_types import Choice, FiniteRange, combined
+from gpuwatch.cli.option_types import Choice, FiniteRange
+from gpuwatch.cli.shared_options import option_set
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import BY_ID
@@ -28,7 +29,7 @@ def _remember_name(ctx: click.Context, parameter: click.Parameter, value: str | 
         ctx.meta[SIM_NAME] = value
 
 
-_machine_options = combined(
+_machine_options = option_set(
     sim_option,
     click.option(
         "--name", metavar="NAME", callback=_remember_name, expose_value=False, help="Use the private machine NAME."

@@ -14,9 +14,10 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch.cli.completion import complete_names
-from gpuwatch.cli.option_types import Choice, F
+from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import compile_notice, say_line
+from gpuwatch.cli.shared_options import CommandFunction
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 
@@ -64,7 +65,7 @@ sim_option = click.option(
 """``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
 
 
-def sim_tier_option(*names: str) -> Callable[[F], F]:
+def sim_tier_option(*names: str) -> Callable[[CommandFunction], CommandFunction]:
     """``--sim-tier``, and other names for it: how the GPUs of ``--sim`` reach a framework."""
     return click.option(
         *("--sim-tier", *names, "tier"),
@@ -220,7 +221,7 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
 
 def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     from gpuwatch.cli.read_log import lines_of
-    from gpuwatch.cli.saved_files import is_recording
+    from gpuwatch.cli.recording_input import is_recording
     from gpuwatch.core.model.json_codec import NotADocument, read
     from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
@@ -255,3 +256,10 @@ def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     if snapshot is None:
         raise UsageError("it does not contain nvidia-smi -q output")
     return snapshot
+
+
+def tier_in_use() -> str | None:
+    """How the GPUs that this process sees are simulated: ``driver`` or ``plugin``; None if they are real."""
+    if not os.environ.get("GPUWATCH_SIM_STATE"):
+        return None
+    return "plugin" if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else "driver"

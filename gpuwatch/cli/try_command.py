@@ -23,10 +23,9 @@ from gpuwatch.cli.output import (
     redact_option,
     save_run,
 )
-from gpuwatch.cli.run import tier_of_this_process
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import check_gpus, chosen_gpus
-from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option, tier_in_use
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.masking.mask_secrets import mask_command
@@ -286,7 +285,7 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
-    quiet, simulation = options.quiet or options.plan, tier_of_this_process()
+    quiet, simulation = options.quiet or options.plan, tier_in_use()
     with open_setup(
         options.command,
         simulation=simulation,

@@ -10,8 +10,7 @@ import click
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.record import own_recording
-from gpuwatch.cli.saved_files import recording_of
+from gpuwatch.cli.recording_input import latest_recording, read_recording
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.gpu_time_usage import GroupBy
 
@@ -65,8 +64,8 @@ def usage(
     from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
     from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment
 
-    path = file if file is not None else own_recording()
-    with recording_of(path) as recording:
+    path = file if file is not None else latest_recording()
+    with read_recording(path) as recording:
         first, last = recording.extent()
         end = last if until is None else parse_moment(until, last)
         begin = max(end - _DEFAULT_SECONDS, first) if since is None else parse_begin(since, last)

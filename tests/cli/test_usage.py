@@ -118,7 +118,7 @@ def test_older_files_have_hours_too() -> None:
 
 
 def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuwatch.cli.record import default_file
+    from gpuwatch.cli.recording_input import default_recording_file
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shown = gpuwatch("usage")
@@ -126,8 +126,8 @@ def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: 
     assert "create one with gpuwatch record" in shown.err
     assert "no recorder is running" in shown.err
     assert not list(tmp_path.iterdir()), "nothing is created by reading"
-    default_file().parent.mkdir(parents=True)
-    shutil.copy(file, default_file())
+    default_recording_file().parent.mkdir(parents=True)
+    shutil.copy(file, default_recording_file())
     assert "alice" in gpuwatch("usage").out
 
 

@@ -1,42 +1,23 @@
-"""Files that gpuwatch wrote, as the input of a command: saved documents, and recordings."""
+"""Recordings as the input of a command: which file, and which time of it."""
 
 from __future__ import annotations
 
 import os
-import shlex
+import platform
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.model.json_codec import Document, NotADocument, read
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
-
-
-def read_document(path: Path) -> Document:
-    """A saved document (JSON, or HTML that carries it); a one-line :class:`UsageError` for anything else."""
-    name = file_name(path)
-    progress(f"reading {name}")
-    try:
-        return read(path)
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from error
-    except NotADocument as error:
-        why, hint = (
-            ("", f"for a log, use gpuwatch explain {shlex.quote(name)}") if error.is_text else (f": {error}", "")
-        )
-        raise UsageError(f"{name} is not a gpuwatch document{why}", hint=hint) from error
-    finally:
-        progress("")
 
 
 def is_recording(path: Path) -> bool:
@@ -52,7 +33,7 @@ def is_recording(path: Path) -> bool:
 
 
 @contextmanager
-def recording_of(path: Path, *, empty: bool = False) -> Iterator[Recording]:
+def read_recording(path: Path, *, empty: bool = False) -> Iterator[Recording]:
     """The recording in a file, which has samples unless ``empty``. Exits with 1 if something of it is lost.
 
     :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read at all.
@@ -91,3 +72,35 @@ def recorded_range(recording: Recording, since: str | None, until: str | None) -
             hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(last)}",
         )
     return begin, end
+
+
+def default_recording_file() -> Path:
+    """The recording of this machine and user, whether it exists or not."""
+    import platformdirs
+
+    host = "".join(text if text.isalnum() or text in ".-_" else "_" for text in platform.node())
+    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
+    return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
+
+
+def latest_recording() -> Path:
+    """The recording of a recorder that runs on this machine, else the newest one in this user's folder.
+
+    UsageError, which says how to make one, if there is none.
+    """
+    from gpuwatch.machine.recording.running_recorders import recordings_in_progress
+
+    if paths := recordings_in_progress():
+        return paths[0]
+    folder = default_recording_file().parent
+    kept: list[tuple[float, Path]] = []
+    with suppress(OSError):
+        for path in folder.glob("*.gpuwatch"):
+            with suppress(OSError):
+                kept.append((path.stat().st_mtime, path))
+    if not kept:
+        raise UsageError(
+            f"no recorder is running, and there is no recording in {file_name(folder)}",
+            hint="create one with gpuwatch record, or name a file",
+        )
+    return max(kept)[1]

@@ -26,7 +26,7 @@ def program_path(name: str) -> str:
     return path
 
 
-def exec_program(
+def replace_process(
     ctx: click.Context,
     path: str,
     command: Sequence[str],
