@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import LastingCondition, MachineEven
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes, Episode
+    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode, ClockEventEpisodes
     from gpuwatch.machine.recording.reader import Recording
 
 
@@ -39,7 +39,7 @@ class FindingSource(ABC):
         """Takes a sample; what happened. ``consecutive``: whether it is the one after the last."""
 
     @abstractmethod
-    def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
+    def throttling(self, uuid: str, since: float | None, until: float) -> list[ClockEventEpisode]:
         """Throttling episodes of a device, as known at the moment of a sample; the latest onset first.
 
         ``since``: how far back they are looked for, in seconds since the epoch; None: all that were seen.
@@ -49,7 +49,7 @@ class FindingSource(ABC):
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
-    def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
+    def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEventEpisodes) -> None:
         """As :meth:`.condition_engine.ConditionEngine.prepend`; nothing for recorded findings."""
         return
 
@@ -68,7 +68,7 @@ class LiveFindings(FindingSource):
     def __init__(self, conditions: ConditionEngine | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
-        self._before: tuple[Sequence[LastingCondition], float, ClockEpisodes] | None = None
+        self._before: tuple[Sequence[LastingCondition], float, ClockEventEpisodes] | None = None
         self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
 
     @property
@@ -89,7 +89,7 @@ class LiveFindings(FindingSource):
             return []
         return self._conditions.observe(snapshot)
 
-    def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
+    def throttling(self, uuid: str, since: float | None, until: float) -> list[ClockEventEpisode]:
         return self._conditions.throttling(uuid, until) if self._conditions is not None else []
 
     def start(self) -> list[MachineEvent]:
@@ -102,7 +102,7 @@ class LiveFindings(FindingSource):
         unjudged, self._unjudged = self._unjudged, []
         return [event for snapshot in unjudged for event in self._conditions.observe(snapshot)]
 
-    def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
+    def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEventEpisodes) -> None:
         self._before = lasting, until, episodes
         if self._conditions is not None:
             self._conditions.prepend(*self._before)
@@ -129,7 +129,7 @@ class RecordedFindings(FindingSource):
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._episodes: ClockEpisodes | None = None
+        self._episodes: ClockEventEpisodes | None = None
         self._known: tuple[float | None, float] = (None, float("-inf"))
         """Start and end of the time that ``_episodes`` covers."""
 
@@ -141,11 +141,11 @@ class RecordedFindings(FindingSource):
             self._take(self._known[1], snapshot.devices)
         return []
 
-    def throttling(self, uuid: str, since: float | None, until: float) -> list[Episode]:
+    def throttling(self, uuid: str, since: float | None, until: float) -> list[ClockEventEpisode]:
         if self._episodes is None or self._known != (since, until):
-            from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes
+            from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisodes
 
-            self._episodes, self._known = ClockEpisodes(), (since, until)
+            self._episodes, self._known = ClockEventEpisodes(), (since, until)
             first = True
             for at, devices in self._recording.devices(since if since is not None else float("-inf"), until):
                 self._take(at, devices, first=first)

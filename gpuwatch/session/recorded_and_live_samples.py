@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes
+from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisodes
 from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
@@ -160,7 +160,7 @@ class Past(NamedTuple):
 
     recording: Recording
     history: History
-    episodes: ClockEpisodes
+    episodes: ClockEventEpisodes
     episodes_since: float
 
 
@@ -169,7 +169,7 @@ def past_of_recording(recording: Recording) -> Past:
     end = recording.end
     assert end is not None
     begin = max(recording.spans_without_gaps(MAX_UNOBSERVED_SECONDS)[-1][0], end - _THROTTLING_SECONDS)
-    episodes = ClockEpisodes()
+    episodes = ClockEventEpisodes()
     for number, (at, devices) in enumerate(recording.devices(begin, end)):
         for device in devices:
             episodes.observe(device, at, first=not number)

@@ -28,10 +28,9 @@ from gpuwatch.core.model.recorded_period import (
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc import utc
-from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
-from gpuwatch.explain.diagnosis.diagnostic_report import is_of_this_machine
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
-from gpuwatch.machine.history.saved_runs import RunStore
+from gpuwatch.machine.history.saved_runs import RunStore, is_of_this_machine
 from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording
@@ -178,7 +177,7 @@ def period(
     step = _step(end - begin, interval)
     first = begin if step < minute_and_hour_means.MINUTE else begin // step * step
     last = recording.at(end)
-    read = last is not None and begin <= last.at <= end and not any(map(unread_keys, last.snapshot.devices))
+    read = last is not None and begin <= last.at <= end and not any(map(unreadable_metrics, last.snapshot.devices))
     devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
     findings = tuple(_findings(recording, begin, end, () if last is None else last.findings))
     main = min(findings, key=lambda finding: finding.rank, default=None)

@@ -25,7 +25,7 @@ from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, 
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import Episode
+    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_timeline import EventTrack
@@ -290,7 +290,7 @@ class Session:
         """Energy used up to the moment that is shown; None if unknown for that moment."""
         return self._energy if self.playhead is None or (self.recorded and not self._jumped) else None
 
-    def throttling(self, uuid: str, until: float) -> list[Episode]:
+    def throttling(self, uuid: str, until: float) -> list[ClockEventEpisode]:
         """Throttling episodes of a device, as known at the moment of a sample; the latest onset first."""
         return self._finding_source.throttling(uuid, self._since().throttling, until)
 

@@ -15,8 +15,8 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report, is_of_this_machine, newest_runs
-from gpuwatch.machine.history.saved_runs import RunStore
+from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
+from gpuwatch.machine.history.saved_runs import RunStore, is_of_this_machine, newest_runs
 from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import kernel_log, nvidia_smi
 from gpuwatch.machine.sources.system_and_driver_facts import job_and_platform_facts
 from gpuwatch.session.doctor_input import examine_machine

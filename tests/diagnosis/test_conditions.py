@@ -22,6 +22,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, ConditionEngine
 from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.pcie_link import PcieLink
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
@@ -35,8 +36,8 @@ SLOW_LINK = {"pcie.generation": 1, "pcie.width": 16}
 # -- hysteresis -----------------------------------------------------------------------------------
 
 
-def occurrence(appears: float = 10.0, leaves: float = 30.0) -> Occurrence:
-    return Occurrence(Sign(cause="unknown"), 0.0, 0.0, appears=appears, leaves=leaves)
+def occurrence(report_after: float = 10.0, end_after: float = 30.0) -> Occurrence:
+    return Occurrence(Sign(cause="unknown"), 0.0, 0.0, report_after_seconds=report_after, end_after_seconds=end_after)
 
 
 def test_a_condition_is_told_after_its_time_and_past_after_the_other() -> None:
@@ -48,33 +49,33 @@ def test_a_condition_is_told_after_its_time_and_past_after_the_other() -> None:
     assert one.reported
     for second in range(11, 41):
         one.add(None, second, 1.0)
-        assert not one.over
+        assert not one.has_ended
     one.add(None, 41, 1.0)
-    assert one.over
-    assert one.last == 10
+    assert one.has_ended
+    assert one.last_held == 10
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     noise=st.lists(st.booleans(), min_size=50, max_size=400),
-    appears=st.sampled_from([5.0, 10.0, 30.0]),
-    leaves=st.sampled_from([5.0, 20.0, 60.0]),
+    report_after_seconds=st.sampled_from([5.0, 10.0, 30.0]),
+    end_after_seconds=st.sampled_from([5.0, 20.0, 60.0]),
 )
-def test_noise_never_flaps(noise: list[bool], appears: float, leaves: float) -> None:
+def test_noise_never_flaps(noise: list[bool], report_after_seconds: float, end_after_seconds: float) -> None:
     """Between two onsets lie at least the times of both, and each onset rests on its time of holding."""
-    one, onsets, ends, held = occurrence(appears, leaves), [], [], 0.0
+    one, onsets, ends, held = occurrence(report_after_seconds, end_after_seconds), [], [], 0.0
     for second, holds in enumerate(noise):
         before = one.reported
         one.add(Sign(cause="unknown") if holds else None, second, 1.0)
         held += holds
         if one.reported and not before:
-            assert held >= appears
+            assert held >= report_after_seconds
             onsets.append(second)
-        if before and one.over:
+        if before and one.has_ended:
             ends.append(second)
-            one, held = occurrence(appears, leaves), 0.0
-    assert all(end - onset >= leaves for onset, end in zip(onsets, ends, strict=False))
-    assert all(later - earlier >= appears + leaves for earlier, later in pairwise(onsets))
+            one, held = occurrence(report_after_seconds, end_after_seconds), 0.0
+    assert all(end - onset >= end_after_seconds for onset, end in zip(onsets, ends, strict=False))
+    assert all(later - earlier >= report_after_seconds + end_after_seconds for earlier, later in pairwise(onsets))
 
 
 @pytest.mark.thorough
@@ -238,10 +239,13 @@ def test_a_rule_that_raises_is_told_once_and_stops_no_other(monkeypatch: pytest.
         name = "breaks"
         causes = ("unknown",)
         looks_for = "nothing"
-        appears = leaves = 0.0
+        report_after_seconds = end_after_seconds = 0.0
 
         def signs(self, look: object) -> Iterator[Sign]:
             raise ZeroDivisionError("by zero")
+
+        def finding(self, occurrence: Occurrence, look: object) -> None:
+            """It never has a sign."""
 
     breaks = Rule("breaks", ("unknown",), Breaks(), "samples")
     monkeypatch.setitem(RULES, "samples", [breaks, *RULES["samples"]])
@@ -255,8 +259,7 @@ def test_a_rule_may_only_name_known_causes() -> None:
     with pytest.raises(ValueError, match=r"no\.such"):
 
         @condition
-        class Wrong(Condition):
-            name = "wrong"
+        class Wrong(PcieLink):
             causes = ("no.such",)
 
 
@@ -264,8 +267,8 @@ def test_every_condition_has_a_name_of_its_own_and_its_times() -> None:
     assert len({rule.name for rule in conditions()}) == len(conditions())
     for rule in conditions():
         assert rule.name
-        assert rule.appears >= 0
-        assert rule.leaves >= 0
+        assert rule.report_after_seconds >= 0
+        assert rule.end_after_seconds >= 0
 
 
 # -- clocks ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory, MemoryPoint
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
+from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports.run_report import settings_text
 from tests.diagnosis.cases import GIB, MIB

@@ -22,7 +22,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED, stated_by_the_log
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import KNOWN_VARIABLES, edit_distance
+from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import KNOWN_VARIABLES, edit_distance
 from gpuwatch.explain.logs.log_facts import CuInitError, LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process

@@ -11,8 +11,8 @@ import pytest
 
 from gpuwatch.core.model.doctor import Doctor, LoadedLibrary
 from gpuwatch.core.model.run import Outcome, RunError
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import gpu_variables
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice
+from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import gpu_variables
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system

@@ -19,12 +19,11 @@ from gpuwatch.explain.diagnosis.diagnostic_report import (
     MACHINE,
     RECENT,
     diagnostic_report,
-    is_of_this_machine,
-    newest_runs,
     source_of,
 )
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.machine.history.saved_runs import is_of_this_machine, newest_runs
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.formats import markdown
 from gpuwatch.share.reports.report_formats import BY_NAME, render

@@ -97,3 +97,10 @@ def measured_seconds(value: float | None) -> str:
     if value >= 1e-3:
         return f"{value * 1e3:.1f} ms"
     return f"{value * 1e6:.0f} µs"
+
+
+def tenths_of_seconds(seconds: float | None) -> str:
+    """``1.5 s``, or ``less than 0.1 s``; ``an unknown time`` for None."""
+    if seconds is None:
+        return "an unknown time"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else "less than 0.1 s"

@@ -137,3 +137,8 @@ def flops(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return _scaled(value, (" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"), 1000, lambda amount, unit: 1)
+
+
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """``1 GPU``, ``2 GPUs``; ``plural``: the noun for other counts than 1, if it does not just end in s."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -22,19 +22,18 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.conditions import gpu_faults
-from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEpisodes, Episode
+from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode, ClockEventEpisodes
 from gpuwatch.explain.diagnosis.conditions.condition_registry import (
     Condition,
     conditions,
     coverage_evidence,
-    process_gone,
 )
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
-from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
-from gpuwatch.explain.diagnosis.rule_registry import no_problem
+from gpuwatch.explain.diagnosis.rule_registry import healthy_finding
 from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.machine_event import LastingCondition, MachineEvent, onset_key
 from gpuwatch.machine.history.process_events import ProcessEvents
@@ -58,13 +57,17 @@ _Key = tuple[object, ...]
 
 @dataclass(slots=True)
 class _Entry:
+    """An occurrence that has not ended."""
+
     number: int
     """The number of the occurrence in its events."""
     occurrence: Occurrence
     condition: Condition
     finding: Finding | None = None
-    listed: bool = True
-    worded: float = float("-inf")
+    is_listed: bool = True
+    """Whether it is listed among the findings; otherwise it only has events."""
+    worded_at: float = float("-inf")
+    """When the finding was last worded."""
     announced: bool = False
     """Whether its onset event was sent."""
 
@@ -89,10 +92,10 @@ class _EvidenceRules(Condition):
             found = diagnose(evidence, [rule for rule in rules_for(evidence) if not rule.replaces_conditions])
             self._found = {repr(_subject(item)): item for item in found if item.id != "healthy"}
         for subject, item in self._found.items():
-            yield Sign(cause=item.id, about=subject)
+            yield Sign(cause=item.id, variant=subject)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        return self._found[occurrence.sign.about]
+        return self._found[occurrence.sign.variant]
 
 
 class ConditionEngine:
@@ -110,8 +113,8 @@ class ConditionEngine:
         self._processes = ProcessEvents()
         self._devices = DeviceEvents()
         self._silence = DriverSilence()
-        self._memory = KeptBetweenSamples()
-        self._episodes = ClockEpisodes()
+        self._history = SampleHistory()
+        self._episodes = ClockEventEpisodes()
         self._begin()
 
     def _begin(self) -> None:
@@ -127,10 +130,10 @@ class ConditionEngine:
         self._current: tuple[Finding, ...] = ()
         self._last_at: float | None = None
         """When the last sample was taken."""
-        self._unjudged = 0.0
-        """Observed seconds since the last judged sample, without changes."""
-        self._skipped = 0
-        """Unchanged samples since then."""
+        self._unjudged_seconds = 0.0
+        """Observed seconds since the last judged sample; nothing changed in them."""
+        self._unjudged_samples = 0
+        """Samples since then, all unchanged."""
         self._judged_at = float("-inf")
         self._snapshot: Snapshot | None = None
         self._intervals: deque[float] = deque(maxlen=8)
@@ -139,12 +142,12 @@ class ConditionEngine:
         self._evidence_rules = _EvidenceRules()
         self._broken: dict[str, Finding] = {}
         self._healthy: Finding | None = None
-        self._healthy_worded = float("-inf")
+        self._healthy_worded_at = float("-inf")
         self._healthy_since: float | None = None
-        self._unsure: frozenset[_Key] = frozenset()
+        self._unclear: frozenset[_Key] = frozenset()
         """Conditions not known before, of which the latest judged sample did not say whether they hold."""
-        self._begun_before: dict[_Key, LastingCondition] = {}
-        self._begun_before_until = 0.0
+        self._inherited: dict[_Key, LastingCondition] = {}
+        self._inherited_until = 0.0
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -153,36 +156,27 @@ class ConditionEngine:
         return (*silence, *(found for found in self._current if found.id != "healthy")) if silence else self._current
 
     @property
-    def held(self) -> dict[int, Finding]:
-        """The findings of current conditions, by the number in their events."""
-        return {
-            entry.number: entry.finding
-            for entry in self._entries.values()
-            if entry.announced and entry.finding is not None and entry.listed
-        }
-
-    @property
     def silence(self) -> Finding | None:
         """The finding that the driver or the collector does not answer, if so."""
         return self._silence.silence
 
-    def throttling(self, uuid: str, until: float) -> list[Episode]:
+    def throttling(self, uuid: str, until: float) -> list[ClockEventEpisode]:
         """When and why a device was throttled, as known at a moment; the latest onset first."""
         return self._episodes.of(uuid, until)
 
     # -- input ----------------------------------------------------------------------------------
 
-    def prepend(self, lasting: Iterable[LastingCondition], until: float, episodes: ClockEpisodes) -> None:
-        """Takes over the conditions that another gpuwatch saw holding at the first sample here, and its clock episodes.
+    def prepend(self, lasting: Iterable[LastingCondition], until: float, episodes: ClockEventEpisodes) -> None:
+        """Takes over the conditions that another gpuwatch saw at the first sample here, and its clock event episodes.
 
         Those that still hold began when it says. ``until``: up to when samples were taken here before this was known.
         """
-        self._begun_before = {onset_key(begun.onset): begun for begun in lasting}
-        self._begun_before_until = until
+        self._inherited = {onset_key(begun.onset): begun for begun in lasting}
+        self._inherited_until = until
         self._episodes.prepend(episodes)
         for entry in self._entries.values():
-            if entry.announced and self._continue(entry) and entry.finding is not None:
-                entry.worded = float("-inf")
+            if entry.announced and self._inherit_start(entry) and entry.finding is not None:
+                entry.worded_at = float("-inf")
                 entry.finding = replace(entry.finding, since=utc(entry.occurrence.since))
 
     def feed(self, status: FeedStatus, at: float) -> list[MachineEvent]:
@@ -190,7 +184,7 @@ class ConditionEngine:
         found = self._silence.observe(status, at)
         if self._silence.silence is not None:
             self._healthy_since, self._healthy = None, None
-        return self._keep_event(found)
+        return self._add_events(found)
 
     def observe(self, snapshot: Snapshot) -> list[MachineEvent]:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
@@ -201,27 +195,27 @@ class ConditionEngine:
             if self._last_at - at < MAX_UNOBSERVED_SECONDS:
                 return []
             self._begin()  # the clock was set back: earlier times cannot be compared
-            self._memory.restart()
+            self._history.restart()
         self._silence.answered(at)
-        before, came, self._snapshot = self._snapshot, self._last_at, snapshot
-        seconds, gap = self._step(at)
-        still = not gap and snapshot.unchanged(before)
-        if still and at - self._judged_at < REJUDGE_SECONDS and not self._processes.waiting:
-            self._skipped += 1
-            self._unjudged += seconds
+        before, before_at, self._snapshot = self._snapshot, self._last_at, snapshot
+        seconds, gap = self._advance(at)
+        unchanged = not gap and snapshot.unchanged(before)
+        if unchanged and at - self._judged_at < REJUDGE_SECONDS and not self._processes.waiting:
+            self._unjudged_samples += 1
+            self._unjudged_seconds += seconds
             return []
         found: list[MachineEvent] = []
-        if not still and self._skipped and before is not None and came is not None:
-            found += self._judge(before, came, 0.0)  # the state until this change
-        self._unjudged += seconds
-        self._skipped += still
+        if not unchanged and self._unjudged_samples and before is not None and before_at is not None:
+            found += self._judge(before, before_at, 0.0)  # the state until this change
+        self._unjudged_seconds += seconds
+        self._unjudged_samples += unchanged
         if gap:
             for entry in self._entries.values():
-                entry.occurrence.unobserved += gap
+                entry.occurrence.unobserved_seconds += gap
         found += self._judge(snapshot, at, gap, first=before is None)
-        return self._keep_event(found)
+        return self._add_events(found)
 
-    def _step(self, at: float) -> tuple[float, float]:
+    def _advance(self, at: float) -> tuple[float, float]:
         """Advances to a sample: the observed seconds before it, and those of a gap; one of them is 0."""
         seconds = 0.0 if self._last_at is None else at - self._last_at
         usual = min(self._intervals, default=0.0)
@@ -236,53 +230,53 @@ class ConditionEngine:
         self.unobserved += gap
         return seconds - gap, gap
 
-    def _keep_event(self, found: list[MachineEvent]) -> list[MachineEvent]:
+    def _add_events(self, found: list[MachineEvent]) -> list[MachineEvent]:
         self.events.extend(found)
         self.count += len(found)
         return found
 
     def _judge(self, snapshot: Snapshot, at: float, gap: float, *, first: bool = False) -> list[MachineEvent]:
         """Judges a sample, together with the identical ones before it."""
-        seconds, self._unjudged, self._judged_at = self._unjudged, 0.0, at
-        samples, self._skipped = self._skipped or 1, 0
-        context = SampleContext(snapshot, at, seconds, self._memory, samples)
-        came_and_went: list[MachineEvent] = []
+        seconds, self._unjudged_seconds, self._judged_at = self._unjudged_seconds, 0.0, at
+        samples, self._unjudged_samples = self._unjudged_samples or 1, 0
+        context = SampleContext(snapshot, at, seconds, self._history, samples)
+        process_events: list[MachineEvent] = []
         found: list[MachineEvent] = []
         if snapshot.driver is not None:
-            came_and_went, freed = self._processes.observe(snapshot, at)
-            context.remember()
+            process_events, freed = self._processes.observe(snapshot, at)
+            context.add_to_history()
             for device in snapshot.devices:
                 self._episodes.observe(device, at, first=first)
             found = self._devices.observe(snapshot, at, freed)
         found += self._update(conditions(), context, blind=snapshot.driver is None)
-        found += came_and_went
+        found += process_events
         found += self._update([self._evidence_rules], context)
-        while self.past and at - _utc_time(self.past[0].until) > PAST_SECONDS:
+        while self.past and at - _epoch_seconds(self.past[0].until) > PAST_SECONDS:
             self.past.popleft()
-        self._reword_findings(snapshot, at, gap=bool(gap))
+        self._list_findings(snapshot, at, gap=bool(gap))
         return found
 
-    def _reword_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
+    def _list_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
         current = [
             entry.finding
             for entry in self._entries.values()
             # Without the driver a condition is neither present nor over.
             if entry.announced
             and entry.finding is not None
-            and entry.listed
+            and entry.is_listed
             and (entry.condition is self._evidence_rules or snapshot.driver is not None)
         ]
         current += self._broken.values()
         # What cannot be read is a finding only when it lasts, but at no time is it well.
-        unread = any(map(gpu_faults.unread_keys, snapshot.devices))
+        unread = any(map(gpu_faults.unreadable_metrics, snapshot.devices))
         problem = unread or any(found.severity != "info" for found in current)
         if gap or problem:
             self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
         if not problem:
             self._healthy_since = self._healthy_since or at
-            if self._healthy is None or at - self._healthy_worded >= REJUDGE_SECONDS:
-                nothing = no_problem(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
-                self._healthy_worded, self._healthy = at, replace(nothing, since=utc(self._healthy_since))
+            if self._healthy is None or at - self._healthy_worded_at >= REJUDGE_SECONDS:
+                nothing = healthy_finding(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
+                self._healthy_worded_at, self._healthy = at, replace(nothing, since=utc(self._healthy_since))
             current.append(self._healthy)
         found = tuple(by_severity(current))
         if found != self._current:
@@ -296,64 +290,64 @@ class ConditionEngine:
         """``blind``: they are neither present nor over, until they are forgotten."""
         found: list[MachineEvent] = []
         seen: set[_Key] = set()
-        unsure: set[_Key] = set()
+        unclear: set[_Key] = set()
         for condition in () if blind else judged:
             for sign in self._signs(condition, context):
                 key = (condition.name, *sign.key)
                 entry = self._entries.get(key)
-                unseen = self.samples == 1 or key in self._unsure
-                if entry is not None and entry.occurrence.interrupted(sign):
+                unseen = self.samples == 1 or key in self._unclear
+                if entry is not None and entry.occurrence.begins_anew_with(sign):
                     found += self._end(key, entry, context)
                     entry, unseen = None, True
                 if entry is None:
                     if not sign.holds:
-                        unsure |= {key} if sign.holds is None else set()
+                        unclear |= {key} if sign.holds is None else set()
                         continue
-                    limits = (condition.appears, condition.leaves)
-                    began = Occurrence.first_seen(sign, context.at, *limits, first=unseen)
-                    began.at_least |= began.begins_at(self._first_at)
-                    entry = self._entries[key] = _Entry(next(self._numbers), began, condition)
+                    delays = (condition.report_after_seconds, condition.end_after_seconds)
+                    occurrence = Occurrence.from_first_sign(sign, context.at, *delays, first=unseen)
+                    occurrence.may_be_older |= occurrence.begins_with_sample(self._first_at)
+                    entry = self._entries[key] = _Entry(next(self._numbers), occurrence, condition)
                 seen.add(key)
                 entry.occurrence.add(sign, context.at, context.seconds, context.samples)
         if not blind and self._evidence_rules not in judged:
-            self._unsure = frozenset(unsure)
+            self._unclear = frozenset(unclear)
         for key, entry in list(self._entries.items()):
             condition, occurrence = entry.condition, entry.occurrence
             if condition not in judged:
                 continue
             _renumber(occurrence, context)
             if key not in seen:
-                unknown = blind or condition.unknown(occurrence.sign, context)
-                sign_ = Sign(cause=occurrence.sign.cause, holds=None) if unknown else None
-                occurrence.add(sign_, context.at, context.seconds, context.samples)
-            gone = occurrence.over or process_gone(occurrence.sign, context)
-            if (gone and not blind) or occurrence.unknown > condition.forgets:
+                is_unknown = blind or condition.is_unknown(occurrence.sign, context)
+                unknown_sign = Sign(cause=occurrence.sign.cause, holds=None) if is_unknown else None
+                occurrence.add(unknown_sign, context.at, context.seconds, context.samples)
+            gone = occurrence.has_ended or _has_process_exited(occurrence.sign, context)
+            if (gone and not blind) or occurrence.unknown_seconds > condition.forget_after_seconds:
                 found += self._end(key, entry, context)
             elif occurrence.reported and not blind:
                 found += self._reword_and_report(entry, context)
         return found
 
-    def _continue(self, entry: _Entry) -> bool:
-        """Continues one that another gpuwatch saw begin, and not end."""
+    def _inherit_start(self, entry: _Entry) -> bool:
+        """Takes over the start of a condition that another gpuwatch saw begin, and not end."""
         occurrence, found = entry.occurrence, entry.finding
         key = (f"{entry.condition.name}.began", found.id, found.device_uuid, found.pid) if found is not None else ()
-        begun = self._begun_before.get(key)
-        first = occurrence.since + occurrence.known
-        if begun is None or first > self._begun_before_until + max(occurrence.leaves, _RESUME_SECONDS):
+        begun = self._inherited.get(key)
+        first_sample = occurrence.since + occurrence.known_before_seconds
+        if begun is None or first_sample > self._inherited_until + max(occurrence.end_after_seconds, _RESUME_SECONDS):
             return False
-        del self._begun_before[key]
+        del self._inherited[key]
         if begun.since < occurrence.since:
-            occurrence.begin_at(begun.since, at_least=begun.at_least)
+            occurrence.set_start(begun.since, may_be_older=begun.at_least)
         return True
 
     def _reword_and_report(self, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
         """Rewords the finding when due; yields its onset event and later news."""
         at, before, condition = context.at, entry.finding, entry.condition
         try:
-            news = list(condition.new_samples(entry.occurrence, context))
-            if news or at - entry.worded >= REJUDGE_SECONDS:
-                entry.worded = at
-                entry.listed = condition.listed(entry.occurrence, context)
+            news = list(condition.new_event_texts(entry.occurrence, context))
+            if news or at - entry.worded_at >= REJUDGE_SECONDS:
+                entry.worded_at = at
+                entry.is_listed = condition.is_listed(entry.occurrence, context)
                 entry.finding = condition.finding(entry.occurrence, context)
         except Exception as error:  # noqa: BLE001 - shown as a finding; the other conditions still work
             self._report_broken(condition, error, at)
@@ -361,14 +355,14 @@ class ConditionEngine:
         if entry.finding is None or entry.finding is before:
             return
         if not entry.announced:
-            self._resume(entry)
-            if self._continue(entry):
+            self._resume_past(entry)
+            if self._inherit_start(entry):
                 entry.finding = condition.finding(entry.occurrence, context) or entry.finding
         severity = entry.finding.severity
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
             severity = before.severity  # never lowered while it holds
-        last = utc(entry.occurrence.last) if entry.occurrence.leaving else None
-        since, older = utc(entry.occurrence.since), entry.occurrence.at_least or UNSET
+        last = utc(entry.occurrence.last_held) if entry.occurrence.is_ending else None
+        since, older = utc(entry.occurrence.since), entry.occurrence.may_be_older or UNSET
         entry.finding = replace(entry.finding, severity=severity, since=since, may_be_older=older, last=last)
         phase = "changed" if entry.announced else "began"
         if not entry.announced or (before is not None and before.severity != severity):
@@ -378,14 +372,14 @@ class ConditionEngine:
             yield _event(at, f"{condition.name}.{phase}", text, entry.finding, entry)
             phase = "changed"
 
-    def _resume(self, entry: _Entry) -> None:
-        """Continues one that began and ended without delay and returns: one finding with two onsets."""
+    def _resume_past(self, entry: _Entry) -> None:
+        """Continues a condition that begins and ends without delay and returns: one finding with two onsets."""
         for past in self.past:
             same = entry.finding is not None and _subject(past) == _subject(entry.finding)
-            at_once = entry.occurrence.leaves <= 0 and entry.occurrence.appears <= 0
-            if same and at_once and entry.occurrence.since - _utc_time(past.until) < _RESUME_SECONDS:
+            at_once = entry.occurrence.end_after_seconds <= 0 and entry.occurrence.report_after_seconds <= 0
+            if same and at_once and entry.occurrence.since - _epoch_seconds(past.until) < _RESUME_SECONDS:
                 self.past.remove(past)
-                entry.occurrence.since = _utc_time(past.since)
+                entry.occurrence.since = _epoch_seconds(past.since)
                 return
 
     def _end(self, key: _Key, entry: _Entry, context: SampleContext) -> Iterator[MachineEvent]:
@@ -393,9 +387,9 @@ class ConditionEngine:
         ended = entry.finding
         if not entry.announced or ended is None:
             return
-        if entry.listed:
-            self.past.append(replace(ended, last=None, until=utc(entry.occurrence.last)))
-        if text := entry.condition.ended(entry.occurrence, ended, context):
+        if entry.is_listed:
+            self.past.append(replace(ended, last=None, until=utc(entry.occurrence.last_held)))
+        if text := entry.condition.end_text(entry.occurrence, ended, context):
             yield _event(context.at, f"{entry.condition.name}.ended", text, ended, entry, good=True)
 
     def _signs(self, condition: Condition, context: SampleContext) -> tuple[Sign, ...]:
@@ -414,6 +408,17 @@ def _subject(found: Finding) -> tuple[object, ...]:
     return (found.id, found.device_uuid, found.pid, found.title)
 
 
+def _has_process_exited(sign: Sign, context: SampleContext) -> bool:
+    """Whether the process has exited. Unknown while its device is missing: that may come back."""
+    process, device = sign.process, sign.device
+    if process is None or process.device_uuid is None:
+        return False
+    if device is not None and (device.uuid not in context.devices or context.devices[device.uuid].state == "asleep"):
+        return False
+    rows = context.rows_of_process.get((process.pid, process.create_time), ())
+    return not rows if device is None else not any(row.device_uuid == device.uuid for row in rows)
+
+
 def _renumber(occurrence: Occurrence, context: SampleContext) -> None:
     """Names the GPU by its number of now: NVML counts those that are listed."""
     known = occurrence.sign.device
@@ -422,21 +427,21 @@ def _renumber(occurrence: Occurrence, context: SampleContext) -> None:
         occurrence.sign = replace(occurrence.sign, device=replace(known, index=now.index))
 
 
-def _event(at: float, kind: str, text: str, of: Finding, entry: _Entry, *, good: bool = False) -> MachineEvent:
-    severity = of.severity if not good else "info" if of.severity == "info" else "good"
+def _event(at: float, kind: str, text: str, finding: Finding, entry: _Entry, *, good: bool = False) -> MachineEvent:
+    severity = finding.severity if not good else "info" if finding.severity == "info" else "good"
     return MachineEvent(
         at=at,
         kind=kind,
         text=text,
         severity=severity,
-        certainty=of.certainty,
-        cause=of.id,
+        certainty=finding.certainty,
+        cause=finding.id,
         occurrence=entry.number,
-        seen={"began": entry.occurrence.since, "ended": entry.occurrence.last}.get(kind.rpartition(".")[2]),
-        device_uuid=of.device_uuid,
-        pid=of.pid,
+        seen={"began": entry.occurrence.since, "ended": entry.occurrence.last_held}.get(kind.rpartition(".")[2]),
+        device_uuid=finding.device_uuid,
+        pid=finding.pid,
     )
 
 
-def _utc_time(time: datetime.datetime | None) -> float:
+def _epoch_seconds(time: datetime.datetime | None) -> float:
     return time.timestamp() if time is not None else 0.0

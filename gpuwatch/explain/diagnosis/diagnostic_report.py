@@ -21,8 +21,8 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.rule_registry import error_of
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import KNOWN_VARIABLES, known_variable_meant
+from gpuwatch.explain.diagnosis.rule_registry import error_finding
+from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import KNOWN_VARIABLES, known_variable_meant
 
 RECENT = datetime.timedelta(days=1)
 """A program that failed longer ago is reported, but not as the primary cause."""
@@ -99,7 +99,7 @@ def _findings(
     if silent:
         title = f"NVML does not answer: {silent}"
         action = "Look for a hung GPU (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot."
-        yield _MACHINE, error_of("driver.bad-state", title=title, action=action), MACHINE
+        yield _MACHINE, error_finding("driver.bad-state", title=title, action=action), MACHINE
     for run in gathered.probes.runs if gathered.probes is not None else ():
         for found in run.findings:
             if not provoked_by_probe(run, found):
@@ -209,20 +209,3 @@ def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
         if part.startswith(f"{name}="):
             return variable(effect="effect", note=part.rpartition(" (")[2].rstrip(")"))
     return variable(effect="effect" if name in KNOWN_VARIABLES else "unknown")
-
-
-def newest_runs(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-    """From saved runs (newest first): the latest user programs, and the latest run of each probe by start time."""
-    programs: list[Run] = []
-    probes: dict[str, Run] = {}
-    for run in runs:
-        if run.is_program:
-            programs.append(run)
-        else:
-            probes.setdefault(run.config, run)
-    return tuple(programs[:most]), tuple(sorted(probes.values(), key=lambda run: run.started_at))
-
-
-def is_of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
-    """Whether a saved run is from this machine (home folders may be shared between machines)."""
-    return run.simulated == simulated and (run.host is None or host is None or run.host == host)

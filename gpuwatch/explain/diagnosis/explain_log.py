@@ -21,7 +21,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.log_without_finding import is_of_last_start, shows_nothing
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
-from gpuwatch.explain.diagnosis.rule_registry import note_of
+from gpuwatch.explain.diagnosis.rule_registry import info_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
@@ -98,7 +98,7 @@ def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogRead
         title = f"The log covers {count} or more starts; this explains the last, from line {first}"
         how = next((found.title for found in before.findings if found.id == before.primary), "")
         told, shown = [f"before that: {how}"], last
-    note = note_of("unknown", title=title, evidence=tuple(told))
+    note = info_finding("unknown", title=title, evidence=tuple(told))
     return replace(shown, lines=last.lines, findings=(*shown.findings, note))
 
 

@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain_log import explanation
-from gpuwatch.explain.diagnosis.rule_registry import error_of, note_of, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, info_finding, warning_finding
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, safe_pickle, tensorflow_xplane, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
@@ -112,7 +112,7 @@ def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     passed = sum(test.status == "pass" for test in result.tests)
     skipped = sum(test.status == "skip" for test in result.tests)
     if hardware:
-        yield error_of(
+        yield error_finding(
             "hardware.fault",
             title=f"dcgmi diag: {_listed_tests(hardware)} failed",
             evidence=_evidence(hardware),
@@ -121,14 +121,14 @@ def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
         )
     if software or result.error:
         failed_tests = f"{_listed_tests(software)} failed, which tests the software" if software else ""
-        yield error_of(
+        yield error_finding(
             "unknown",
             title=f"dcgmi diag: {failed_tests or 'the tests could not be run'}",
             evidence=(result.error, *_evidence(software)),
             action="Correct what the test names, and run dcgmi diag again.",
         )
     if warned:
-        yield warning_of(
+        yield warning_finding(
             "hardware.fault" if any(test.category.lower() not in _SOFTWARE for test in warned) else "unknown",
             title=f"dcgmi diag: {_listed_tests(warned)} ended with a warning",
             evidence=_evidence(warned),
@@ -137,9 +137,9 @@ def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     if not failed and not warned and not result.error:
         left_out = f", {skipped} skipped" if skipped else ""
         if passed:
-            yield note_of("healthy", title=f"dcgmi diag: {passed} results passed{left_out}")
+            yield info_finding("healthy", title=f"dcgmi diag: {passed} results passed{left_out}")
         else:
-            yield warning_of("unknown", title=f"dcgmi diag: nothing was tested{left_out}")
+            yield warning_finding("unknown", title=f"dcgmi diag: nothing was tested{left_out}")
 
 
 def _listed_tests(tests: list[GpuTest]) -> str:

@@ -11,13 +11,3 @@ LONG_HELD_SECONDS = 300.0
 """Seconds that a process holds memory idle from which it is a warning."""
 MIN_HELD_BYTES = 1 << 30
 """Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
-_FASTER_INPUT = {
-    "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
-    "torch": "Feed it faster: DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) with N up to"
-    " the number of CPU cores; if they are already busy, do less work per example, or prepare the data in advance.",
-}
-
-
-def faster_input(framework: str) -> str:
-    """What to do about a GPU that waits for its input, by the framework's name, which may be empty."""
-    return _FASTER_INPUT.get(framework, "Prepare the input in more parallel workers, ahead of the step.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from gpuwatch.core.model.findings import Certainty, Finding
-from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, note_of, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, info_finding, warning_finding
 from gpuwatch.explain.diagnosis.rules.driver_failures import tensorflow_alone
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
@@ -107,26 +107,26 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         where = "last line" if log.ending_line_is_last else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in the log"
         title = f"{beginning}; {where}: {quoted(line, _MAX_SHOWN_CHARS)}"
-        return no_problem(title=title, evidence=(line, log.logged_error))
+        return healthy_finding(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
-        return no_problem()
+        return healthy_finding()
     if not on_cpu:
         if log.last_warning:
-            return no_problem(title=_ONLY_WARNED, evidence=(log.last_warning,))
+            return healthy_finding(title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.last_output_line:
             beginning, action = (
                 ("No failure in the log; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
             )
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
             title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
-            return no_problem(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
+            return healthy_finding(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):
-            return note_of(
+            return info_finding(
                 "unknown", certainty="likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
             )
-        return no_problem(title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
+        return healthy_finding(title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
-    return no_problem(
+    return healthy_finding(
         title=NO_GPU_NAMED,
         evidence=(
             *log.lines_of("tensorflow.started")[-1:],
@@ -161,12 +161,16 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
         by_a_person = (
             bool(told) and interrupts.mentions_keyboard(log.interrupt_line) and not log.unexplained_failure_line
         )
-        told_so = no_problem(title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(told,))
+        told_so = healthy_finding(
+            title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(told,)
+        )
         return told_so if by_a_person and log.ending_kind != log_ending.FAILED else None
     if last is None and _TIME_LIMIT.search(told) is not None:
-        return no_problem(title="The program stopped at its own time limit; no failure in the log", evidence=(told,))
+        return healthy_finding(
+            title="The program stopped at its own time limit; no failure in the log", evidence=(told,)
+        )
     if last is not None and log_ending.reports_all_done(log.ending_line):
-        return no_problem(title=_AFTER_WORK, evidence=(log.ending_line,))
+        return healthy_finding(title=_AFTER_WORK, evidence=(log.ending_line,))
     while_started = last is not None and last.message == "terminated"
     by_sigint = last is not None or interrupts.SIGINT_WORDS.search(told) is not None
     how = "interrupted (Ctrl+C, SIGINT)" if by_sigint else "stopped from outside"
@@ -179,7 +183,7 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
         title = (
             "It ended when its parent process did (a closed session or notebook); until then the log shows no failure"
         )
-    return warning_of("unknown", title=title, evidence=(told,), action=action)
+    return warning_finding("unknown", title=title, evidence=(told,), action=action)
 
 
 def _used_tensorflow(log: LogFacts) -> bool:

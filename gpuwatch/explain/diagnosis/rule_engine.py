@@ -23,9 +23,9 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
 )
 from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence
-from gpuwatch.explain.diagnosis.conditions.sample_context import KeptBetweenSamples, SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
-from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, no_problem, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, healthy_finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules import gpu_modes_and_containers
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _MIN_EQUAL_CHARS = 12
 """Characters from which equal text in two findings is the same log line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
 _FIRST_NO_GPU = _RANK[NO_GPU[0]]
-_CONDITIONS = tuple(condition for condition in conditions() if condition.one_sample)
+_CONDITIONS = tuple(condition for condition in conditions() if condition.reported_from_one_sample)
 
 
 @rule(*dict.fromkeys(cause for condition in _CONDITIONS for cause in condition.causes), replaces_conditions=True)
@@ -49,22 +49,24 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     if snapshot is None:
         return
     at = snapshot.taken_at.timestamp()
-    context = SampleContext(snapshot, at, 0.0, KeptBetweenSamples())
-    context.remember()
+    context = SampleContext(snapshot, at, 0.0, SampleHistory())
+    context.add_to_history()
     mappings = evidence.run.device_map if evidence.run is not None else ()
     used = {mapping.uuid for mapping in mappings if mapping.uuid}
     for condition in _CONDITIONS:
         for sign in condition.signs(context):
             if not sign.holds or (sign.process is not None and evidence.run is not None):
                 continue
-            if used and sign.device is not None and sign.device.uuid not in used and not condition.dead_devices:
+            if used and sign.device is not None and sign.device.uuid not in used and not condition.judges_lost_gpus:
                 continue  # of the others only what may be why it did not get them
-            occurrence = Occurrence.first_seen(sign, at, appears=0.0, leaves=0.0, first=True)
-            if occurrence.known and occurrence.known < condition.appears:
+            occurrence = Occurrence.from_first_sign(
+                sign, at, report_after_seconds=0.0, end_after_seconds=0.0, first=True
+            )
+            if occurrence.known_before_seconds and occurrence.known_before_seconds < condition.report_after_seconds:
                 continue  # since when is known, and that is too short
             occurrence.add(sign, at, 0.0)
             found = condition.finding(occurrence, context)
-            if found is not None and condition.listed(occurrence, context):
+            if found is not None and condition.is_listed(occurrence, context):
                 yield found
 
 
@@ -92,10 +94,12 @@ def rules_for(evidence: Evidence) -> list[Rule]:
         driver_failures,
         error_evidence,
         framework_build,
+        gpu_environment_variables,
         hidden_gpus,
         idle_gpu_memory,
         ineffective_settings,
         memory_limits_and_grants,
+        missing_cuda_libraries,
         missing_gpu,
         op_placement,
         out_of_memory,
@@ -136,7 +140,7 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
         _is_of_program_or_machine(result) and (result.severity != "info" or result.id in _RANK)
         for result in found.values()
     ):
-        nothing = no_problem()
+        nothing = healthy_finding()
         if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
             from gpuwatch.explain.diagnosis.log_without_finding import nothing_found
 
@@ -236,7 +240,7 @@ def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
 
 def broken_rule_finding(name: str, causes: Iterable[str], error: Exception) -> Finding:
     """The finding for a rule that failed."""
-    return warning_of(
+    return warning_finding(
         "unknown",
         title=f"gpuwatch's own rule {name} failed",
         evidence=(f"{type(error).__name__}: {error}", f"causes it checks: {', '.join(causes)}"),

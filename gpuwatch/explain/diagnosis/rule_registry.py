@@ -93,9 +93,9 @@ def finding(
     )
 
 
-note_of = partial(finding, severity="info")
-warning_of = partial(finding, severity="warning")
-error_of = partial(finding, severity="error")
+info_finding = partial(finding, severity="info")
+warning_finding = partial(finding, severity="warning")
+error_finding = partial(finding, severity="error")
 """Findings of a cause by their severity."""
-no_problem = partial(note_of, "healthy", certainty="likely")
+healthy_finding = partial(info_finding, "healthy", certainty="likely")
 """The finding that nothing is wrong."""

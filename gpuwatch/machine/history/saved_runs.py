@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -131,3 +132,20 @@ def _moment(started_at: datetime.datetime) -> str:
 
 def _slug(config: str) -> str:
     return _UNSAFE.sub("_", config)[:60].strip(".") or "run"
+
+
+def newest_runs(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """From saved runs (newest first): the latest user programs, and the latest run of each probe by start time."""
+    programs: list[Run] = []
+    probes: dict[str, Run] = {}
+    for run in runs:
+        if run.is_program:
+            programs.append(run)
+        else:
+            probes.setdefault(run.config, run)
+    return tuple(programs[:most]), tuple(sorted(probes.values(), key=lambda run: run.started_at))
+
+
+def is_of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
+    """Whether a saved run is from this machine (home folders may be shared between machines)."""
+    return run.simulated == simulated and (run.host is None or host is None or run.host == host)

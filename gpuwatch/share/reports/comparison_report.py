@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
-from gpuwatch.core.formatting.units import UNKNOWN, percent, size
+from gpuwatch.core.formatting.units import UNKNOWN, count_text, percent, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.cluster_nodes import Node, OddFact
 from gpuwatch.core.model.findings import SEVERITY_ORDER
@@ -28,7 +28,6 @@ from gpuwatch.share.reports.report_elements import (
     Table,
     clean,
     columns,
-    count_text,
     drawable,
     framework_text,
 )

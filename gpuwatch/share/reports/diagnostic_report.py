@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
 from gpuwatch.core.masking.mask_secrets import MASK
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
@@ -43,7 +43,6 @@ from gpuwatch.share.reports.report_elements import (
     Table,
     clean,
     clean_finding,
-    count_text,
     redaction_text,
 )
 from gpuwatch.share.reports.report_log_lines import readable

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.reading_text import reading_text
-from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import SEVERITY_ORDER
@@ -17,7 +17,7 @@ from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
 from gpuwatch.share.reports.diff_sides import COUNTED, SPECS, DiffSide
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, count_text
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 
 _MIN_MEDIAN_CHANGE = 0.05
 """Share of the larger median: medians that are closer are the same, however little they vary."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
@@ -17,7 +18,6 @@ from gpuwatch.share.reports.report_elements import (
     clean,
     clean_finding,
     columns,
-    count_text,
     framework_text,
 )
 from gpuwatch.share.reports.run_tables import device_map_table

@@ -156,11 +156,6 @@ def clean_or_empty(text: str | None) -> str:
     return clean(text) if text else ""
 
 
-def count_text(count: int, noun: str) -> str:
-    """``1 GPU``, ``2 GPUs``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def counted_names(names: Iterable[str], separator: str = ", ") -> str:
     """``2 × NVIDIA H200, NVIDIA A100``; empty without names."""
     return separator.join(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())

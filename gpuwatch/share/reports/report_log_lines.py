@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.logs.output_tail import is_decisive, omitted_line_count
-from gpuwatch.share.reports.report_elements import count_text
 
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
 _EMPTY_BIN = re.compile(r"Bin \(\d+\):\s+Total Chunks: 0,")

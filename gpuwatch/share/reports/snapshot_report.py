@@ -11,13 +11,13 @@ from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.lists import gpu_list_text
 from gpuwatch.core.formatting.reading_text import reading_text
-from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, size
+from gpuwatch.core.formatting.units import UNKNOWN, count_text, energy, memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.process_labels import short_framework
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
@@ -27,7 +27,6 @@ from gpuwatch.share.reports.report_elements import (
     clean_finding,
     clean_or_empty,
     columns,
-    count_text,
 )
 
 _MAX_COMMAND_CHARS = 120
@@ -56,7 +55,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     severities = {found.severity for found in snapshot.findings}
     worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
     # Of a recording, what cannot be read may not be a finding yet.
-    doubtful = snapshot.problems or "warning" in severities or any(map(unread_keys, snapshot.devices))
+    doubtful = snapshot.problems or "warning" in severities or any(map(unreadable_metrics, snapshot.devices))
     return Content(
         title=clean(host.hostname) if host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),

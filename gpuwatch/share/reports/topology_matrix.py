@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.formatting.units import UNKNOWN, count_text
 from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, count_text
+from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 
 LEGEND = {
     "NV#": "NVLinks, directly or through a switch, and how many",

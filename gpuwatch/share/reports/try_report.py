@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
+from gpuwatch.core.formatting.units import UNKNOWN, count_text, per_second_text, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -28,7 +28,6 @@ from gpuwatch.share.reports.report_elements import (
     clean,
     clean_or_empty,
     columns,
-    count_text,
     drawable,
     framework_text,
 )

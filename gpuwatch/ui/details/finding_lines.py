@@ -6,7 +6,7 @@ from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_styles import link_style
@@ -99,7 +99,7 @@ def all_evidence(view: View) -> SpanLines:
     if not lines:
         well = (finding for finding in view.findings if finding.id == "healthy" and finding.until is None)
         healthy = next(well, None)
-        unread = snapshot is not None and any(map(unread_keys, snapshot.devices))
+        unread = snapshot is not None and any(map(unreadable_metrics, snapshot.devices))
         if healthy is None and unread:
             return [[("◌ ", "dim"), ("Not judged: of the GPUs too little can be read.", "dim")]]
         lines = [[("● ", "ok"), ("No problems found.", "text")]]

@@ -21,7 +21,7 @@ from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import Episode
+    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode
 
 _HOUR_SECONDS = 3600.0
 _COUNTERS = (
@@ -42,14 +42,14 @@ LEVELS = {
 
 
 def throttling_lines(
-    device: Device, episodes: Sequence[Episode], now: float, since: str = "gpuwatch started"
+    device: Device, episodes: Sequence[ClockEventEpisode], now: float, since: str = "gpuwatch started"
 ) -> SpanLines:
     """Each throttle reason of the last hour: when, how long, how often; ``since``: from when on they are known."""
     reasons = device.get("clocks.event_reasons")
     if isinstance(reasons, Missing):
         why = reasons.detail or reasons.reason
         return [[(f"{UNKNOWN} throttle reasons unknown: ", "dim"), (printable(why), "dim")]]
-    by_reason: dict[str, list[Episode]] = {}
+    by_reason: dict[str, list[ClockEventEpisode]] = {}
     for episode in episodes:  # latest onset first
         if now - episode.last <= _HOUR_SECONDS:
             by_reason.setdefault(episode.reason, []).append(episode)
@@ -66,7 +66,7 @@ def throttling_lines(
     return lines
 
 
-def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[Span]:
+def _throttling_line(reason: str, known: Sequence[ClockEventEpisode], now: float) -> list[Span]:
     last, bad = known[0], reason in BRAKE | THERMAL
     glyph: Span = ("▲ ", "warning") if bad and last.ended is None else ("· ", "dim")
     words = NAMES.get(reason, reason)

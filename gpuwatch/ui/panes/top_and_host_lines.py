@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.conditions.gpu_faults import unread_keys
+from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
@@ -100,7 +100,7 @@ def notable_notes(findings: Sequence[Finding]) -> list[Finding]:
 def _looks_bad(device: Device) -> bool:
     """Whether its card shows something that is not well."""
     throttled = (clock_reasons(device) or frozenset()) & (THERMAL | BRAKE)
-    unwell = device.number("ecc.uncorrected") or unread_keys(device)
+    unwell = device.number("ecc.uncorrected") or unreadable_metrics(device)
     return device.state in BAD_STATES or bool(throttled) or bool(unwell)
 
 

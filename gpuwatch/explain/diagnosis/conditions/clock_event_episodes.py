@@ -13,7 +13,7 @@ from gpuwatch.explain.diagnosis.conditions.throttling import PowerCap, Thermal
 _MAX_EPISODES = 400
 
 
-class Episode(msgspec.Struct):
+class ClockEventEpisode(msgspec.Struct):
     """One clock event reason on one device, from its onset."""
 
     uuid: str
@@ -27,16 +27,16 @@ class Episode(msgspec.Struct):
     """Whether it was already present in the first sample."""
 
 
-def _leave_seconds(reason: str) -> float:
-    return PowerCap.leaves if reason == POWER_CAP else Thermal.leaves
+def _end_after_seconds(reason: str) -> float:
+    return PowerCap.end_after_seconds if reason == POWER_CAP else Thermal.end_after_seconds
 
 
-class ClockEpisodes:
+class ClockEventEpisodes:
     """When each clock event reason was active, on all devices: every reason except idling, including normal ones."""
 
     def __init__(self) -> None:
-        self._episodes: deque[Episode] = deque(maxlen=_MAX_EPISODES)
-        self._lasting: dict[tuple[str, str], Episode] = {}
+        self._episodes: deque[ClockEventEpisode] = deque(maxlen=_MAX_EPISODES)
+        self._lasting: dict[tuple[str, str], ClockEventEpisode] = {}
 
     def observe(self, device: Device, at: float, *, first: bool) -> None:
         """Adds a sample of a device. Unknown reasons are neither an onset nor an end."""
@@ -46,28 +46,28 @@ class ClockEpisodes:
         for reason in reasons:
             episode = self._lasting.get((device.uuid, reason))
             if episode is None:
-                episode = Episode(device.uuid, reason, at, at, at_start=first)
+                episode = ClockEventEpisode(device.uuid, reason, at, at, at_start=first)
                 self._lasting[device.uuid, reason] = episode
                 self._episodes.append(episode)
             episode.last = at
         for key, episode in list(self._lasting.items()):
-            gone = key[0] == device.uuid and episode.reason not in reasons
-            if gone and at - episode.last >= _leave_seconds(episode.reason):
+            absent = key[0] == device.uuid and episode.reason not in reasons
+            if absent and at - episode.last >= _end_after_seconds(episode.reason):
                 episode.ended = at
                 del self._lasting[key]
 
-    def prepend(self, earlier: ClockEpisodes) -> None:
-        """Takes the episodes of the time before; one that lasts is one with what was seen here."""
-        for key, before in earlier._lasting.items():
+    def prepend(self, earlier: ClockEventEpisodes) -> None:
+        """Adds the episodes of an earlier time; one that was still active then continues here."""
+        for key, previous in earlier._lasting.items():
             here = next((episode for episode in self._episodes if (episode.uuid, episode.reason) == key), None)
-            if here is not None and here.began - before.last < _leave_seconds(before.reason):
-                here.began, here.at_start = before.began, before.at_start
-                earlier._episodes.remove(before)
+            if here is not None and here.began - previous.last < _end_after_seconds(previous.reason):
+                here.began, here.at_start = previous.began, previous.at_start
+                earlier._episodes.remove(previous)
             elif here is None:
-                self._lasting[key] = before
+                self._lasting[key] = previous
         self._episodes = deque((*earlier._episodes, *self._episodes), maxlen=_MAX_EPISODES)
 
-    def of(self, uuid: str, until: float) -> list[Episode]:
+    def of(self, uuid: str, until: float) -> list[ClockEventEpisode]:
         """Episodes of a device as known at a moment, the latest onset first."""
         known = [episode for episode in self._episodes if episode.uuid == uuid and episode.began <= until]
         return [

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc import utc
-from gpuwatch.explain.diagnosis.rule_registry import error_of, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, warning_finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ class DriverSilence:
     def __init__(self) -> None:
         self.silence: Finding | None = None
         """The finding while nothing answers."""
-        self.replaced: Finding | None = None
+        self.replacement: Finding | None = None
         """The finding from the replacement of a collector until its successor works."""
-        self._replaced = 0
+        self._replacement_count = 0
         self._source_note = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """At most one: a replacement during a silence is part of it."""
-        found = self.silence or self.replaced
+        found = self.silence or self.replacement
         return (found,) if found is not None else ()
 
     def observe(self, status: FeedStatus, at: float) -> list[MachineEvent]:
@@ -41,9 +41,9 @@ class DriverSilence:
         if status.source_note and status.source_note != self._source_note:
             self._source_note = status.source_note
             found.append(MachineEvent(at=at, kind="source.changed", text=printable(status.source_note)))
-        if status.replaced > self._replaced:
-            self._replaced = status.replaced
-            lost = warning_of(
+        if status.replaced > self._replacement_count:
+            self._replacement_count = status.replaced
+            replaced = warning_finding(
                 "unknown",
                 title=printable(status.detail) or "the collector did not answer and was replaced",
                 evidence=(
@@ -51,8 +51,8 @@ class DriverSilence:
                 ),
                 action="The Events tab shows what happened before.",
             )
-            self.replaced = replace(lost, since=utc(at))
-            found.append(_event(at, "collector.replaced", self.replaced))
+            self.replacement = replace(replaced, since=utc(at))
+            found.append(_event(at, "collector.replaced", self.replacement))
         if status.state == "not-answering":
             before = self.silence
             since = before.since if before is not None else None
@@ -62,17 +62,21 @@ class DriverSilence:
             if before is None:
                 found.append(_event(at, "silence.began", silence))
         elif status.state == "ok" and self.silence is not None:
-            who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
+            what = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
             since = self.silence.since or utc(at)
-            text = f"{who}, after {rounded_duration(at - since.timestamp())}"
+            text = f"{what}, after {rounded_duration(at - since.timestamp())}"
             found.append(_event(at, "silence.ended", self.silence, text))
             self.silence = None
         return found
 
     def answered(self, at: float) -> None:
         """A snapshot of this moment arrived: the successor of a replaced collector works."""
-        if self.replaced is not None and self.replaced.since is not None and at > self.replaced.since.timestamp():
-            self.replaced = None
+        if (
+            self.replacement is not None
+            and self.replacement.since is not None
+            and at > self.replacement.since.timestamp()
+        ):
+            self.replacement = None
 
 
 def _event(at: float, kind: str, found: Finding, ending_text: str = "") -> MachineEvent:
@@ -84,25 +88,25 @@ def _event(at: float, kind: str, found: Finding, ending_text: str = "") -> Machi
 
 def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
     """``status.blame``: the collector, not the driver, is at fault."""
-    waited = (
+    no_sample = (
         f"no sample since {since.astimezone():%H:%M:%S}; the data shown is older, and findings are not updated until"
         " samples arrive"
     )
     if status.blame:
-        found = error_of(
+        found = error_finding(
             "unknown",
             title=f"The collector, which queries the driver, {printable(status.blame)}",
-            evidence=("the collector is a process of gpuwatch itself", printable(status.detail), waited),
+            evidence=("the collector is a process of gpuwatch itself", printable(status.detail), no_sample),
             action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
         )
         return replace(found, since=since)
     times = "once" if status.replaced == 1 else f"{status.replaced} times"
-    found = error_of(
+    found = error_finding(
         "driver.bad-state",
         certainty="likely",
         title="The driver does not answer",
         evidence=(
-            waited,
+            no_sample,
             "the process that queries it is running and waiting for an answer",
             printable(status.detail),
             f"it was replaced {times} so far" if status.replaced else "",

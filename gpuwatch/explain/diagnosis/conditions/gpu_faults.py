@@ -23,38 +23,38 @@ sampling is paused, nothing is observed."""
 
 
 @condition
-class Lost(Condition):
+class LostGpu(Condition):
     """A GPU whose readings cannot be trusted, or that the driver no longer lists."""
 
     name = "gpu-lost"
     causes = ("hardware.fault",)
     looks_for = "GPUs that are lost or faulty"
-    one_sample = True
-    dead_devices = True
+    reported_from_one_sample = True
+    judges_lost_gpus = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One sign per lost device, with the device as it was last seen."""
         for device in context.devices.values():
             if device.state in BAD_STATES:
-                yield Sign(cause="hardware.fault", device=device, about="lost")
-        for uuid in context.memory.missed:
-            yield Sign(cause="hardware.fault", device=context.memory.devices[uuid], about="lost")
+                yield Sign(cause="hardware.fault", device=device, variant="lost")
+        for uuid in context.history.unlisted_since:
+            yield Sign(cause="hardware.fault", device=context.history.devices[uuid], variant="lost")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         device = occurrence.device
         listed = device.uuid in context.devices
         detail = f": {printable(device.state_detail)}" if listed and device.state_detail else ""
-        return self.report(
+        return self.make_finding(
             occurrence,
             "error",
             title=f"GPU {device.index} {_FAULTS[device.state] if listed else 'is no longer listed'}",
-            evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _gpu_named(device)),
+            evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _gpu_identity(device)),
             action=Xid(at=0.0, code=OFF_THE_BUS).action
             if device.state == "lost"
             else "Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
         )
 
-    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+    def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 is back, after 3 min``; nothing if it was removed for good."""
         device = occurrence.device
         if not any(item.uuid == device.uuid or item.was(device) for item in context.devices.values()):
@@ -68,98 +68,102 @@ class HardwareXid(Condition):
 
     name = "xid"
     causes = ("hardware.fault",)
-    forgets = float("inf")
-    one_sample = True
-    dead_devices = True
+    forget_after_seconds = float("inf")
+    reported_from_one_sample = True
+    judges_lost_gpus = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """An old one is another condition, with another severity."""
-        for uuid, xids in context.memory.xids.items():
-            device = context.devices.get(uuid) or context.memory.devices.get(uuid)
+        for uuid, xids in context.history.xids.items():
+            device = context.devices.get(uuid) or context.history.devices.get(uuid)
             if xids and device is not None:
-                recent = context.memory.without_xid[uuid] < _RECENT_SECONDS
-                yield Sign(cause="hardware.fault", device=device, about="recent Xid" if recent else "old Xid")
+                recent = context.history.seconds_since_xid[uuid] < _RECENT_SECONDS
+                yield Sign(cause="hardware.fault", device=device, variant="recent Xid" if recent else "old Xid")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         device = occurrence.device
-        xids, recent = context.memory.xids[device.uuid], occurrence.sign.about == "recent Xid"
+        xids, recent = context.history.xids[device.uuid], occurrence.sign.variant == "recent Xid"
         hours = (context.at - xids[-1].at) / 3600
-        return self.report(
+        return self.make_finding(
             occurrence,
             "error" if recent else "warning",
             title=f"GPU {device.index}: driver reported {xids[-1].text}" + ", an hour ago or longer" * (not recent),
             evidence=(
                 *_xid_lines(device, context),
                 "" if recent else f"none for {hours:.0f} h since",
-                _gpu_named(device),
+                _gpu_identity(device),
             ),
             action=xids[-1].action,
         )
 
-    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+    def is_listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         """For a lost GPU it is part of that finding's evidence."""
         device = occurrence.device
         return device.uuid in context.devices and device.state not in BAD_STATES
 
-    def new_samples(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
-        device, memory = occurrence.device, context.memory
-        for xid in memory.xids[device.uuid]:
-            if xid.at > memory.xids_in_events.get(device.uuid, float("-inf")):
-                memory.xids_in_events[device.uuid] = xid.at
+    def new_event_texts(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+        device, history = occurrence.device, context.history
+        for xid in history.xids[device.uuid]:
+            if xid.at > history.last_xid_event_at.get(device.uuid, float("-inf")):
+                history.last_xid_event_at[device.uuid] = xid.at
                 yield f"GPU {device.index}: driver reported {xid.text}"
 
-    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+    def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """A reported error does not end."""
         return ""
 
 
 def _xid_lines(device: Device, context: SampleContext) -> list[str]:
-    xids = context.memory.xids.get(device.uuid, ())[-_MAX_XIDS_SHOWN:]
+    xids = context.history.xids.get(device.uuid, ())[-_MAX_XIDS_SHOWN:]
     return [
         f"driver reported {xid.text} at {datetime.datetime.fromtimestamp(xid.at):%Y-%m-%d %H:%M:%S}" for xid in xids
     ]
 
 
-def _gpu_named(device: Device) -> str:
+def _gpu_identity(device: Device) -> str:
     if not device.pci_bus_id:  # it did not answer when it was listed
         return f"NVML only knows its position: number {device.index} of the list"
     return f"{device.name} {device.uuid} at {device.pci_bus_id}"
 
 
-_KEYS = {"memory.used_bytes": "memory", "utilization.gpu_percent": "utilization"}
-_UNANSWERED = ("failed", "implausible", "permission_denied")
+_ALWAYS_READABLE = {"memory.used_bytes": "memory", "utilization.gpu_percent": "utilization"}
+_FAILED_READINGS = ("failed", "implausible", "permission_denied")
 
 
 @condition
-class UnreadGpu(Condition):
+class UnreadableGpu(Condition):
     """The driver fails where every GPU has an answer."""
 
     name = "unread"
     causes = ("driver.bad-state",)
-    appears = 3.0
-    leaves = 3.0
-    one_sample = True
-    dead_devices = True  # of a lost one nothing can be read, which is told already
+    report_after_seconds = 3.0
+    end_after_seconds = 3.0
+    reported_from_one_sample = True
+    judges_lost_gpus = True  # nothing of a lost one can be read, which LostGpu reports
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         for device in context.devices.values():
-            if unread := unread_keys(device):
-                yield Sign(cause="driver.bad-state", device=device, about=" and ".join(map(_KEYS.__getitem__, unread)))
+            if unreadable := unreadable_metrics(device):
+                yield Sign(
+                    cause="driver.bad-state",
+                    device=device,
+                    variant=" and ".join(map(_ALWAYS_READABLE.__getitem__, unreadable)),
+                )
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        device, what = occurrence.device, occurrence.sign.about
-        why = (device.missing[key].detail for key in unread_keys(device))
-        return self.report(
+        device, what = occurrence.device, occurrence.sign.variant
+        why = (device.missing[key].detail for key in unreadable_metrics(device))
+        return self.make_finding(
             occurrence,
             "warning",
             title=f"GPU {device.index}: {what} cannot be read",
-            evidence=(*dict.fromkeys(why), occurrence.lasted(context.at)),
+            evidence=(*dict.fromkeys(why), occurrence.time_text(context.at)),
             action="Compare with nvidia-smi. If that fails too, look for Xid or NVRM lines in dmesg.",
         )
 
 
-def unread_keys(device: Device) -> list[str]:
+def unreadable_metrics(device: Device) -> list[str]:
     """The metrics that the driver fails to answer of a GPU that is listed as working."""
     if device.state != "ok":
         return []
-    return [key for key in _KEYS if key in device.missing and device.missing[key].reason in _UNANSWERED]
+    return [key for key in _ALWAYS_READABLE if key in device.missing and device.missing[key].reason in _FAILED_READINGS]

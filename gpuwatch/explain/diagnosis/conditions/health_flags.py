@@ -15,14 +15,15 @@ _START_FABRIC = (
     "nvidia-imex if GPUs of several hosts are connected)."
 )
 _RESET = "End the work on this GPU and reset it (nvidia-smi -r), or reboot."
-_MENDING = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
+_TRANSIENT_FABRIC_PROBLEMS = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
 """Fabric problems with which traffic continues, more slowly."""
 
 
 class _Flag(NamedTuple):
-    """A metric whose value is a name; ``{}`` in the texts stands for it."""
+    """A metric with a word as value, for which ``{}`` stands in the texts."""
 
     good: str
+    """The value that is no problem."""
     severity: Severity
     title: str
     action: str
@@ -71,8 +72,8 @@ class HealthFlag(Condition):
 
     name = "health-flag"
     causes = ("hardware.fault", "driver.bad-state")
-    forgets = float("inf")
-    one_sample = True
+    forget_after_seconds = float("inf")
+    reported_from_one_sample = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         for device in context.devices.values():
@@ -82,29 +83,29 @@ class HealthFlag(Condition):
                 if failed and metric.endswith(".pending"):
                     continue  # a reset does not help
                 if isinstance(value, str) and value != flag.good:
-                    yield Sign(cause=flag.cause, device=device, about=f"{metric}: {value}")
+                    yield Sign(cause=flag.cause, device=device, variant=f"{metric}: {value}")
 
-    def unknown(self, sign: Sign, context: SampleContext) -> bool:
+    def is_unknown(self, sign: Sign, context: SampleContext) -> bool:
         """Also if it cannot be read now."""
         device = context.devices.get(sign.device.uuid) if sign.device is not None else None
-        lacks = device is None or sign.about.partition(": ")[0] not in device.readings
-        return lacks or super().unknown(sign, context)
+        unread = device is None or sign.variant.partition(": ")[0] not in device.readings
+        return unread or super().is_unknown(sign, context)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        device, (metric, _, value) = occurrence.device, occurrence.sign.about.partition(": ")
+        device, (metric, _, value) = occurrence.device, occurrence.sign.variant.partition(": ")
         flag, severity = _FLAGS[metric], _FLAGS[metric].severity
         values = set(value.split("+")) - {"healthy"}
-        if metric == "fabric.health" and values <= _MENDING:
+        if metric == "fabric.health" and values <= _TRANSIENT_FABRIC_PROBLEMS:
             severity = "warning"
         words = ", ".join(sorted(values)).replace("-", " ")
-        more = flag.detail
+        detail = flag.detail
         if metric == "ecc.sram_threshold_exceeded":
             lifetime = device.number("ecc.sram_uncorrected_lifetime")
-            more = f"{lifetime:.0f} uncorrected in its lifetime" if lifetime is not None else ""
-        return self.report(
+            detail = f"{lifetime:.0f} uncorrected in its lifetime" if lifetime is not None else ""
+        return self.make_finding(
             occurrence,
             severity,
             title=f"GPU {device.index} {flag.title.format(words)}",
-            evidence=(occurrence.sign.about, more, occurrence.lasted(context.at)),
+            evidence=(occurrence.sign.variant, detail, occurrence.time_text(context.at)),
             action=flag.action.format(words),
         )

@@ -15,13 +15,19 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
-from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name, setting_of
+from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
 
 _YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
 _UNEXPLAINED_SHARE = 0.05
 _MIN_WORKING_CPU_PERCENT = 80.0
 """Percent of one core from which a process that is idle on its GPU is working on the CPU."""
+_SETTINGS = {
+    "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"
+    " allocated memory is freed when the process exits.",
+    "torch": "End the process or restart the notebook's kernel; torch.cuda.empty_cache() frees only unused blocks.",
+    "jaxlib": "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION; otherwise end the process.",
+}
 
 
 @condition
@@ -30,16 +36,16 @@ class IdleMemory(Condition):
 
     name = "idle-memory"
     causes = ("idle.memory-held",)
-    of_processes = True
+    judges_processes = True
     looks_for = "processes that hold GPU memory while idle"
-    needs = ("utilization.gpu_percent", "memory.total_bytes")
-    appears = 60.0
-    leaves = 0.0  # one kernel, and it is not idle
-    one_sample = True
+    needed_metrics = ("utilization.gpu_percent", "memory.total_bytes")
+    report_after_seconds = 60.0
+    end_after_seconds = 0.0  # one kernel, and it is not idle
+    reported_from_one_sample = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """Unknown utilization is not idle, nor is a process that has just started."""
-        for uuid, rows in context.processes.items():
+        for uuid, rows in context.rows_by_device.items():
             device = context.devices.get(uuid)
             total = device.number("memory.total_bytes") if device is not None else None
             if device is None or not total:
@@ -65,39 +71,39 @@ class IdleMemory(Condition):
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """A note at first, a warning after some minutes. A single sample counts only if the whole device is idle."""
         device, process = occurrence.device, occurrence.process
-        single = occurrence.samples < 2 and not occurrence.known
+        single = occurrence.samples < 2 and not occurrence.known_before_seconds
         held, total = process.number("gpu_memory_bytes"), device.number("memory.total_bytes")
-        rows = context.of.get((process.pid, process.create_time), [])
+        rows = context.rows_of_process.get((process.pid, process.create_time), [])
         elsewhere = [
             row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > MAX_IDLE_PERCENT
         ]
-        action = setting_of(process)
+        action = _advice_by_framework(process)
         if process.note.startswith("zombie"):
             action = "End the parent of this zombie process: only then does the driver free its memory."
         elif elsewhere:
             used = ", ".join(str(row.device_index) for row in elsewhere)
             action = f"It only computes on GPU {used}: start it with CUDA_VISIBLE_DEVICES={used} to keep this one free."
         age = process.run_seconds(context.at)
-        busy = occurrence.figures.get("busy")
+        busy = occurrence.statistics.get("busy")
         alone = busy is not None and busy.mean <= MAX_IDLE_PERCENT
         if single and not alone:
             return None
         where = f"idle GPU {device.index}" if alone else f"GPU {device.index} and does not compute there"
-        others = occurrence.figures.get("others")
-        by_others = ", by others" * (others is not None and others.most > MAX_IDLE_PERCENT)
-        cpu, on_cpu = occurrence.figures.get("cpu"), ""
+        others = occurrence.statistics.get("others")
+        by_others = ", by others" * (others is not None and others.maximum > MAX_IDLE_PERCENT)
+        cpu, on_cpu = occurrence.statistics.get("cpu"), ""
         if cpu is not None and cpu.mean >= _MIN_WORKING_CPU_PERCENT:  # so silent soft placement looks from outside
             where_shown = "its work may run on the CPU (gpuwatch run --placement shows where)"
             on_cpu = f"meanwhile it uses {cpu.mean:.0f} % of a CPU core: {where_shown}"
         whose = "" if alone else f"{by_others}: the driver has no kernel sample of this process"
-        return self.report(
+        return self.make_finding(
             occurrence,
             "warning" if context.at - occurrence.since >= LONG_HELD_SECONDS else "info",
-            "fact" if busy is not None and not busy.most and not single else "likely",
+            "fact" if busy is not None and not busy.maximum and not single else "likely",
             title=f"{process_name(process)} holds {memory(held)} on {where}",
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
-                f"idle {occurrence.lasted(context.at)} (utilization {occurrence.mean('busy', '%')}{whose})",
+                f"idle {occurrence.time_text(context.at)} (utilization {occurrence.mean_text('busy', '%')}{whose})",
                 f"running for {steady_duration(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
                 on_cpu,
@@ -105,6 +111,15 @@ class IdleMemory(Condition):
             ),
             action=action,
         )
+
+
+def _advice_by_framework(process: Process) -> str:
+    """The framework's own setting against holding memory."""
+    name = (process.framework or "").partition(" ")[0]
+    owner = printable(process.user) if process.user else "its owner"
+    if name not in _SETTINGS and process.create_time is None:
+        return f"Find out on the host (nvidia-smi) whose process {process.pid} is, and whether it is still needed."
+    return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
 
 
 def _is_idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
@@ -131,9 +146,9 @@ class UnexplainedMemory(Condition):
     name = "unexplained-memory"
     causes = ("container.pid-namespace", "memory.other-process")
     looks_for = "GPU memory that no listed process holds"
-    needs = ("memory.unexplained_bytes", "memory.total_bytes")
-    appears = 20.0
-    leaves = 20.0
+    needed_metrics = ("memory.unexplained_bytes", "memory.total_bytes")
+    report_after_seconds = 20.0
+    end_after_seconds = 20.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One for the machine, without devices in MIG mode, whose processes belong to the instances."""
@@ -141,9 +156,9 @@ class UnexplainedMemory(Condition):
         parts = _unexplained_bytes(context)
         if parts:
             amount = sum(held for _, held in parts)
-            yield Sign(cause=cause, about="unexplained", numbers={"amount": amount})
+            yield Sign(cause=cause, variant="unexplained", numbers={"amount": amount})
         elif not any(_is_comparable(device) for device in context.devices.values()):
-            yield Sign(cause=cause, holds=None, about="unexplained")
+            yield Sign(cause=cause, holds=None, variant="unexplained")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Says who it may be; which of them it is cannot be seen from here."""
@@ -168,14 +183,14 @@ class UnexplainedMemory(Condition):
             action = "Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
             if windows:
                 action = "Check Windows Task Manager (Details, column Dedicated GPU memory)."
-        return self.report(
+        return self.make_finding(
             occurrence,
             severity,
             "likely",
             title=f"{amount} on {where} held by {whose}",
             evidence=(
                 *(_unexplained_text(device, held, context) for device, held in parts),
-                occurrence.lasted(context.at),
+                occurrence.time_text(context.at),
                 why,
             ),
             action=action,
@@ -200,6 +215,6 @@ def _unexplained_bytes(context: SampleContext, share: float = 1.0) -> list[tuple
 
 
 def _unexplained_text(device: Device, amount: float, context: SampleContext) -> str:
-    count = len(context.on(device.uuid))
+    count = len(context.processes_on(device.uuid))
     listed = f"the {count} listed process{'es' if count != 1 else ''} hold{'s' if count == 1 else ''}"
     return f"GPU {device.index}: {size(device.number('memory.used_bytes'))} used; {listed} {size(amount)} less"

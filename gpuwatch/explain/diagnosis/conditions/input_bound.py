@@ -16,8 +16,8 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import (
     ProcessBuckets,
     SampleContext,
 )
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
-from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT
+from gpuwatch.explain.diagnosis.rules.finding_texts import command, faster_input, process_name
 
 _WINDOW_BUCKETS = 9
 """Buckets judged together: 90 seconds."""
@@ -31,36 +31,36 @@ _FIRST_SEEN_SECONDS = 30.0
 """An old process that computes within so many seconds after it was first seen was at work before."""
 
 
-def _is_settled(series: ProcessBuckets, at: float) -> bool:
+def _is_settled(process: ProcessBuckets, at: float) -> bool:
     """Whether import, compilation and warm-up are over."""
-    if series.active_since is None:
+    if process.active_since is None:
         return False
-    if series.old and series.active_since - series.began <= _FIRST_SEEN_SECONDS:
+    if process.was_old and process.active_since - process.first_seen <= _FIRST_SEEN_SECONDS:
         return True
-    return at - series.active_since >= _WARM_UP_SECONDS + _WINDOW_BUCKETS * BUCKET_SECONDS
+    return at - process.active_since >= _WARM_UP_SECONDS + _WINDOW_BUCKETS * BUCKET_SECONDS
 
 
-def waiting_numbers(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
+def starvation_numbers(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
     """The numbers of a process whose GPU waits for the host; None if it does not, or too little is known.
 
     Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of a
     training is a single pause, which proves nothing.
     """
-    if not buckets or any(bucket.count < 2 or bucket.most < MAX_RESTING_PERCENT for bucket in buckets):
+    if not buckets or any(bucket.samples < 2 or bucket.maximum < MAX_RESTING_PERCENT for bucket in buckets):
         return None
-    samples = sum(bucket.count for bucket in buckets)
-    mean_ = sum(bucket.utilization for bucket in buckets) / samples
-    if mean_ > MAX_STARVED_PERCENT:
+    samples = sum(bucket.samples for bucket in buckets)
+    mean_utilization = sum(bucket.utilization_sum for bucket in buckets) / samples
+    if mean_utilization > MAX_STARVED_PERCENT:
         return None
-    cpu_count = sum(bucket.cpu_count for bucket in buckets)
-    cpu = sum(bucket.cpu for bucket in buckets) / cpu_count if cpu_count else None
-    disk = sum(bucket.disk for bucket in buckets) / samples
+    cpu_samples = sum(bucket.cpu_samples for bucket in buckets)
+    cpu = sum(bucket.cpu_sum for bucket in buckets) / cpu_samples if cpu_samples else None
+    disk = sum(bucket.disk_wait_samples for bucket in buckets) / samples
     if (cpu is None or cpu < _MIN_BUSY_CPU_PERCENT) and disk < _MIN_DISK_WAIT_SHARE:
         return None
     return {
-        "busy": mean_,
-        "least": min(bucket.least for bucket in buckets),
-        "most": max(bucket.most for bucket in buckets),
+        "busy": mean_utilization,
+        "least": min(bucket.minimum for bucket in buckets),
+        "most": max(bucket.maximum for bucket in buckets),
         "rises": float(sum(bucket.rises for bucket in buckets)),
         "cpu": cpu,
         "disk": disk * 100,
@@ -73,40 +73,40 @@ class InputBound(Condition):
 
     name = "input-bound"
     causes = ("input.bound",)
-    of_processes = True
+    judges_processes = True
     looks_for = "GPUs starved for input"
-    needs = ("utilization.gpu_percent",)
-    appears = 30.0
-    leaves = 60.0
+    needed_metrics = ("utilization.gpu_percent",)
+    report_after_seconds = 30.0
+    end_after_seconds = 60.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        for rows in context.of.values():
+        for rows in context.rows_of_process.values():
             process = rows[0]
-            series = context.series(process)
-            if series is None or process.type == "G" or not _is_settled(series, context.at):
+            buckets = context.buckets_of(process)
+            if buckets is None or process.type == "G" or not _is_settled(buckets, context.at):
                 continue
-            if (numbers := waiting_numbers(series.whole(_WINDOW_BUCKETS))) is not None:
+            if (numbers := starvation_numbers(buckets.complete(_WINDOW_BUCKETS))) is not None:
                 yield Sign(cause="input.bound", process=process, numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""
         process = occurrence.process
-        low, high, rises = (occurrence.figures.get(name) for name in ("least", "most", "rises"))
-        cpu, disk = occurrence.figures.get("cpu"), occurrence.figures.get("disk")
+        low, high, rises = (occurrence.statistics.get(name) for name in ("least", "most", "rises"))
+        cpu, disk = occurrence.statistics.get("cpu"), occurrence.statistics.get("disk")
         framework = (process.framework or "").partition(" ")[0]
         teeth = ""
         if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW_BUCKETS / 2:
             every = steady_duration(_WINDOW_BUCKETS * BUCKET_SECONDS / rises.mean)
-            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {every}"
-        rows = context.of.get((process.pid, process.create_time), [])
+            teeth = f"a sawtooth between {low.minimum:.0f} and {high.maximum:.0f} %: from idle to busy every {every}"
+        rows = context.rows_of_process.get((process.pid, process.create_time), [])
         gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)
-        return self.report(
+        return self.make_finding(
             occurrence,
             "warning",
             "likely",
             title=f"GPU {gpus} is starved for input by {process_name(process)}",
             evidence=(
-                f"utilization {occurrence.mean('busy', '%')} on average {occurrence.lasted(context.at)}",
+                f"utilization {occurrence.mean_text('busy', '%')} on average {occurrence.time_text(context.at)}",
                 teeth,
                 f"the process and its workers use {cpu.mean:.0f} % of a CPU core" if cpu is not None else "",
                 f"it waited for a disk in {disk.mean:.0f} % of the samples"

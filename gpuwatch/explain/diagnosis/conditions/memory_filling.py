@@ -50,18 +50,20 @@ def growth_rate(samples: Samples, total: float) -> float | None:
     begun = samples[0][0]
     times = [at - begun for at, _ in samples]
     values = [value for _, value in samples]
-    count, long = len(samples), times[-1]
+    count, duration = len(samples), times[-1]
     mean_time, mean = sum(times) / count, sum(values) / count
     spread = sum((time - mean_time) ** 2 for time in times)
     slope = sum((time - mean_time) * (value - mean) for time, value in zip(times, values, strict=True)) / spread
-    growth = slope * long
+    growth = slope * duration
     if growth < _MIN_GROWTH_SHARE * total:
         return None
-    off = sum((value - mean - slope * (time - mean_time)) ** 2 for time, value in zip(times, values, strict=True))
-    if growth < _MIN_GROWTH_TO_SCATTER * (off / count) ** 0.5:
+    squared_errors = sum(
+        (value - mean - slope * (time - mean_time)) ** 2 for time, value in zip(times, values, strict=True)
+    )
+    if growth < _MIN_GROWTH_TO_SCATTER * (squared_errors / count) ** 0.5:
         return None
-    places = [round(part * (count - 1) / _WINDOW_PARTS) for part in range(_WINDOW_PARTS + 1)]
-    if min(values[later] - values[earlier] for earlier, later in pairwise(places)) <= growth / _WINDOW_PARTS / 4:
+    part_ends = [round(part * (count - 1) / _WINDOW_PARTS) for part in range(_WINDOW_PARTS + 1)]
+    if min(values[later] - values[earlier] for earlier, later in pairwise(part_ends)) <= growth / _WINDOW_PARTS / 4:
         return None
     third, tenth = count - 1 - count // 3, count - 1 - max(count // 10, 2)
     if values[-1] <= values[tenth]:
@@ -73,17 +75,17 @@ def rate_and_time_to_full(samples: Samples, total: float) -> tuple[float, float]
     """Bytes per second, and seconds until ``total`` is reached; None unless memory grows steadily."""
     if len(samples) < 2 or not _MIN_USED_SHARE * total <= samples[-1][1] < _NEARLY_FULL_SHARE * total:
         return None
-    long = samples[-1][0] - samples[0][0]
-    rate = growth_rate(samples, total) if long >= _SHORT_WINDOW_SECONDS else None
+    seconds_covered = samples[-1][0] - samples[0][0]
+    rate = growth_rate(samples, total) if seconds_covered >= _SHORT_WINDOW_SECONDS else None
     if rate is None or rate <= 0:
         return None
     seconds = (total - samples[-1][1]) / rate
-    limit = _WARNING_SECONDS if long >= MEMORY_WINDOW_SECONDS else _URGENT_SECONDS
+    limit = _WARNING_SECONDS if seconds_covered >= MEMORY_WINDOW_SECONDS else _URGENT_SECONDS
     return (rate, seconds) if seconds <= limit else None
 
 
 def _largest_holder(context: SampleContext, uuid: str) -> Process | None:
-    return max(context.on(uuid), key=lambda row: row.number("gpu_memory_bytes") or 0, default=None)
+    return max(context.processes_on(uuid), key=lambda row: row.number("gpu_memory_bytes") or 0, default=None)
 
 
 def _is_loading(context: SampleContext, uuid: str) -> bool:
@@ -91,68 +93,68 @@ def _is_loading(context: SampleContext, uuid: str) -> bool:
     age = holder.run_seconds(context.at) if holder is not None else None
     if holder is None or age is None or age >= _LOADING_SECONDS:
         return False
-    series = context.series(holder)
+    series = context.buckets_of(holder)
     return series is None or (series.mean_utilization or 0.0) < _MIN_COMPUTING_PERCENT
 
 
 @condition
-class Filling(Condition):
+class MemoryFilling(Condition):
     """At this rate the device is full within ten minutes."""
 
     name = "memory-filling"
     causes = ("memory.growing",)
     looks_for = "memory that grows until it is full"
-    needs = ("memory.used_bytes", "memory.total_bytes")
-    appears = 0.0  # the trend already needs many samples
-    leaves = 30.0
+    needed_metrics = ("memory.used_bytes", "memory.total_bytes")
+    report_after_seconds = 0.0  # the trend already needs many samples
+    end_after_seconds = 30.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         for uuid, device in context.devices.items():
-            total, samples = device.number("memory.total_bytes"), context.memory.used.get(uuid)
+            total, samples = device.number("memory.total_bytes"), context.history.memory_used.get(uuid)
             if device.unified_memory:
                 continue  # the host's memory, which any program fills
             if not total or not samples:
-                yield Sign(cause=self.causes[0], device=device, about="filling", holds=None)
+                yield Sign(cause=self.causes[0], device=device, variant="filling", holds=None)
                 continue
             if samples[-1][1] <= samples[0][1]:
                 continue
-            grows = rate_and_time_to_full(list(samples), total)
-            if grows is not None and not _is_loading(context, uuid):
-                numbers: dict[str, float | None] = {"rate": grows[0], "seconds": grows[1], "used": samples[-1][1]}
-                yield Sign(cause=self.causes[0], device=device, about="filling", numbers=numbers)
+            filling = rate_and_time_to_full(list(samples), total)
+            if filling is not None and not _is_loading(context, uuid):
+                numbers: dict[str, float | None] = {"rate": filling[0], "seconds": filling[1], "used": samples[-1][1]}
+                yield Sign(cause=self.causes[0], device=device, variant="filling", numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Names the largest holder, which need not be the one that grows."""
         device = occurrence.device
-        rate, left, used = (occurrence.figures[name] for name in ("rate", "seconds", "used"))
-        first = _largest_holder(context, device.uuid)
-        return self.report(
+        rate, left, used = (occurrence.statistics[name] for name in ("rate", "seconds", "used"))
+        holder = _largest_holder(context, device.uuid)
+        return self.make_finding(
             occurrence,
             "warning",
             "likely",
             title=f"GPU {device.index} memory is filling up: full in about {steady_duration(left.last)} at this rate",
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
-                f"it grows by {size(rate.last * 60)} per minute; {occurrence.lasted(context.at)}",
-                f"{process_name(first)} holds the most: {memory(first.number('gpu_memory_bytes'))}"
-                if first is not None
+                f"it grows by {size(rate.last * 60)} per minute; {occurrence.time_text(context.at)}",
+                f"{process_name(holder)} holds the most: {memory(holder.number('gpu_memory_bytes'))}"
+                if holder is not None
                 else "",
             ),
             action="Look for tensors kept alive between steps (lists of losses, growing shapes).",
-            pid=first.pid if first is not None else None,
+            pid=holder.pid if holder is not None else None,
         )
 
-    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        return f"GPU {occurrence.device.index} memory no longer grows ({occurrence.duration})"
+    def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        return f"GPU {occurrence.device.index} memory no longer grows ({occurrence.duration_text})"
 
 
 @condition
-class NearlyFull(Condition):
+class MemoryNearlyFull(Condition):
     """Only an event, without a cause: it is normal, as TensorFlow allocates nearly all free memory at its start."""
 
     name = "memory-full"
     causes = ()
-    forgets = float("inf")
+    forget_after_seconds = float("inf")
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """Unknown between nearly full and free again, so that it stays as it was."""
@@ -163,16 +165,18 @@ class NearlyFull(Condition):
             share = used / total if used is not None and total else None
             if share is None or share >= _FREE_AGAIN_SHARE:
                 full = share is not None and share >= _NEARLY_FULL_SHARE
-                yield Sign(cause="", device=device, about="full", holds=True if full else None)
+                yield Sign(cause="", device=device, variant="full", holds=True if full else None)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Only its title is used, for the event."""
         device = occurrence.device
         used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
-        return self.report(occurrence, "info", title=f"GPU {device.index} memory is nearly full: {used} of {total}")
+        return self.make_finding(
+            occurrence, "info", title=f"GPU {device.index} memory is nearly full: {used} of {total}"
+        )
 
-    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+    def is_listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         return False
 
-    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        return f"GPU {occurrence.device.index} memory is no longer full ({occurrence.duration})"
+    def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        return f"GPU {occurrence.device.index} memory is no longer full ({occurrence.duration_text})"

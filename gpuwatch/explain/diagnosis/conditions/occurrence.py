@@ -1,4 +1,4 @@
-"""How long a condition has held, in words too, and when that is long enough to report it.
+"""Occurrences of conditions, built from the signs in samples: how long each has held, and when it is reported.
 
 An occurrence has a level between 0 and 1 that rises while the condition holds and falls while it does not. It is
 reported when the level reaches 1, and ends when it is 0 again. So a condition must hold for some time before it is
@@ -32,8 +32,8 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     """None: unknown from this sample (an idle device says nothing about its link)."""
     device: Device | None = None
     process: Process | None = None
-    about: str = ""
-    """Distinguishes conditions of the same cause and subject."""
+    variant: str = ""
+    """Distinguishes signs of the same condition, cause, device and process."""
     since: float | None = None
     """When it began, in seconds since the epoch, if that is known better than by the first sample in which it holds."""
     numbers: dict[str, float | None] = {}
@@ -42,8 +42,8 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[object, ...]:
         """Identity of the condition."""
-        who = (self.process.pid, self.process.create_time) if self.process is not None else None
-        return (self.cause, self.device.uuid if self.device is not None else None, who, self.about)
+        process = (self.process.pid, self.process.create_time) if self.process is not None else None
+        return (self.cause, self.device.uuid if self.device is not None else None, process, self.variant)
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ class NumberStatistics:
 
     first: float
     last: float = 0.0
-    least: float = float("inf")
-    most: float = float("-inf")
+    minimum: float = float("inf")
+    maximum: float = float("-inf")
     total: float = 0.0
     count: int = 0
 
@@ -63,7 +63,7 @@ class NumberStatistics:
 
     def add(self, value: float) -> None:
         self.last = value
-        self.least, self.most = min(self.least, value), max(self.most, value)
+        self.minimum, self.maximum = min(self.minimum, value), max(self.maximum, value)
         self.total += value
         self.count += 1
 
@@ -76,35 +76,39 @@ class Occurrence:
     """The latest sign in which the condition held."""
     since: float
     """Seconds since the epoch."""
-    last: float
+    last_held: float
     """When it was last seen to hold."""
-    appears: float
+    report_after_seconds: float
     """Seconds for which it must hold."""
-    leaves: float
+    end_after_seconds: float
     """Seconds for which it must be gone before it ends."""
     level: float = 0.0
+    """0 to 1, see above."""
     reported: bool = False
-    observed: float = 0.0
-    """Observed seconds from its start to the last sample in which it held, as :attr:`samples`."""
-    held: float = 0.0
+    """Whether its level has reached 1."""
+    observed_seconds: float = 0.0
+    """Observed seconds from its start to the last sample in which it held."""
+    held_seconds: float = 0.0
     """Observed seconds in which it held."""
-    unknown: float = 0.0
+    unknown_seconds: float = 0.0
     """Seconds since the last sample from which it was known."""
-    unobserved: float = 0.0
+    unobserved_seconds: float = 0.0
     """Seconds without samples since it began."""
-    known: float = 0.0
+    known_before_seconds: float = 0.0
     """Seconds from its start to its first sample, if the start is known from elsewhere."""
-    at_least: bool = False
+    may_be_older: bool = False
     """Whether it may have begun earlier: it held in the first sample from which it could be known."""
     samples: int = 0
-    holding: int = 0
-    first: tuple[float, Sign] | None = None
+    """Samples from its start to the last one in which it held."""
+    holding_samples: int = 0
+    """Samples in which it held."""
+    first_sign: tuple[float, Sign] | None = None
     """The first sign that held, after the time of its sample."""
-    figures: dict[str, NumberStatistics] = field(default_factory=dict)
-    """The numbers of its signs; none for one that none of them had."""
-    _after: tuple[int, float] = (0, 0.0)
-    """Samples since it last held, and seconds: they belong to it if it holds again."""
-    _held_before: bool | None = None
+    statistics: dict[str, NumberStatistics] = field(default_factory=dict)
+    """By name: the numbers of its signs, without those that no sign had."""
+    _since_held: tuple[int, float] = (0, 0.0)
+    """Samples since it last held, and observed seconds: they belong to it if it holds again."""
+    _held_in_latest: bool | None = None
 
     @property
     def device(self) -> Device:
@@ -119,86 +123,92 @@ class Occurrence:
         return self.sign.process
 
     @property
-    def over(self) -> bool:
-        return self.level <= _ROUNDING_ERROR and self.leaving
+    def has_ended(self) -> bool:
+        return self.level <= _ROUNDING_ERROR and self.is_ending
 
     @property
-    def leaving(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether it did not hold in the latest sample that says so."""
-        return self._held_before is False
+        return self._held_in_latest is False
 
     @property
-    def share(self) -> float:
+    def held_share(self) -> float:
         """Share of its samples in which it held, 0 to 1."""
-        return self.holding / self.samples if self.samples else 0.0
+        return self.holding_samples / self.samples if self.samples else 0.0
 
     @classmethod
-    def first_seen(cls, sign: Sign, at: float, appears: float, leaves: float, *, first: bool) -> Occurrence:
-        """One that holds in a sample at ``at``; ``first``: the first that says so, before which it may have begun."""
-        made = cls(sign, at, at, appears, leaves)
+    def from_first_sign(
+        cls, sign: Sign, at: float, report_after_seconds: float, end_after_seconds: float, *, first: bool
+    ) -> Occurrence:
+        """One that holds in a sample at ``at``.
+
+        ``first``: nothing was known of it in an earlier sample, so that it may have begun before.
+        """
+        occurrence = cls(sign, at, at, report_after_seconds, end_after_seconds)
         known = sign.since is not None and at - sign.since >= _FIRST_SAMPLE_SECONDS
         if sign.since is not None and sign.since < at and (known or not first):
-            made.begin_at(sign.since)
-        made.at_least = first and not known
-        return made
+            occurrence.set_start(sign.since)
+        occurrence.may_be_older = first and not known
+        return occurrence
 
-    def begins_at(self, first: float) -> bool:
-        """Whether it begins with the ``first`` sample of all, before which nothing was seen."""
-        return abs(self.since - first) < _FIRST_SAMPLE_SECONDS
+    def begins_with_sample(self, at: float) -> bool:
+        """Whether it begins with the sample at ``at``."""
+        return abs(self.since - at) < _FIRST_SAMPLE_SECONDS
 
-    def interrupted(self, sign: Sign) -> bool:
+    def begins_anew_with(self, sign: Sign) -> bool:
         """Whether ``sign`` says that it began anew, after samples from which it was not known whether it held."""
-        return bool(self.unknown) and sign.since is not None and sign.since > self.last
+        return bool(self.unknown_seconds) and sign.since is not None and sign.since > self.last_held
 
-    def begin_at(self, since: float, *, at_least: bool = False) -> None:
-        """Sets a start before its first sample; time that has already passed counts for ``appears``."""
-        self.known += self.since - since
-        self.since, self.at_least = since, at_least
-        if self.appears > 0:
-            self.level = min(1.0, self.level + self.known / self.appears)
+    def set_start(self, since: float, *, may_be_older: bool = False) -> None:
+        """Sets a start before its first sample; time that has already passed counts for ``report_after_seconds``."""
+        self.known_before_seconds += self.since - since
+        self.since, self.may_be_older = since, may_be_older
+        if self.report_after_seconds > 0:
+            self.level = min(1.0, self.level + self.known_before_seconds / self.report_after_seconds)
 
-    def mean(self, name: str, unit: str) -> str:
+    def mean_text(self, name: str, unit: str) -> str:
         """``1410 MHz``: the mean of a number while it held; empty if it was never read."""
-        figure = self.figures.get(name)
-        return f"{figure.mean:.0f} {unit}" if figure is not None else ""
+        number = self.statistics.get(name)
+        return f"{number.mean:.0f} {unit}" if number is not None else ""
 
-    def readings(self, of: Callable[[Device], str]) -> Iterator[str]:
-        """What ``of`` says of the device in the latest and in the first sample in which it held: each of one moment."""
-        latest = of(self.device)
-        if self.first is None or self.samples < 2:
+    def first_and_latest(self, text_of: Callable[[Device], str]) -> Iterator[str]:
+        """``text_of`` the device in the latest and in the first sample in which it held, each with its time."""
+        latest = text_of(self.device)
+        if self.first_sign is None or self.samples < 2:
             yield latest
             return
-        at, sign = self.first
+        at, sign = self.first_sign
         if latest:
-            yield f"latest reading, at {_clock(self.last)}: {latest}"
-        if sign.device is not None and (before := of(sign.device)) not in (latest, ""):
-            yield f"first reading, at {_clock(at)}: {before}"
+            yield f"latest reading, at {_clock_time(self.last_held)}: {latest}"
+        if sign.device is not None and (before := text_of(sign.device)) not in (latest, ""):
+            yield f"first reading, at {_clock_time(at)}: {before}"
 
     @property
-    def duration(self) -> str:
-        """``3 min``, from the first to the last sample in which it held; for events."""
-        return rounded_duration(self.last - self.since)
+    def duration_text(self) -> str:
+        """``3 min``: from its start to the last sample in which it held; for events."""
+        return rounded_duration(self.last_held - self.since)
 
-    def lasted(self, at: float) -> str:
+    def time_text(self, at: float) -> str:
         """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and how much was not observed.
 
         Coarse, so that the line of a finding seldom changes. ``at least since``: it held in the first sample, and
         nothing is known of the time before.
         """
-        if self.samples < 2 and not self.known:
+        if self.samples < 2 and not self.known_before_seconds:
             return "seen in one sample so far"
-        whole = (self.last if self.leaving else at) - self.since
-        text = f"{'at least ' * self.at_least}since {_clock(self.since)}, for {steady_duration(whole)}"
-        if self.leaving:
-            text = f"from {_clock(self.since)} to {_clock(self.last)}, for {rounded_duration(whole)}"
-        if self.share < 0.95:
-            text += f": in {self.share * 100:.0f} % of the samples"
-            first = self.since + self.known
-            text += f" since {_clock(first)}" if self.known else f", {steady_duration(self.held)} in all"
-        elif self.observed + self.known < 0.8 * (whole - self.unobserved):
-            text += f", {steady_duration(self.observed + self.known)} of which could be judged"
-        if self.unobserved:
-            text += f"; not observed for {steady_duration(self.unobserved)} of it"
+        whole = (self.last_held if self.is_ending else at) - self.since
+        text = f"{'at least ' * self.may_be_older}since {_clock_time(self.since)}, for {steady_duration(whole)}"
+        if self.is_ending:
+            text = f"from {_clock_time(self.since)} to {_clock_time(self.last_held)}, for {rounded_duration(whole)}"
+        if self.held_share < 0.95:
+            text += f": in {self.held_share * 100:.0f} % of the samples"
+            first = self.since + self.known_before_seconds
+            known_before = f" since {_clock_time(first)}" if self.known_before_seconds else ""
+            text += known_before or f", {steady_duration(self.held_seconds)} in all"
+        elif self.observed_seconds + self.known_before_seconds < 0.8 * (whole - self.unobserved_seconds):
+            text += f", {steady_duration(self.observed_seconds + self.known_before_seconds)} of which could be judged"
+        if self.unobserved_seconds:
+            text += f"; not observed for {steady_duration(self.unobserved_seconds)} of it"
         return text
 
     def add(self, sign: Sign | None, at: float, seconds: float, samples: int = 1) -> None:
@@ -208,29 +218,30 @@ class Occurrence:
         """
         holds = sign.holds if sign is not None else False
         if holds is None:
-            self.unknown += seconds
+            self.unknown_seconds += seconds
             return
-        self.unknown = 0.0
-        self._after = (self._after[0] + samples, self._after[1] + seconds)
+        self.unknown_seconds = 0.0
+        self._since_held = (self._since_held[0] + samples, self._since_held[1] + seconds)
         if holds and sign is not None:
-            self.sign, self.last = sign, at
-            self.first = self.first or (at, sign)
-            self.samples += self._after[0]
-            self.observed += self._after[1]
-            self._after = (0, 0.0)
-            self.holding += samples
-            self.held += seconds
+            self.sign, self.last_held = sign, at
+            self.first_sign = self.first_sign or (at, sign)
+            self.samples += self._since_held[0]
+            self.observed_seconds += self._since_held[1]
+            self._since_held = (0, 0.0)
+            self.holding_samples += samples
+            self.held_seconds += seconds
             for name, value in sign.numbers.items():
                 if value is not None:
-                    self.figures.setdefault(name, NumberStatistics(value)).add(value)
-        before, self._held_before = self._held_before, holds
-        if holds and (before or self.appears <= 0):
-            self.level = 1.0 if self.appears <= 0 else min(1.0, self.level + seconds / self.appears)
-        elif not holds and (before is False or self.leaves <= 0):
-            self.level = 0.0 if self.leaves <= 0 else max(0.0, self.level - seconds / self.leaves)
-        if self.level >= 1.0 - _ROUNDING_ERROR and (self.holding >= MIN_SAMPLES or self.appears <= 0):
+                    self.statistics.setdefault(name, NumberStatistics(value)).add(value)
+        before, self._held_in_latest = self._held_in_latest, holds
+        at_once = self.report_after_seconds <= 0
+        if holds and (before or at_once):
+            self.level = 1.0 if at_once else min(1.0, self.level + seconds / self.report_after_seconds)
+        elif not holds and (before is False or self.end_after_seconds <= 0):
+            self.level = 0.0 if self.end_after_seconds <= 0 else max(0.0, self.level - seconds / self.end_after_seconds)
+        if self.level >= 1.0 - _ROUNDING_ERROR and (self.holding_samples >= MIN_SAMPLES or at_once):
             self.reported = True
 
 
-def _clock(at: float) -> str:
+def _clock_time(at: float) -> str:
     return datetime.datetime.fromtimestamp(at).strftime("%H:%M:%S")

@@ -17,11 +17,11 @@ from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
 from gpuwatch.machine.sources.hidden_processes import ELSEWHERE
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
-_NOTABLE_BYTES = 100 << 20
+_MIN_PROGRAM_BYTES = 100 << 20
 """Bytes of memory without an owner that may be a whole program's."""
 _ENVIRONMENT = "environment"
-"""In the note of a process whose environment may not be read."""
-_NOT_GIVEN = ("none", "void", "")
+"""Word in the note of a process whose environment may not be read."""
+_NO_GPU_VALUES = ("none", "void", "")
 
 
 class CpuReason(NamedTuple):
@@ -69,8 +69,8 @@ def cpu_reason(
         cause = "build.cpu-only"
         evidence.insert(0, f"{framework} is a build without CUDA")
     if cause == "unknown":
-        listed = value is not None and seen.unsure
-        unsure = f"CUDA_VISIBLE_DEVICES={shorten(printable(value or ''), 60)}: {seen.unsure}" if listed else ""
+        unclear = value is not None and seen.unsure
+        unsure = f"CUDA_VISIBLE_DEVICES={shorten(printable(value or ''), 60)}: {seen.unsure}" if unclear else ""
         evidence = _circumstances(process, environment, unsure)
     return CpuReason(cause, tuple(evidence), action)
 
@@ -78,7 +78,7 @@ def cpu_reason(
 def _circumstances(process: Process, environment: Mapping[str, str] | None, unsure: str) -> list[str]:
     """Evidence if the cause is unknown; ``unsure``: why CUDA_VISIBLE_DEVICES does not show it."""
     lines = []
-    if (given := (environment or {}).get("NVIDIA_VISIBLE_DEVICES", "all")) in _NOT_GIVEN:
+    if (given := (environment or {}).get("NVIDIA_VISIBLE_DEVICES", "all")) in _NO_GPU_VALUES:
         lines.append(f"NVIDIA_VISIBLE_DEVICES={given}: its container was started without GPUs")
     if process.cuda_loaded is False:
         lines.append(
@@ -107,13 +107,13 @@ def may_be_on_gpu(process: Process, snapshot: Snapshot) -> str:
         return ""
     elsewhere = sum(row.note.startswith(ELSEWHERE) for row in snapshot.processes)
     if elsewhere:
-        item = elsewhere == 1
+        single = elsewhere == 1
         return (
-            f"NVML lists {elsewhere} process{'' if item else 'es'} by {'a pid' if item else 'pids'} of another PID"
+            f"NVML lists {elsewhere} process{'' if single else 'es'} by {'a pid' if single else 'pids'} of another PID"
             " namespace: this may be one of them"
         )
-    hidden = any((device.number("memory.unexplained_bytes") or 0) >= _NOTABLE_BYTES for device in snapshot.devices)
-    if hidden and snapshot.host.container:
+    unowned = any((device.number("memory.unexplained_bytes") or 0) >= _MIN_PROGRAM_BYTES for device in snapshot.devices)
+    if unowned and snapshot.host.container:
         return "NVML lists no owner for part of the memory in this container: this process may hold it"
     return ""
 
@@ -146,10 +146,10 @@ class CpuWithFreeGpu(Condition):
 
     name = "cpu-with-free-gpu"
     causes = ("visibility.hidden", "visibility.bad-ordinal", "build.cpu-only", "unknown")
-    of_processes = True
+    judges_processes = True
     looks_for = "programs with a GPU framework that compute on the CPU"
-    appears = 60.0
-    leaves = 30.0
+    report_after_seconds = 60.0
+    end_after_seconds = 30.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One per process. GPUs may be hidden on purpose; that only lowers the severity."""
@@ -164,7 +164,7 @@ class CpuWithFreeGpu(Condition):
             if found is None or (found.cause == "unknown" and may_be_on_gpu(process, context.snapshot)):
                 continue
             numbers: dict[str, float | None] = {"cpu": cpu, "free": len(free)}
-            yield Sign(cause=found.cause, process=process, about="; ".join(found.evidence), numbers=numbers)
+            yield Sign(cause=found.cause, process=process, variant="; ".join(found.evidence), numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Always ``likely``: what the program wants is not visible from outside."""
@@ -172,15 +172,15 @@ class CpuWithFreeGpu(Condition):
         reason = cpu_reason(process, context.snapshot.devices)
         free = ", ".join(str(device.index) for device in _free_gpus(context))
         empty = (process.cuda_visible_devices or "").strip() in ("", "-1", "NoDevFiles")
-        return self.report(
+        return self.make_finding(
             occurrence,
             "info" if cause == "unknown" or (cause == "visibility.hidden" and empty) else "warning",
             "likely",
             title=f"{process_name(process)} computes on the CPU with {printable(process.framework or '')} while"
             " GPUs are free",
             evidence=(
-                f"{occurrence.mean('cpu', '%')} of a CPU core {occurrence.lasted(context.at)}; it uses no GPU",
-                occurrence.sign.about,
+                f"{occurrence.mean_text('cpu', '%')} of a CPU core {occurrence.time_text(context.at)}; it uses no GPU",
+                occurrence.sign.variant,
                 f"free: GPU {free}" if free else "",
                 command(process),
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -53,19 +54,22 @@ def thermal_title_and_action(
     )
 
 
-def _temperatures(device: Device) -> str:
-    """Those of one sample and their thresholds; empty if none is known."""
+def _temperatures_text(device: Device) -> str:
+    """Temperatures of one sample, and their thresholds; empty if none is known."""
     threshold, margin = _lowest_threshold(device), device.number("temperature.margin_celsius")
-    memory, memory_most = device.number("temperature.memory_celsius"), device.number("temperature.memory_max_celsius")
-    core, facts = device.number("temperature.gpu_celsius"), []
+    memory, memory_maximum = (
+        device.number("temperature.memory_celsius"),
+        device.number("temperature.memory_max_celsius"),
+    )
+    core, texts = device.number("temperature.gpu_celsius"), []
     if core is not None:
-        facts.append(f"core {core:.0f} °C" + (f" (maximum {threshold:.0f} °C)" if threshold else ""))
+        texts.append(f"core {core:.0f} °C" + (f" (maximum {threshold:.0f} °C)" if threshold else ""))
     if margin is not None:
         left = "core " * (core is None) + f"{abs(margin):.0f} °C {'below' if margin >= 0 else 'above'}"
-        facts.append(f"{left} its nearest slowdown")
+        texts.append(f"{left} its nearest slowdown")
     if memory is not None:
-        facts.append(f"memory {memory:.0f} °C" + (f" (maximum {memory_most:.0f} °C)" if memory_most else ""))
-    return ", ".join(facts)
+        texts.append(f"memory {memory:.0f} °C" + (f" (maximum {memory_maximum:.0f} °C)" if memory_maximum else ""))
+    return ", ".join(texts)
 
 
 def _lowest_threshold(device: Device) -> float | None:
@@ -80,7 +84,7 @@ _NEAR_LIMIT_SHARE = 0.85
 """Share of the power limit from which a card is at it."""
 
 
-_NUMBERS = {
+_METRICS = {
     "clock": "clocks.sm_mhz",
     "temperature": "temperature.gpu_celsius",
     "margin": "temperature.margin_celsius",
@@ -92,55 +96,59 @@ _NUMBERS = {
 
 def _clock_loss(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
     """The share of the clock that was lost, and a line with the loss in MHz."""
-    device, clock = occurrence.device, occurrence.figures.get("clock")
+    device, clock = occurrence.device, occurrence.statistics.get("clock")
     if clock is None:
         return None, ""
-    free = context.memory.free_clock.get(device.uuid)
+    free = context.history.unthrottled_mhz.get(device.uuid)
     most = device.number("clocks.sm_max_mhz")
-    told = f"SM clock {clock.mean:.0f} MHz{_mean(occurrence)}"
+    measured = f"SM clock {clock.mean:.0f} MHz{_on_average(occurrence)}"
     if free is not None and free > clock.mean:
         lost = f"{free - clock.mean:.0f} MHz lost"
-        return 1 - clock.mean / free, f"{told}, {free:.0f} MHz when not throttled: {lost}"
+        return 1 - clock.mean / free, f"{measured}, {free:.0f} MHz when not throttled: {lost}"
     if most:
         below = max(most - clock.mean, 0.0)
         share = below / most if free is None else 0.0
-        return share, f"{told}, {below:.0f} MHz below the card's maximum ({most:.0f})"
-    return None, told
+        return share, f"{measured}, {below:.0f} MHz below the card's maximum ({most:.0f})"
+    return None, measured
 
 
-def _mean(occurrence: Occurrence) -> str:
+def _on_average(occurrence: Occurrence) -> str:
     return " on average" if occurrence.samples > 1 else ""
 
 
-class _Throttled(Condition):
-    """The driver gives a reason for lower clocks."""
+class _ReasonGiven(Condition):
+    """The driver gives reasons of one kind for lower clocks."""
 
     causes = ("throttle.power",)
-    needs: ClassVar[tuple[str, ...]] = ("clocks.event_reasons",)
-    one_sample = True
-    about: ClassVar[str] = ""
+    needed_metrics: ClassVar[tuple[str, ...]] = ("clocks.event_reasons",)
+    reported_from_one_sample = True
+    variant: ClassVar[str] = ""
 
+    @abstractmethod
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         """Whether the reasons are of this kind."""
-        raise NotImplementedError
-
-    def reason(self, device: Device) -> str:
-        """``thermal``, ``power brake``: for the event at its end."""
-        raise NotImplementedError
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """Unknown if the driver gives no reasons."""
         for device in context.devices.values():
             reasons = clock_reasons(device)
             if reasons is None:
-                yield Sign(cause=self.causes[0], device=device, holds=None, about=self.about)
+                yield Sign(cause=self.causes[0], device=device, holds=None, variant=self.variant)
             elif self.holds(reasons, device):
-                numbers = {name: device.number(metric) for name, metric in _NUMBERS.items()}
-                yield Sign(cause=self.causes[0], device=device, about=self.about, numbers=numbers)
+                numbers = {name: device.number(metric) for name, metric in _METRICS.items()}
+                yield Sign(cause=self.causes[0], device=device, variant=self.variant, numbers=numbers)
 
-    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+
+class _Throttled(_ReasonGiven):
+    """A reason for which a GPU counts as throttled: another one than its power limit."""
+
+    @abstractmethod
+    def reason(self, device: Device) -> str:
+        """``thermal``, ``power brake``."""
+
+    def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         device = occurrence.device
-        return f"GPU {device.index} no longer throttled ({self.reason(device)}, {occurrence.duration})"
+        return f"GPU {device.index} no longer throttled ({self.reason(device)}, {occurrence.duration_text})"
 
 
 @condition
@@ -150,7 +158,7 @@ class Thermal(_Throttled):
     name = "throttle"
     causes = ("throttle.thermal",)
     looks_for = "thermal throttling"
-    leaves = 30.0
+    end_after_seconds = 30.0
 
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         return bool(reasons & THERMAL)
@@ -162,21 +170,21 @@ class Thermal(_Throttled):
         """A warning, however little is lost: what one sample shows, a longer time does not take back."""
         device = occurrence.device
         reasons = clock_reasons(device) or frozenset()
-        core, margin, memory = map(occurrence.figures.get, ("temperature", "margin", "memory"))
-        left, hottest = margin.least if margin else None, memory.most if memory else None
-        title, action = thermal_title_and_action(device, core.most if core else None, left, hottest)
+        core, margin, memory = map(occurrence.statistics.get, ("temperature", "margin", "memory"))
+        left, hottest = margin.minimum if margin else None, memory.maximum if memory else None
+        title, action = thermal_title_and_action(device, core.maximum if core else None, left, hottest)
         counted = device.number("events.thermal_percent")
-        return self.report(
+        return self.make_finding(
             occurrence,
             "warning",
             title=title,
             evidence=(
-                occurrence.lasted(context.at),
+                occurrence.time_text(context.at),
                 f"the driver's reasons: {'+'.join(sorted(reasons & THERMAL))}",
-                *occurrence.readings(_temperatures),
+                *occurrence.first_and_latest(_temperatures_text),
                 # If neither the first nor the latest sample was the hottest.
-                f"between them: core up to {core.most:.0f} °C"
-                if core is not None and round(core.most) > round(max(core.first, core.last))
+                f"between them: core up to {core.maximum:.0f} °C"
+                if core is not None and round(core.maximum) > round(max(core.first, core.last))
                 else "",
                 _clock_loss(occurrence, context)[1],
                 f"the driver's counter: throttled by heat in {counted:.0f} % of the last seconds" if counted else "",
@@ -191,9 +199,9 @@ class PowerBrake(_Throttled):
 
     name = "power-brake"
     looks_for = "throttling by the power brake"
-    appears = 5.0
-    leaves = 30.0
-    about = "brake"
+    report_after_seconds = 5.0
+    end_after_seconds = 30.0
+    variant = "brake"
 
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         """Unless heat is the reason."""
@@ -208,7 +216,7 @@ class PowerBrake(_Throttled):
         action = "Check the power cables and the machine's power supply: the board itself requests lower clocks."
         if "hw-power-brake" not in (clock_reasons(device) or ()):
             action = "Check cooling, power cables and supply: the driver does not say which one it is."
-        return self.report(
+        return self.make_finding(
             occurrence,
             "warning",
             title=f"GPU {device.index} throttled ({self.reason(device)})",
@@ -218,15 +226,15 @@ class PowerBrake(_Throttled):
 
 
 @condition
-class PowerCap(_Throttled):
+class PowerCap(_ReasonGiven):
     """Clocks limited by the power limit while the card is busy, which is normal for a busy card."""
 
     name = "power-cap"
     looks_for = "throttling by the power cap"
-    needs = ("clocks.event_reasons", "utilization.gpu_percent")
-    appears = 20.0
-    leaves = 60.0
-    about = "cap"
+    needed_metrics = ("clocks.event_reasons", "utilization.gpu_percent")
+    report_after_seconds = 20.0
+    end_after_seconds = 60.0
+    variant = "cap"
 
     def holds(self, reasons: frozenset[str], device: Device) -> bool:
         """Only under load: an idle card may report the cap at any time."""
@@ -238,7 +246,7 @@ class PowerCap(_Throttled):
         device = occurrence.device
         share, _ = _clock_loss(occurrence, context)
         limit, default = device.number("power.limit_watts"), device.number("power.default_limit_watts")
-        near, power = _near_limit(occurrence), occurrence.figures.get("power")
+        near, power = _near_limit(occurrence), occurrence.statistics.get("power")
         much_lost = share is not None and share >= _MUCH_CLOCK_LOSS_SHARE
         lowered = near and bool(limit and default and limit < 0.97 * default)
         title = f"GPU {device.index} at its power limit, which is normal for a busy GPU"
@@ -254,7 +262,7 @@ class PowerCap(_Throttled):
         elif much_lost:
             title = f"GPU {device.index} throttled (power cap), far below its clock"
             action = "Raise the power limit (nvidia-smi -pl) as far as supply and cooling allow."
-        return self.report(
+        return self.make_finding(
             occurrence,
             "warning" if much_lost else "info",
             title=title,
@@ -265,30 +273,32 @@ class PowerCap(_Throttled):
             action=action,
         )
 
-    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+    def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         if not _near_limit(occurrence):
-            return f"GPU {occurrence.device.index}: NVML no longer reports a power cap ({occurrence.duration})"
-        return f"GPU {occurrence.device.index} no longer at its power limit ({occurrence.duration})"
+            return f"GPU {occurrence.device.index}: NVML no longer reports a power cap ({occurrence.duration_text})"
+        return f"GPU {occurrence.device.index} no longer at its power limit ({occurrence.duration_text})"
 
 
 def _near_limit(occurrence: Occurrence) -> bool:
     """Whether the card drew about its limit, by what was measured while the driver gave that reason."""
-    power, limit = occurrence.figures.get("power"), occurrence.device.number("power.limit_watts")
+    power, limit = occurrence.statistics.get("power"), occurrence.device.number("power.limit_watts")
     return power is not None and bool(limit) and power.mean >= _NEAR_LIMIT_SHARE * (limit or 0.0)
 
 
-def _power(device: Device) -> str:
+def _power_draw_text(device: Device) -> str:
     """What one sample drew; empty if that or the limit is unknown."""
     draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
     return f"draws {draw:.0f} W of its limit of {limit:.0f} W" if draw is not None and limit else ""
 
 
-def _power_evidence(occurrence: Occurrence, context: SampleContext, of: frozenset[str]) -> tuple[str, ...]:
+def _power_evidence(occurrence: Occurrence, context: SampleContext, kind: frozenset[str]) -> tuple[str, ...]:
     device = occurrence.device
     return (
-        occurrence.lasted(context.at),
-        f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & of))}",
-        *occurrence.readings(_power),
+        occurrence.time_text(context.at),
+        f"the driver's reasons: {'+'.join(sorted((clock_reasons(device) or frozenset()) & kind))}",
+        *occurrence.first_and_latest(_power_draw_text),
         _clock_loss(occurrence, context)[1],
-        f"utilization {occurrence.mean('busy', '%')}{_mean(occurrence)}" if occurrence.figures.get("busy") else "",
+        f"utilization {occurrence.mean_text('busy', '%')}{_on_average(occurrence)}"
+        if occurrence.statistics.get("busy")
+        else "",
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.units import size
+from gpuwatch.core.formatting.units import count_text, size
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.doctor.driver import late_answer, remedy
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holders
 

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuwatch.core.model.doctor import DriverAnswer, FrameworkFacts, System
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant
 
-PRODUCTS = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
-
-CUDA_ERRORS = {
-    2: "out of memory",
-    3: "not initialized",
-    34: "stub library",
-    46: "device unavailable",
-    100: "no device",
-    101: "invalid device",
-    303: "shared object initialization failed",
-    802: "system not yet initialized",
-    803: "the versions of library and kernel module differ",
-    804: "forward compatibility is not supported on this card",
-    805: "the connection to MPS failed",
-    999: "unknown error",
-}
-"""CUresult in words (cuda.h)."""
-
-_GPU_VARIABLE = re.compile(
-    r"^(?:CUDA_|CUDNN_|NVIDIA_|NCCL_|XLA_|PYTORCH_|TORCH_|KERAS_|TF_(?!VAR_|TOKEN_|CLI_|LOG|INPUT|DATA_DIR|WORKSPACE)"
-    r"|LD_LIBRARY_PATH$|LD_PRELOAD$|CONDA_PREFIX$|VIRTUAL_ENV$|SLURM_JOB_GPUS$|SLURM_JOB_ID$)"
-)
+_PRODUCT_NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +79,9 @@ class Facts(Evidence):
         """The framework's name, with its version if known."""
         if self.framework is not None:
             name, version = self.framework.name, self.framework.version
-            return f"{PRODUCTS.get(name, name)} {version or ''}".strip()
+            return f"{_PRODUCT_NAMES.get(name, name)} {version or ''}".strip()
         return (
-            PRODUCTS.get(self.installation.name, self.installation.name)
+            _PRODUCT_NAMES.get(self.installation.name, self.installation.name)
             if self.installation is not None
             else "the framework"
         )
@@ -117,24 +93,3 @@ class Facts(Evidence):
         if self.nvml_answers or (self.driver is not None and self.driver.libcuda and self.driver.libcuda.path):
             return True
         return system is not None and (system.kernel_module is not None or bool(system.device_files))
-
-
-def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that affect GPUs, also misspelt ones; no others are reported."""
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if _GPU_VARIABLE.match(name) or known_variable_meant(name)
-    }
-
-
-def count_text(count: int, text: str, many: str = "") -> str:
-    """``1 GPU``, ``2 GPUs``."""
-    return f"{count} {text if count == 1 else many or text + 's'}"
-
-
-def took_text(seconds: float | None) -> str:
-    """``1.5 s``, or ``less than 0.1 s``."""
-    if seconds is None:
-        return "an unknown time"
-    return f"{seconds:.1f} s" if seconds >= 0.1 else "less than 0.1 s"

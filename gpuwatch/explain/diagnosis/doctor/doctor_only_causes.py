@@ -16,12 +16,19 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts
-from gpuwatch.explain.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.driver import (
+    CUDA_ERRORS,
+    REBOOT,
+    advice,
+    cuinit_error_text,
+    driver_versions,
+    start_action,
+)
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holder_text, holders
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, MISMATCH_CODES, MISSING_CODES, RECREATE
 from gpuwatch.explain.diagnosis.rules.simulation_limits import why_unreachable
 from gpuwatch.explain.logs.log_parser import parse
@@ -52,7 +59,7 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
     if system.kernel_module is None and not system.wsl:
         lines.append("/proc/driver/nvidia/version does not exist: the kernel module is not loaded")
     if lines:
-        yield error_of("driver.missing", title=title, evidence=lines, action=advice(facts))
+        yield error_finding("driver.missing", title=title, evidence=lines, action=advice(facts))
 
 
 @_rule("driver.mismatch")
@@ -61,7 +68,7 @@ def versions_differ(facts: Facts) -> Iterator[Finding]:
     known = driver_versions(facts)
     if len(set(known.values())) > 1 and not facts.cuda_starts:
         lines = [f"{name}: {version}" for name, version in known.items()]
-        yield error_of("driver.mismatch", evidence=lines, action=REBOOT)
+        yield error_finding("driver.mismatch", evidence=lines, action=REBOOT)
 
 
 @_rule("driver.mismatch", "driver.bad-state", "container.lost-devices")
@@ -71,18 +78,18 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
     code = answer.cuinit_code if answer is not None else None
     if code is None or code == 0:
         return
-    line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+    line = cuinit_error_text(code)
     if code in MISMATCH_CODES:
-        yield error_of("driver.mismatch", evidence=[line], action=start_action(code))
+        yield error_finding("driver.mismatch", evidence=[line], action=start_action(code))
     elif code not in MISSING_CODES:
-        yield error_of(
+        yield error_finding(
             "driver.bad-state",
             title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
             evidence=[line],
             action=start_action(code),
         )
     elif code == 100 and facts.nvml_answers and not facts.hidden:
-        yield error_of(
+        yield error_finding(
             "container.lost-devices",
             certainty="likely",
             title="NVML answers, but CUDA finds no device",
@@ -106,7 +113,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             action=HALF_ACTION,
         )
     elif answer.libcuda.error is not None and answer.nvml_code == 0:
-        yield error_of(
+        yield error_finding(
             "driver.missing",
             title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
@@ -142,14 +149,14 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
         return
     closed = [entry for entry in system.device_files if not entry.usable]
     if closed:
-        yield error_of(
+        yield error_finding(
             "driver.bad-state",
             title="This user does not have permission to use the GPU's device files",
             evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
             action=JOIN_GROUP,
         )
     elif system.container and not system.device_files:
-        yield error_of(
+        yield error_finding(
             "container.lost-devices",
             evidence=["the kernel module is loaded, but this container has no /dev/nvidia*"],
             action=GIVE_GPUS,
@@ -200,7 +207,7 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         return
     builds = [entry for entry in look.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
     if look.name == "tensorflow" and len({entry.name for entry in builds}) == 2:
-        yield warning_of(
+        yield warning_finding(
             "build.cpu-only",
             certainty="likely",
             title="tensorflow and tensorflow-cpu are both installed: the later one has overwritten the other's files",
@@ -217,7 +224,7 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
     if facts.installation.gpu_build is False:
         yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
     elif facts.run is not None and (obstacle := why_unreachable(facts.run)):
-        yield warning_of(
+        yield warning_finding(
             "unknown",
             title=f"{obstacle}; PyTorch's messages here describe the machine without simulated GPUs",
             action="Check PyTorch without --sim, or a newer version.",
@@ -257,7 +264,7 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
     for test in facts.installation.tests if facts.installation is not None else ():
         if test.correct is False:
-            yield error_of(
+            yield error_finding(
                 "hardware.fault",
                 certainty="likely",
                 title=f"{test.device} computes a wrong result",
@@ -270,7 +277,7 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
 def timed_out(facts: Facts) -> Iterator[Finding]:
     """The framework did not finish before its deadline."""
     if facts.installation is not None and facts.installation.late and facts.run is not None:
-        yield error_of(
+        yield error_finding(
             "unknown",
             title=f"{facts.installation.late} did not finish before its deadline",
             action="Check dmesg for a hung GPU, and look for a slow file system.",
@@ -331,7 +338,7 @@ def without_reason(facts: Facts) -> Iterator[Finding]:
         or (facts.run and why_unreachable(facts.run))
     ):
         return
-    yield error_of(
+    yield error_finding(
         "unknown",
         title=f"{facts.product} has no GPU, and nothing says why",
         evidence=(f"NVML lists {len(facts.gpus)}",),

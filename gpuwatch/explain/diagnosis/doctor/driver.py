@@ -6,11 +6,29 @@ CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on
 
 from __future__ import annotations
 
+from gpuwatch.core.formatting.durations import tenths_of_seconds
+from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import CUDA_ERRORS, Facts, count_text, took_text
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, RECREATE, STATE_ADVICE
+
+CUDA_ERRORS = {
+    2: "out of memory",
+    3: "not initialized",
+    34: "stub library",
+    46: "device unavailable",
+    100: "no device",
+    101: "invalid device",
+    303: "shared object initialization failed",
+    802: "system not yet initialized",
+    803: "the versions of library and kernel module differ",
+    804: "forward compatibility is not supported on this card",
+    805: "the connection to MPS failed",
+    999: "unknown error",
+}
+"""CUresult in words (cuda.h)."""
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
 _SIMULATED = "simulated GPUs have no kernel driver"
@@ -36,6 +54,11 @@ def remedy(facts: Facts, action: str) -> str:
 def start_action(code: int) -> str:
     """What to do about an error code of cuInit."""
     return _STARTS.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
+
+
+def cuinit_error_text(code: int) -> str:
+    """``cuInit returns 999: unknown error``."""
+    return f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
 
 
 def late_answer(facts: Facts) -> Answer:
@@ -175,8 +198,8 @@ def start(facts: Facts) -> Answer | None:
         count = "" if answer.cuda_devices is None else f": {count_text(answer.cuda_devices, 'device')} visible"
         if answer.cuda_devices == 0:
             return fail("cuInit succeeds, but CUDA finds no device", "See the device and environment checks.")
-        return ok(f"cuInit succeeds in {took_text(answer.cuinit_seconds)}{count}")
-    reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+        return ok(f"cuInit succeeds in {tenths_of_seconds(answer.cuinit_seconds)}{count}")
+    reason = cuinit_error_text(code)
     if code == 100 and facts.hidden:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
     return fail(reason, RECREATE if code == 100 else start_action(code))

@@ -6,10 +6,12 @@ Sources: CUDA programming guide ("CUDA environment variables"), TensorFlow's gpu
 
 from __future__ import annotations
 
+from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import known_variable_meant, no_word_of_cuda
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import no_word_of_cuda
 
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _ALLOCATORS = {

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuwatch.core.formatting.durations import tenths_of_seconds
+from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.doctor import Distribution, FrameworkFacts, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts, count_text, took_text
+from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.compute_capability import (
@@ -22,7 +24,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
 )
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
-from gpuwatch.explain.diagnosis.rules.framework_build import OF_THE_DRIVER
+from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import OF_THE_DRIVER
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
@@ -271,7 +273,7 @@ def op(facts: Facts, look: FrameworkFacts) -> Answer | None:
     if wrong:
         return fail(f"{wrong[0].device} computes a wrong result", "Check dmesg for Xid and ECC errors; test the card.")
     results = ", ".join(
-        f"{device_name(test.ran_on or test.device)} in {took_text(test.seconds)}" for test in look.tests
+        f"{device_name(test.ran_on or test.device)} in {tenths_of_seconds(test.seconds)}" for test in look.tests
     )
     if not any("GPU" in (test.ran_on or "") for test in look.tests):
         return fail(f"it ran on {results}", _SEE_TOP)

@@ -10,13 +10,15 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
-from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, line_of, raised_at
+from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
+from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, raised_at
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
+DESPITE_ERROR = "It exited with code 0, although"
+"""Beginning of the title for a program whose exit code hides a failure."""
 _CHECK = "The program that started it continues: make it check how its processes end (process.exitcode, check=True)."
 _MAX_PROCESSES = 8
 
@@ -67,7 +69,7 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
     failed = [process for process in run.processes if process.exit_code is not None and process.exit_code > 0]
     if failed:
         many = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        yield note_of(
+        yield info_finding(
             "unknown",
             title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",
             evidence=[
@@ -118,7 +120,7 @@ def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
     """Processes forked by multiprocessing after TensorFlow started its GPUs: a note, as what they do is unknown."""
     if (count := evidence.result(_FORKS, int)) > 0:
         processes = "1 process was" if count == 1 else f"{count} processes were"
-        yield note_of(
+        yield info_finding(
             "program.forked",
             title=f"{processes} forked after TensorFlow had started its GPUs",
             evidence=[f"multiprocessing forked {count} times while TensorFlow had logical GPUs"],

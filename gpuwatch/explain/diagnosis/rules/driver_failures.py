@@ -13,16 +13,21 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible
+from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import advice
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule
-from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver, ended_the_work
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule
+from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import states_explicitly
 
+_COMPLAINTS = word_set(
+    "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"
+    " container.lost-devices hardware.fault"
+)
 MISMATCH_CODES = (803, 804)
 MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
@@ -60,6 +65,12 @@ RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recr
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
 STATE_ADVICE = {int(row.key): row.action for row in section_rows("state")}
+
+
+def complains_about_driver(log: LogFacts) -> bool:
+    """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
+    answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
+    return answered or not _COMPLAINTS.isdisjoint(log.topics)
 
 
 def _log_lines(evidence: Evidence) -> tuple[str, ...]:
@@ -165,12 +176,12 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     if refused is not None and not evidence.visibility_on_purpose:
         # The library is there and says no: that is not a missing driver.
         cause, action = refused.reason, refused.hint
-        yield error_of(cause, certainty="likely", title=refused.detail, evidence=lines, action=action)
+        yield error_finding(cause, certainty="likely", title=refused.detail, evidence=lines, action=action)
         return
     value = evidence.visible_devices
     on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
     # A build without CUDA asks no driver for anything, so that is not why it ended.
-    severity: Severity = "info" if on_purpose else "warning" if ended_the_work(evidence) else "error"
+    severity: Severity = "info" if on_purpose else "warning" if raised_for(evidence, "build.cpu-only") else "error"
     lines += log.lines_of("cuda.missing-library")
     title = next((title for form, title in _TITLES if any(map(form.search, stated))), "")
     action = advice("driver.missing", "", stated, evidence, "says") or _advice(evidence)
@@ -202,7 +213,7 @@ def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     ):
         title = "NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message"
     if title:
-        yield error_of("driver.missing", certainty=certainty, title=title, evidence=lines, action=action)
+        yield error_finding("driver.missing", certainty=certainty, title=title, evidence=lines, action=action)
 
 
 @rule("driver.missing")
@@ -210,7 +221,7 @@ def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
     """Another kernel module has claimed the GPU, and the log says nothing else of the driver."""
     if (claim := _claim(evidence)) is not None and not any(driver_missing(evidence)):
         title, remedy, lines = claim
-        yield error_of("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
+        yield error_finding("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
 
 
 def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
@@ -273,7 +284,7 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         if error.code == 100 and (evidence.driver_answers or loaded) and not hides_every_gpu(evidence):
             if blames_visibility(evidence):
                 return
-            yield error_of(
+            yield error_finding(
                 "container.lost-devices",
                 certainty="likely",
                 title="The kernel module is loaded, but CUDA finds no device"
@@ -284,7 +295,7 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             )
         return
     name = error.name or "an error"
-    yield error_of(
+    yield error_finding(
         "driver.bad-state",
         title=f"The driver is installed but does not start: {name}" + (f" ({error.code})" if error.code else ""),
         evidence=_log_lines(evidence),

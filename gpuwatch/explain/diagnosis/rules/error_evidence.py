@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
@@ -63,6 +63,13 @@ def names_cause(topics: Iterable[str]) -> bool:
     return any(topic in CAUSES or topic in _ENOUGH for topic in topics)
 
 
+def raised_for(evidence: Evidence, cause: str) -> bool:
+    """Whether an exception of the log, or an unexpected one of the run, states ``cause``."""
+    of_run = evidence.run.errors if evidence.run is not None else ()
+    errors = (*evidence.log.errors, *(error for error in of_run if not error.expected))
+    return any(cause in topics_of(error.message) for error in errors)
+
+
 def line_of(error: RunError) -> str:
     """``type: message`` of an exception, shortened."""
     return f"{error.type}: {essential_line(error.message)[:300]}".rstrip(": ")
@@ -85,37 +92,3 @@ def raised_at(log: LogFacts, error: RunError) -> list[str]:
 def ends_log(log: LogFacts) -> bool:
     """Whether the last exception stands at the end of the log."""
     return log.last_error_line is not None and log.lines - log.last_error_line <= END_LINES
-
-
-DESPITE_ERROR = "It exited with code 0, although"
-_SAME_END_LINES = 2
-"""Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
-WENT_ON = "It continued after"
-"""Beginnings of titles for a program that exited with 0 after an exception."""
-
-
-@rule("unknown")
-def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
-    """The program exited with 0, but its log shows an exception with its traceback: it need not have done its work."""
-    run, log = evidence.program, evidence.log
-    if run is None or run.verdict != "ok" or run.outcome.exit_code != 0:
-        return
-    if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
-        return
-    error = log.errors[-1]
-    if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
-        return
-    at_end = log.lines - log.last_error_line <= _SAME_END_LINES and not log.went_on_after_last_error
-    title = f"{WENT_ON} {error.type}, whose traceback is in its log"
-    if log.last_error_in:
-        title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"
-    elif at_end:
-        title = f"{DESPITE_ERROR} its stderr ends in the traceback of {error.type}"
-    yield finding(
-        "unknown",
-        "warning" if at_end or log.last_error_in else "info",
-        title=title,
-        evidence=(line_of(error), *raised_at(log, error)),
-        action="If the program does not handle this error on purpose, let it exit with another code (sys.exit(1)), so"
-        " that scripts and schedulers notice.",
-    )

@@ -8,21 +8,16 @@ from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.logs.tracebacks import Frame
 from gpuwatch.machine.history.process_labels import process_label
 
-_SETTINGS = {
-    "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), with a memory_limit where others share the GPU;"
-    " allocated memory is freed when the process exits.",
-    "torch": "End the process or restart the notebook's kernel; torch.cuda.empty_cache() frees only unused blocks.",
-    "jaxlib": "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION; otherwise end the process.",
+_FASTER_INPUT = {
+    "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
+    "torch": "Feed it faster: DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) with N up to"
+    " the number of CPU cores; if they are already busy, do less work per example, or prepare the data in advance.",
 }
 
 
-def setting_of(process: Process) -> str:
-    """The framework's own setting against holding memory."""
-    name = (process.framework or "").partition(" ")[0]
-    owner = printable(process.user) if process.user else "its owner"
-    if name not in _SETTINGS and process.create_time is None:
-        return f"Find out on the host (nvidia-smi) whose process {process.pid} is, and whether it is still needed."
-    return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
+def faster_input(framework: str) -> str:
+    """What to do about a GPU that waits for its input, by the framework's name, which may be empty."""
+    return _FASTER_INPUT.get(framework, "Prepare the input in more parallel workers, ahead of the step.")
 
 
 def process_name(process: Process) -> str:

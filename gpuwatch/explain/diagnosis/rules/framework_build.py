@@ -14,46 +14,30 @@ from gpuwatch.core.model.run import Framework
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.core.parse_integer import parse_integer
-from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of, gpu_build_advice
+from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, gpu_build_advice
 from gpuwatch.explain.diagnosis.reference.compute_capability import (
     capabilities_of_build,
     parse_capability,
     support_of_build,
 )
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel, install_advice
+from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel
 from gpuwatch.explain.diagnosis.reference.driver_releases import FIRST_RELEASES, release_branch
 from gpuwatch.explain.diagnosis.reference.driver_update_advice import (
     driver_update_advice,
     driver_update_advice_from_log,
 )
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, raised_for
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
 from gpuwatch.explain.logs.log_ending import WORKED
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import states_explicitly, topics_of
-from gpuwatch.explain.logs.missing_libraries import LIBDEVICE
-
-_COMPLAINTS = word_set(
-    "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"
-    " container.lost-devices hardware.fault"
-)
-
-
-def complains_about_driver(log: LogFacts) -> bool:
-    """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
-    answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
-    return answered or not _COMPLAINTS.isdisjoint(log.topics)
-
+from gpuwatch.explain.logs.message_topics import states_explicitly
 
 _OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
 _NEWER_BUILD = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
 _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
-OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
-"""Libraries that belong to the driver, not to the toolkit."""
 _OLDEST_PTX_CAPABILITY = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
 
@@ -162,84 +146,6 @@ def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule("cuda.libraries-missing", "simulation.limit", needs="log")
-def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
-    """The driver works, but a CUDA library cannot be loaded: TensorFlow then uses no GPU."""
-    if evidence.driver_answers is False and not log.libraries_skipped:
-        return
-    if evidence.simulation == "plugin":
-        return  # a PluggableDevice needs none of them
-    names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
-    no_nccl, _ = error_lines(evidence, NO_NCCL)
-    if no_nccl and evidence.simulation == "driver":
-        yield error_of(
-            "simulation.limit",
-            title="Only on these simulated GPUs: the simulated driver has no NCCL",
-            evidence=no_nccl,
-            action="Nothing to do for a real GPU. Here, use --sim-tier plugin, or give MirroredStrategy"
-            " cross_device_ops=tf.distribute.ReductionToOneDevice().",
-        )
-        return
-    stated = log.lines_of("cuda.libraries-missing")
-    if not {"memory.masked", "memory.library-failed"} & set(log.topics):
-        stated += log.lines_of("memory.dnn-missing")  # cuDNN was not there, or did not fit
-    if "cuda.runtime-found" in log.topics:  # bitsandbytes found it in another folder
-        names = [name for name in names if not name.startswith("libcudart.so")]
-        stated = tuple(line for line in stated if "libcudart.so not found" not in line)
-    placed = any("GPU" in entry.actual and "XLA" not in entry.actual for entry in log.placements)
-    has_gpu = evidence.gpu_usable or placed or "devices.gpu" in log.topics
-    xla_only = () if has_gpu else log.lines_of("devices.xla-gpu")
-    driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci_addresses)
-    certainty: Certainty = "likely"
-    if log.libraries_skipped or no_nccl:
-        certainty = "fact"
-    elif log.cuinit_error is None and any(not name.startswith(OF_THE_DRIVER) for name in names):
-        pass
-    elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
-        names = names or ["libcudart"]
-    elif names and evidence.driver_answers and not evidence.gpu_usable:
-        certainty = "fact"
-    elif not stated and (not xla_only or complains_about_driver(log)):
-        return
-    only_looked_for = names == [LIBDEVICE] and "cuda.missing-library" not in log.topics
-    # Without NCCL the GPUs are there, and the work ends all the same.
-    severity: Severity = "warning" if (evidence.gpu_usable and not no_nccl) or only_looked_for else "error"
-    shown = ", ".join(names)
-    title = "CUDA libraries cannot be loaded" + (f": {shown}" if shown else "")
-    lines = log.lines_of(
-        "cuda.libraries-skipped",
-        "cuda.missing-library",
-        "cuda.libraries-missing",
-        "cuda.libdevice-unfound",
-        "cuda.cudart-missing",
-        "memory.dnn-missing",
-    )
-    if not shown and not stated and xla_only:
-        title = "XLA lists a GPU that TensorFlow does not use, usually because CUDA libraries cannot be loaded"
-        lines = xla_only
-    framework = evidence.framework
-    version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
-    by = framework_of(evidence, lines)
-    if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
-        by = JAX if "jax" in framework_of(evidence) else TENSORFLOW  # these lines name only their source files
-    action = install_advice(names, version, by=by, interpreter=python)
-    if not names and log.libraries_skipped:
-        action += (
-            " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"
-            " TF_CPP_VMODULE=dso_loader=1."
-        )
-    evidence_lines = (*no_nccl, *lines)
-    yield finding("cuda.libraries-missing", severity, certainty, title=title, evidence=evidence_lines, action=action)
-
-
-def ended_the_work(evidence: Evidence) -> bool:
-    """Whether an exception states that the build has no CUDA: then that is the cause, whatever else is missing."""
-    errors = list(evidence.log.errors)
-    if evidence.run is not None:
-        errors += [error for error in evidence.run.errors if not error.expected]
-    return not evidence.gpu_usable and any("build.cpu-only" in topics_of(error.message) for error in errors)
-
-
 @rule("build.cpu-only")
 def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     """A build without CUDA, as the framework itself reports."""
@@ -254,12 +160,13 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     if (of_package := [line for line in lines if _NOT_FOR_GPUS.search(line)]) and not stated:
         frames = (frame.through for said, frame in evidence.log.error_frames.items() if _NOT_FOR_GPUS.search(said))
         title = f"{next(filter(None, frames), 'A package')} was built without CUDA support: that package, not PyTorch"
-        yield error_of("build.cpu-only", title=title, evidence=of_package)
+        yield error_finding("build.cpu-only", title=title, evidence=of_package)
         return
-    keeps_gpus_away = stated and evidence.driver_answers and not evidence.gpu_usable
+    ended_the_work = raised_for(evidence, "build.cpu-only")
+    keeps_gpus_away = not evidence.gpu_usable and ((stated and evidence.driver_answers) or ended_the_work)
     yield finding(
         "build.cpu-only",
-        "error" if keeps_gpus_away or ended_the_work(evidence) else "warning",
+        "error" if keeps_gpus_away else "warning",
         "fact" if stated else "likely",
         evidence=lines,
         action=_build_action(evidence, lines),
@@ -402,7 +309,7 @@ def ignored_small_gpu(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         )
         return
     counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]
-    yield warning_of(
+    yield warning_finding(
         "build.gpu-unsupported",
         title=f"TensorFlow ignored {names}: {they_have} too few multiprocessors",
         evidence=lines,

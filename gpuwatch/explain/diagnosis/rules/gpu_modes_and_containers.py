@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources import hidden_processes
 
@@ -75,7 +75,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
         rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
         if hidden := [row for row in rows if row.note.startswith(hidden_processes.HIDDEN)]:
             count, pids, together = _process_texts(hidden)
-            yield note_of(
+            yield info_finding(
                 "memory.other-process",
                 title=f"GPU {device.index}: {count} of other users, hidden by /proc ({hidden[0].note.split()[-1]})",
                 evidence=(f"pid {pids}: they exist (kill -0), but /proc hides them", together),
@@ -84,7 +84,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
             )
         if elsewhere := [row for row in rows if row.note.startswith(hidden_processes.ELSEWHERE)]:
             count, pids, together = _process_texts(elsewhere)
-            yield note_of(
+            yield info_finding(
                 "container.pid-namespace",
                 certainty="likely",
                 title=f"GPU {device.index}: {count} not visible here, probably in another container",

@@ -5,36 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import INHERITED
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, note_of, rule, warning_of
-from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, info_finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility, complains_about_driver
 from gpuwatch.explain.diagnosis.rules.error_evidence import stated_error
-from gpuwatch.explain.diagnosis.rules.framework_build import complains_about_driver
 from gpuwatch.explain.logs.log_facts import LogFacts
-
-KNOWN_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH",
-    "CUDA_CACHE_DISABLE", "CUDA_MODULE_LOADING", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_HOME", "CUDA_PATH",
-    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR",
-    "TF_GPU_THREAD_MODE", "TF_GPU_THREAD_COUNT", "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
-    "TF_ENABLE_ONEDNN_OPTS", "TF_ENABLE_ZENDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MIN_VLOG_LEVEL",
-    "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_VMODULE", "TF_XLA_FLAGS", "TF_USE_LEGACY_KERAS",
-    "TF_ENABLE_GPU_GARBAGE_COLLECTION", "XLA_FLAGS", "XLA_PYTHON_CLIENT_PREALLOCATE",
-    "XLA_PYTHON_CLIENT_MEM_FRACTION", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_NVML_BASED_CUDA_CHECK", "LD_LIBRARY_PATH",
-)  # fmt: skip
-"""Variables that affect GPUs; a name similar to one of them is reported as a typo."""
 
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"
 """The watcher's name of what set_visible_devices was called with (_gpuwatch_tensorflow_settings.py)."""
-_MIN_NAME_CHARS = 12
-"""Shorter names are similar to too many others."""
-_MAX_EDIT_DISTANCE = 2
 
 
 @rule("visibility.hidden", "visibility.bad-ordinal")
@@ -50,7 +32,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if not seen.hides_all and seen.ended_at is None:
         if seen.loose:
             hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
-            yield warning_of(
+            yield warning_finding(
                 "visibility.bad-ordinal",
                 certainty="likely",
                 title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
@@ -58,7 +40,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
                 action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
             )
         if blames_visibility(evidence) and MIG_PREFIX not in value:
-            yield error_of(
+            yield error_finding(
                 "visibility.bad-ordinal",
                 certainty="likely",
                 title=f"CUDA_VISIBLE_DEVICES={value} names no GPU in this machine",
@@ -128,7 +110,7 @@ def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
             continue
         seen = read_visible(value, gpus)
         if seen.hides_all and not seen.on_purpose and not (seen.ended_at or "").startswith(MIG_PREFIX):
-            yield warning_of(
+            yield warning_finding(
                 "visibility.bad-ordinal",
                 title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU in this machine",
                 evidence=[f"process {process.pid} had no GPU; the machine has {len(gpus or ())}"],
@@ -196,7 +178,7 @@ def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             "Check that nvidia-smi lists the GPU there; then unset CUDA_VISIBLE_DEVICES (it may be empty or -1), or"
             " start the container with --gpus all."
         )
-    yield error_of("visibility.hidden", certainty="likely", title=title, evidence=lines, action=action)
+    yield error_finding("visibility.hidden", certainty="likely", title=title, evidence=lines, action=action)
 
 
 @rule("visibility.hidden", "visibility.bad-ordinal", needs="log")
@@ -208,7 +190,7 @@ def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")
     shown = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
     if read_visible(value, None).hides_all:
-        yield error_of(
+        yield error_finding(
             "visibility.hidden",
             certainty="likely",
             title=f"The program sets {shown} itself, which hides every GPU",
@@ -216,7 +198,7 @@ def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
             action=f"Remove {shown} from the program's code or command line, or set it to the GPUs that it should use.",
         )
         return
-    yield error_of(
+    yield error_finding(
         "visibility.bad-ordinal",
         certainty="likely",
         title=f"The program sets {shown} itself, but CUDA finds no GPU with that number",
@@ -289,88 +271,8 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
     ]
     if moved:
         value = evidence.visible_devices if len(maps) < 2 else None
-        yield note_of(
+        yield info_finding(
             "visibility.renumbered",
             evidence=[*moved, *([f"CUDA_VISIBLE_DEVICES={value}"] if value is not None else [])],
             action="Name GPUs by UUID in CUDA_VISIBLE_DEVICES, and count from 0 inside the program.",
         )
-
-
-@rule("visibility.misspelt")
-def misspelt(evidence: Evidence) -> Iterator[Finding]:
-    """A variable whose name is nearly that of one that matters."""
-    for name in sorted(evidence.variables):
-        known = known_variable_meant(name)
-        if known is None:
-            continue
-        effect, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
-        case = " (names of variables are case-sensitive)" if name.upper() == known else ""
-        yield warning_of(
-            "visibility.misspelt",
-            certainty="likely",
-            title=f"{name} is not a variable that anything reads; {known} was probably meant{case}{effect}",
-            evidence=(f"{name}={evidence.variables[name]}", *lines),
-            action=f"Write {known}={evidence.variables[name]}",
-        )
-
-
-def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
-    """Which GPUs a program got although it meant to choose some, and how much of each it held."""
-    run = evidence.program
-    got = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
-    if run is None or not got:
-        return "", ()
-    listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
-    seen = f", so the program got GPU{'' if len(got) == 1 else 's'} {listed}"
-    known = [entry for entry in run.memory.devices if entry.process_bytes is not None]
-    held = [f"{size(entry.process_bytes)} of GPU {entry.index}" for entry in known]
-    return seen, (f"the program held {', '.join(held)}, according to NVML",) if held else ()
-
-
-_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-
-
-@rule("visibility.misspelt")
-def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
-    """TensorFlow accepts only "true" and "false" and ignores all other values."""
-    value = evidence.variables.get(_GROWTH)
-    lines = evidence.log.lines_of("environment.growth-unread")
-    if not lines and (value is None or value in ("true", "false")):
-        return
-    shown = f"{_GROWTH}={value}" if value is not None else _GROWTH
-    yield warning_of(
-        "visibility.misspelt",
-        title=f"{shown} is neither true nor false: TensorFlow ignores it and allocates nearly all memory",
-        evidence=[*([shown] if value is not None else []), *lines],
-        action=f"Set {_GROWTH}=true, in lowercase.",
-    )
-
-
-def known_variable_meant(name: str) -> str | None:
-    """The one of :data:`KNOWN_VARIABLES` that a name resembles, ignoring case; None for the names themselves."""
-    if len(name) < _MIN_NAME_CHARS or name in KNOWN_VARIABLES:
-        return None
-    upper = name.upper()
-    for known in KNOWN_VARIABLES:
-        if len(known) >= _MIN_NAME_CHARS and edit_distance(upper, known, _MAX_EDIT_DISTANCE) <= _MAX_EDIT_DISTANCE:
-            return known
-    return None
-
-
-def edit_distance(text: str, other: str, most: int) -> int:
-    """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
-    if abs(len(text) - len(other)) > most:
-        return most + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(text, 1):
-        current = [i]
-        for j, b in enumerate(other, 1):
-            cost = min(row[j] + 1, current[j - 1] + 1, row[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and text[i - 2] == b:
-                cost = min(cost, before[j - 2] + 1)
-            current.append(cost)
-        if min(current) > most:
-            return most + 1
-        before, row = row, current
-    return min(row[-1], most + 1)

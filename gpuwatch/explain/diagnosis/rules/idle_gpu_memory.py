@@ -14,7 +14,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_negligible
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
-from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import info_finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
@@ -70,7 +70,7 @@ def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     # With memory growth the limit is the same but NVML shows little: only allocated memory counts.
     if held >= _MAPPED_SHARE * total and peak <= _USED_SHARE * limit:
-        yield note_of(
+        yield info_finding(
             "idle.memory-held",
             title=f"{_name(evidence)} allocated {size(held)} of{_which_gpus(run)} {size(total)}"
             f" and used at most {size(peak)}",
@@ -148,7 +148,7 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
         if len(together) < 2 or seen <= len(used) or not _others_free(evidence, used):
             continue
         pids = ", ".join(str(process.pid) for process, _ in together[:6])
-        yield note_of(
+        yield info_finding(
             "idle.memory-held",
             certainty="likely",
             title=f"{len(together)} processes of the program share GPU {entry.index}, and {seen - len(used)} of"
@@ -206,7 +206,7 @@ def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     nothing = most is not None and most <= (_UNTOUCHED_BYTES if idle else 0)
     if not nothing and not (len(held) == 1 and len(points) == unseen >= _MIN_SAMPLES):
         return
-    yield warning_of(
+    yield warning_finding(
         "idle.memory-held",
         certainty="fact" if nothing and idle else "likely",
         title=f"Steps {first.number} to {last.number} did not use the GPU that the program had allocated",
@@ -241,7 +241,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     heavy = [one for one in run.placements if one.scope == scope and one.cuda_kernel and _MULTIPLIES.search(one.op)]
     if not scope or not heavy or count < _ALL_OPS_SHARE * total or any("GPU" in one.actual for one in run.placements):
         return
-    yield note_of(
+    yield info_finding(
         "idle.memory-held",
         certainty="fact",
         title=printable(f"{BY_SCOPE} at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
@@ -288,7 +288,7 @@ def _unused_finding(
             "Create the model and its optimizer inside strategy.scope(), and run each step with strategy.run() (or "
             "model.fit): a strategy by itself distributes nothing."
         )
-    return note_of(
+    return info_finding(
         "idle.memory-held",
         certainty="likely",
         title=title,

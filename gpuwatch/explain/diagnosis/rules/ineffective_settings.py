@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Setting
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 
 _EARLIER = "Call tf.config right after the import, before any tensor or model is created."
@@ -53,7 +53,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         yield from stated_error(evidence, "config.too-late", _EARLIER)
     unused = {name: setting for name, setting in settings.items() if setting.note.startswith(_UNUSED)}
     if unused:
-        yield warning_of(
+        yield warning_finding(
             "config.inconsistent",
             title=f"Not in effect: {', '.join(unused)}",
             evidence=_compared(unused),
@@ -61,7 +61,7 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
         )
     for name, setting in forced.items():
         variable = setting.note.removeprefix(_OVERRIDDEN)
-        yield warning_of(
+        yield warning_finding(
             "config.inconsistent",
             title=f"{variable} overrides the program's own {name}",
             evidence=_compared({name: setting}),
@@ -123,7 +123,7 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
     settings = evidence.program.settings if evidence.program is not None else {}
     refused = {name: setting for name, setting in settings.items() if setting.note.startswith(_REFUSED)}
     if refused and not lines:
-        yield warning_of(
+        yield warning_finding(
             "config.inconsistent",
             title=f"TensorFlow rejected {', '.join(refused)}, and therefore uses no GPU",
             evidence=_compared(refused),

@@ -31,7 +31,7 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import (
 from gpuwatch.explain.diagnosis.memory.oom_facts import has_memory_limit, ooms_of
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, others_memory, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.logs.log_facts import LogFacts
 
@@ -156,7 +156,7 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
         seen = others_during_run(snapshot, entry, at_start_only=True)
         held = holders(seen, want.device)
         named = holders_headline(seen, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
-        yield warning_of(
+        yield warning_finding(
             "memory.other-process",
             title=f"{named}: TensorFlow was granted {size(want.granted)}",
             evidence=(
@@ -207,7 +207,7 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
             and held_at_once(tenant.held, first.held)
         ]
         if small:
-            yield warning_of(
+            yield warning_finding(
                 "memory.other-process",
                 title=f"{len(small) + 1} processes of the program share GPU {entry.index}: process {small[0].pid} was"
                 f" granted {size(small[0].granted)}, the memory that process {first.pid} left",

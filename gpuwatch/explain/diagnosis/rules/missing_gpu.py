@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build_advice
-from gpuwatch.explain.diagnosis.rule_registry import finding, no_problem, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
 from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -35,7 +35,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if not lines or log.ooms or names_cause(log.topics):
         return
     if wheel := log.lines_of("build.cpu-wheel", _CPU_XLA):
-        yield warning_of(
+        yield warning_finding(
             "build.cpu-only",
             certainty="likely",
             evidence=(*lines, *wheel),
@@ -44,7 +44,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     if reports_completion(log.ending_line):
         told = (log.ending_line, *lines)
-        yield no_problem(title="The program finished without a GPU", evidence=told)
+        yield healthy_finding(title="The program finished without a GPU", evidence=told)
         return
     ended = requires_a_gpu(log)
     yield finding(
@@ -61,7 +61,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 def gpu_not_used(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The framework says itself that it found a GPU and leaves it."""
     if evidence.run is None and (lines := log.lines_of("gpu.unused")):
-        yield warning_of(
+        yield warning_finding(
             "unknown",
             title="The program found a GPU and does not use it",
             evidence=lines,

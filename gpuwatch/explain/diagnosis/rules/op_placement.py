@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 from gpuwatch.explain.logs.log_parser import parse
@@ -212,7 +212,7 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
         for op, (_, line) in ops.items():
             lines.setdefault(line, []).append(op)
         made = (f"{f'{line}: ' if line else ''}{', '.join(names)}" for line, names in lines.items())
-        yield note_of(
+        yield info_finding(
             "placement.no-kernel",
             title=printable(f"Each of the {calls} calls of {function} goes to the CPU for {first}{more} no GPU kernel"),
             evidence=[*map(printable, made), "results of this are copied to the GPU, by the function's placed graph"],
@@ -275,7 +275,7 @@ def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
     if limits := _fallbacks_of(evidence, LIMIT):
         kind = limits[0].kind + (f" and {len(limits) - 1} more" if len(limits) > 1 else "")
-        yield note_of(
+        yield info_finding(
             LIMIT,
             title=printable(f"Only on this simulated GPU: it has no kernel for {kind}, so the CPU computed them"),
             evidence=[

@@ -28,7 +28,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, 
 from gpuwatch.explain.diagnosis.memory.oom_verdict import verdict_on
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, is_negligible, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_advice
-from gpuwatch.explain.diagnosis.rule_registry import error_of, finding, no_problem, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -96,7 +96,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         expected = all(oom.expected for oom, _ in failures)
         if evidence.run is None and evidence.log.went_on_after_oom:
             lines = [*evidence.log.lines_of("memory.oom", "memory.retried"), evidence.log.ending_line]
-            yield no_problem(title="Memory ran out, and the program continued: no failure in the log", evidence=lines)
+            yield healthy_finding(
+                title="Memory ran out, and the program continued: no failure in the log", evidence=lines
+            )
             return
         severity: Severity = "info" if expected else "error"
         certain = all(judged.certain for _, judged in failures)
@@ -362,7 +364,7 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     if free is not None and free >= _LIBRARIES_START_BYTES:
         why = f"although {size(free)} of GPU memory was free"
     if why:
-        yield error_of(
+        yield error_finding(
             "unknown",
             title=f"cuDNN or cuBLAS failed to start {why}",
             evidence=lines,
@@ -370,7 +372,7 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
             "fails the same way.",
         )
         return
-    yield error_of(
+    yield error_finding(
         "memory.masked",
         certainty="likely",
         evidence=lines,

@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import DeviceMapping, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _MIB = 1 << 20
@@ -26,7 +26,7 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         of_driver = log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus
         complained = of_driver or log.hidden_by_environment or run.errors or run.ooms or run.verdict in ("error", "oom")
         if run.predicted and run.devices.logical and not complained:  # nothing explains it, and somebody looked
-            yield warning_of(
+            yield warning_finding(
                 "unknown",
                 title="TensorFlow mapped no GPU, although one was expected",
                 evidence=[f"expected {_expected(entry)}" for entry in run.predicted],
@@ -39,7 +39,7 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return  # the log says itself which GPUs it takes, and why
     other_map = [_differs(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})]
     if any(other_map):
-        yield warning_of(
+        yield warning_finding(
             "unknown",
             title="The device map differs from the expected one",
             evidence=[line for line in other_map if line],

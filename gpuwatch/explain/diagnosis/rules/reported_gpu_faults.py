@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid, most_important_xid, xid_in_line
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.log_facts import XidErrors
@@ -107,7 +107,7 @@ def fault_of_a_switch(evidence: Evidence) -> Iterator[Finding]:
     """An NVSwitch reported an error after which it went on: a program's illegal access, or a link that wears out."""
     lines, _ = error_lines(evidence, "nvswitch.non-fatal")
     if lines:
-        yield warning_of(
+        yield warning_finding(
             "unknown",
             title="An NVSwitch reported a non-fatal error",
             evidence=lines[:5],

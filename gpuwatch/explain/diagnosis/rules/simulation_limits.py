@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_of
-from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
 from gpuwatch.sim.unsupported_messages import NO_XLA, SETTINGS_IGNORED, results_are_meaningful
@@ -32,7 +32,7 @@ def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if not run.simulation_limits:
         return
     if not results_are_meaningful(run.simulation_limits):
-        yield warning_of(
+        yield warning_finding(
             CAUSE,
             title="The program's numbers are meaningless: these simulated GPUs compute only matrix products",
             evidence=run.simulation_limits,
@@ -46,7 +46,7 @@ def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
     action = "Check its effect on a real GPU; --sim-tier driver has CUDA's own allocators too."
     if any(limit.startswith(SETTINGS_IGNORED.removeprefix("gpuwatch: ")) for limit in limits):
         action = "Start its Python without -I, -E and -S: the simulation needs PYTHONPATH to carry settings over."
-    yield warning_of(CAUSE, title=title, evidence=limits, action=action)
+    yield warning_finding(CAUSE, title=title, evidence=limits, action=action)
 
 
 @rule(CAUSE, needs="run")

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run, signal_name
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import rule, warning_finding
 
 _MIN_STANDSTILL_SECONDS = 15.0
 """Seconds without a step."""
@@ -48,7 +48,7 @@ def no_more_steps(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if without < least or found.stood_seconds < _SAME_LINE_SECONDS or computes:
         return
     place = next((thread.place for thread in found.threads[:1] if thread.place), "")
-    yield warning_of(
+    yield warning_finding(
         "program.stalled",
         title=f"The program made no step in its last {without:.0f} s"
         + (f": it is at {printable(place)}" if place else ""),
@@ -81,7 +81,7 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
     stragglers = takewhile(_TASK.fullmatch, lines[said + 2 : said + 12])
     tasks = [f"{task[1]} {task[2]}" for line in stragglers if (task := _TASK.fullmatch(line))]
     who = f": {', '.join(tasks)}" if tasks else ""
-    yield warning_of(
+    yield warning_finding(
         "program.stalled",
         title=f"The cluster waited until the end for {found[1]} of {found[2]} tasks that never connected{who}",
         evidence=[

@@ -10,7 +10,7 @@ from gpuwatch.core.model.function_retraces import Retraced, TraceChange
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import info_finding, rule, warning_finding
 
 _MIN_TRACES = 10
 """Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
@@ -41,7 +41,7 @@ def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     for retraced in sorted(often, key=lambda one: -one.traces)[:_MAX_FUNCTIONS]:
         why, action = _retrace_reason(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
-        yield warning_of(
+        yield warning_finding(
             "function.retraced",
             title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{why}",
             evidence=(
@@ -62,7 +62,7 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
         if (eager := int(calls["eager"])) >= _MIN_EAGER_CALLS and eager > (graph := int(calls["graph"]))
     ][:_MAX_FUNCTIONS]
     if told:
-        yield note_of(
+        yield info_finding(
             "function.eager",
             title=printable(f"tf.functions ran eagerly, op by op: {', '.join(name for name, _, _ in told)}"),
             evidence=[
@@ -86,7 +86,7 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     if seconds * steps > _SMALL_OP_SECONDS * ops:
         return
-    yield note_of(
+    yield info_finding(
         "function.eager",
         certainty="likely",
         title=f"The training loop runs eagerly: about {ops // steps} small ops per step, one after another",
@@ -100,7 +100,7 @@ def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
     on_gpu = sum(placement.count for placement in run.placements if "GPU" in placement.actual)
     if ops < _MIN_MANY_OPS or seconds < _MIN_NOTICED_SECONDS or seconds > _SMALL_OP_SECONDS * ops or on_gpu < ops / 2:
         return
-    yield note_of(
+    yield info_finding(
         "function.eager",
         certainty="likely",
         title=f"The program runs {ops} small ops eagerly, one after another, and none of it in a repeated tf.function",
@@ -118,7 +118,7 @@ def growing_graph(evidence: Evidence) -> Iterator[Finding]:
     runs, grown, first, last, line = evidence.result("graph_growth", list) or (0, 0, 0, 0, "")
     if not grown or grown < _MIN_GROWING_SHARE * runs:
         return
-    yield warning_of(
+    yield warning_finding(
         "function.retraced",
         title=f"The session's graph grew before {grown} of its {runs} runs: from {first} to {last} nodes",
         evidence=[printable(f"{line} adds nodes between two runs")] if line else [],
@@ -132,7 +132,7 @@ def growing_graph(evidence: Evidence) -> Iterator[Finding]:
 def large_constants(evidence: Evidence) -> Iterator[Finding]:
     """NumPy arrays that a tf.function closes over: each becomes part of the graph, once a trace."""
     for function, line, dtype, shape, each, graphs in evidence.result("large_constants", list):
-        yield note_of(
+        yield info_finding(
             "function.constant",
             title=printable(f"{size(each)} are a constant of the graph of {function}: {dtype} {shape}"),
             evidence=[

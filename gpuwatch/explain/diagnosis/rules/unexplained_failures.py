@@ -10,9 +10,9 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, note_of, rule, warning_of
+from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules import error_meanings
-from gpuwatch.explain.diagnosis.rules.child_processes import broken_pool
+from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR, broken_pool
 from gpuwatch.explain.diagnosis.rules.error_evidence import (
     END_LINES,
     ON_PURPOSE,
@@ -124,7 +124,7 @@ def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     for line in log.lines_of("server.refused"):
         told = any(error.message and error.message in line for error in log.errors)
         if not told and (known := error_meanings.message_meaning(line)) is not None:
-            yield note_of("unknown", title=known.title, evidence=(line,), action=known.action)
+            yield info_finding("unknown", title=known.title, evidence=(line,), action=known.action)
 
 
 def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
@@ -323,7 +323,7 @@ def _deadline(run: Run) -> Finding:
         if seconds is not None
     ]
     spent = f"it was killed after {phases.total_seconds:.0f} s" if phases.total_seconds is not None else ""
-    return warning_of(
+    return warning_finding(
         "unknown",
         title="The probe did not finish before its deadline",
         evidence=[spent or "it was killed", *(reached or ["it did not finish the import"])],
@@ -384,3 +384,36 @@ def _explains(log: LogFacts) -> bool:
     ran_out = bool(log.ooms) and not log.went_on_after_oom
     without = {"memory.masked"} if "ended.assert" in log.topics else set()
     return ran_out or names_cause(log.topics.keys() - without)
+
+
+_SAME_END_LINES = 2
+"""Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
+WENT_ON = "It continued after"
+"""Beginning of the title for a program that exited with 0 after an exception."""
+
+
+@rule("unknown")
+def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
+    """The program exited with 0, but its log shows an exception with its traceback: it need not have done its work."""
+    run, log = evidence.program, evidence.log
+    if run is None or run.verdict != "ok" or run.outcome.exit_code != 0:
+        return
+    if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
+        return
+    error = log.errors[-1]
+    if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
+        return
+    at_end = log.lines - log.last_error_line <= _SAME_END_LINES and not log.went_on_after_last_error
+    title = f"{WENT_ON} {error.type}, whose traceback is in its log"
+    if log.last_error_in:
+        title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"
+    elif at_end:
+        title = f"{DESPITE_ERROR} its stderr ends in the traceback of {error.type}"
+    yield finding(
+        "unknown",
+        "warning" if at_end or log.last_error_in else "info",
+        title=title,
+        evidence=(line_of(error), *raised_at(log, error)),
+        action="If the program does not handle this error on purpose, let it exit with another code (sys.exit(1)), so"
+        " that scripts and schedulers notice.",
+    )

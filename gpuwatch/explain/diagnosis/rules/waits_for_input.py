@@ -9,8 +9,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT, faster_input
-from gpuwatch.explain.diagnosis.rule_registry import rule, warning_of
+from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT
+from gpuwatch.explain.diagnosis.rule_registry import rule, warning_finding
+from gpuwatch.explain.diagnosis.rules.finding_texts import faster_input
 
 _MIN_SECONDS = 5.0
 _MIN_STEPS = 20
@@ -74,7 +75,7 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     else:
         return
     action = _BETWEEN if how.startswith("waits between") else faster_input(run.framework.name if run.framework else "")
-    yield warning_of(
+    yield warning_finding(
         "input.bound",
         certainty="likely",
         title=f"The GPU {how} {percent(100 * share)} of the time",
@@ -106,7 +107,7 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     if outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * result["seconds"]):
         return
     calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in few.items())
-    yield warning_of(
+    yield warning_finding(
         "input.bound",
         certainty="likely",
         title=printable(f"The GPU waits for {calls}, most of each outside its batch"),

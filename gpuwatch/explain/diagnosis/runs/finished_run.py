@@ -21,12 +21,13 @@ from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED_TITLES
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
-from gpuwatch.explain.diagnosis.rules.error_evidence import DESPITE_ERROR, WENT_ON
+from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
 from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
+from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks, hidden_on_purpose
 from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import predict, requested_devices_of
 from gpuwatch.explain.logs.log_facts import LogFacts
