@@ -32,7 +32,7 @@ from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.try_results import Experiment, Trial
-    from gpuwatch.experiment.trials.largest_value import Span
+    from gpuwatch.experiment.trials.largest_value import ValueRange
     from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
     from gpuwatch.experiment.trials.trial_settings import Setting
@@ -60,7 +60,7 @@ class _Options:
     command: tuple[str, ...]
     configs: tuple[str, ...]
     vary: dict[str, tuple[str, ...]]
-    largest: Span | None
+    largest: ValueRange | None
     rounds: int
     rule: Rule
     has_stop_rule: bool
@@ -221,7 +221,7 @@ def _checked_options(
 ) -> _Options:
     """The options, checked as far as that is possible without the machine."""
     from gpuwatch.experiment.trials import trial_plan
-    from gpuwatch.experiment.trials.largest_value import parse_span
+    from gpuwatch.experiment.trials.largest_value import parse_value_range
     from gpuwatch.experiment.trials.smaller_card import parse_cards
     from gpuwatch.experiment.trials.trial_settings import setting_named
 
@@ -243,7 +243,7 @@ def _checked_options(
     return _Options(
         command=command,
         vary=trial_plan.parse_vary(vary, command),
-        largest=None if largest is None else parse_span(largest, command),
+        largest=None if largest is None else parse_value_range(largest, command),
         has_stop_rule=stop_after is not None or success is not None,
         rule=trial_plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
         success=pattern,
@@ -341,7 +341,7 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResu
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.model.try_results import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
-    from gpuwatch.experiment.trials.interleaved_rounds import run_in_rounds, why_no_rounds
+    from gpuwatch.experiment.trials.interleaved_rounds import failed_start_result, run_in_rounds
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
     from gpuwatch.experiment.trials.pilot_run import run_pilot
     from gpuwatch.experiment.trials.smaller_card import find_smaller_card
@@ -380,7 +380,7 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResu
     chosen = configurations([setting for setting, reason in settings if not reason], options.vary)
     not_tried = [Trial(asked=setting.name, not_tried=reason) for setting, reason in settings if reason]
     if start is not None and (start.failed or (start.on_cpu and not (options.configs or options.vary))):
-        return why_no_rounds(start.trial)
+        return failed_start_result(start.trial)
     if options.plan:
         assert start is not None
         click.echo(_plan_text(options, chosen, not_tried, rule, start))
@@ -395,9 +395,9 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResu
     )
 
 
-def _try_largest(setup: TrialSetup, options: _Options, span: Span) -> TryResult | None:
+def _try_largest(setup: TrialSetup, options: _Options, span: ValueRange) -> TryResult | None:
     """What ``--largest`` found; None after ``--plan``."""
-    from gpuwatch.experiment.trials.largest_value import largest
+    from gpuwatch.experiment.trials.largest_value import find_largest_value
 
     setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
     _check_free(setup, options, setting.variables)
@@ -410,7 +410,9 @@ def _try_largest(setup: TrialSetup, options: _Options, span: Span) -> TryResult 
         return None
     if not options.quiet:
         print_line(f"gpuwatch: {mask_command(options.command)} runs {runs}")
-    return largest(setup, setting, span, options.rule if options.has_stop_rule else None, budget=options.budget)
+    return find_largest_value(
+        setup, setting, span, options.rule if options.has_stop_rule else None, budget=options.budget
+    )
 
 
 def _usable_setting(text: str, setup: TrialSetup) -> Setting:
@@ -425,9 +427,9 @@ def _usable_setting(text: str, setup: TrialSetup) -> Setting:
 
 def _check_free(setup: TrialSetup, options: _Options, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
-    from gpuwatch.experiment.trials.gpus_in_use import occupants
+    from gpuwatch.experiment.trials.gpus_in_use import describe_gpu_users
 
-    if not options.share and (in_use := occupants(setup, variables)):
+    if not options.share and (in_use := describe_gpu_users(setup, variables)):
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 

@@ -20,7 +20,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.try_results import Largest, Trial
 from gpuwatch.experiment.probing.probe_scripts import hooked
 from gpuwatch.experiment.trials import largest_value
-from gpuwatch.experiment.trials.largest_value import Search, Span, fitted_line, parse_span
+from gpuwatch.experiment.trials.largest_value import Search, ValueRange, fitted_line, parse_value_range
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration
 from gpuwatch.experiment.trials.trial_settings import setting_named
@@ -38,13 +38,13 @@ COMMAND = ("python", "train.py", "--batch", "{BATCH}")
 @pytest.mark.parametrize(
     ("text", "span"),
     [
-        ("BATCH=32..4096", Span("BATCH", 32, 4096)),
-        ("BATCH=32..4096:32", Span("BATCH", 32, 4096, 32)),
-        ("BATCH=0..1", Span("BATCH", 0, 1)),
+        ("BATCH=32..4096", ValueRange("BATCH", 32, 4096)),
+        ("BATCH=32..4096:32", ValueRange("BATCH", 32, 4096, 32)),
+        ("BATCH=0..1", ValueRange("BATCH", 0, 1)),
     ],
 )
-def test_a_range_is_read(text: str, span: Span) -> None:
-    assert parse_span(text, COMMAND) == span
+def test_a_range_is_read(text: str, span: ValueRange) -> None:
+    assert parse_value_range(text, COMMAND) == span
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_range_is_read(text: str, span: Span) -> None:
 )
 def test_what_is_no_range_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parse_span(text, COMMAND)
+        parse_value_range(text, COMMAND)
     assert f"--largest {text}" in refused.value.message
     assert refused.value.hint
 
@@ -66,7 +66,7 @@ def test_what_is_no_range_is_refused(text: str) -> None:
     rest=st.data(),
 )
 def test_the_border_is_found_in_few_runs(low: int, steps: int, step: int, border: int, rest: st.DataObject) -> None:
-    span = Span("N", low, low + steps * step + rest.draw(st.integers(0, step - 1)), step)
+    span = ValueRange("N", low, low + steps * step + rest.draw(st.integers(0, step - 1)), step)
     values = range(low, span.high + 1, step)
     last = values[min(border * len(values) // 60, len(values) - 1)] if border >= 0 else low - 1
     runs: list[int] = []
@@ -88,7 +88,7 @@ def _searched(passes: Callable[[int, bool], bool]) -> tuple[Search, list[tuple[i
         runs.append((value, confirm))
         return passes(value, confirm)
 
-    search = Search(Span("N", 1, 1000), run)
+    search = Search(ValueRange("N", 1, 1000), run)
     search.run()
     return search, runs
 
@@ -130,7 +130,7 @@ def test_what_is_known_stays_where_the_search_is_broken_off() -> None:
             raise KeyboardInterrupt
         return value <= 300
 
-    search = Search(Span("N", 1, 1000), passes)
+    search = Search(ValueRange("N", 1, 1000), passes)
     with pytest.raises(KeyboardInterrupt):
         search.run()
     assert (search.border(), search.confirmed) == ((300, 301), False)
@@ -138,31 +138,33 @@ def test_what_is_known_stays_where_the_search_is_broken_off() -> None:
 
 def test_values_between_the_two_that_were_run_are_not_known() -> None:
     found = Largest(name="B", value=64, first_failing=96, asked="default", confirmed=False, monotonic=True)
-    sentence = largest_value._sentence(Span("B", 1, 100), found, "interrupted")
+    sentence = largest_value._largest_sentence(ValueRange("B", 1, 100), found, "interrupted")
     assert sentence == ("The largest B that fits is at least 64 and below 96; B=96 fails; not confirmed: interrupted")
-    assert largest_value._sentence(Span("B", 1, 100, 32), found, "interrupted").startswith(
+    assert largest_value._largest_sentence(ValueRange("B", 1, 100, 32), found, "interrupted").startswith(
         "B=64 is the largest that fits;"
     )
 
 
 def test_the_bracket_is_told_where_time_is_over() -> None:
-    over, span = "no time left within --budget", Span("B", 32, 4096)
+    over, span = "no time left within --budget", ValueRange("B", 32, 4096)
     line: dict[str, Any] = {"asked": "default", "confirmed": False, "monotonic": True, "bytes_per_unit": 2.0}
     open_end = Largest(name="B", value=64, headroom_bytes=100, **line)
-    assert largest_value._sentence(span, open_end, over).startswith(
+    assert largest_value._largest_sentence(span, open_end, over).startswith(
         "B=64 fits; larger values are not known; judging by the memory of its runs, hardly more than 114; each one more"
     )
     between = Largest(name="B", value=64, first_failing=128, headroom_bytes=40, **line)
     assert "at least 64 and below 128; judging by the memory of its runs, hardly more than 84; B=128 fails" in (
-        largest_value._sentence(span, between, over)
+        largest_value._largest_sentence(span, between, over)
     )
     # What the line says beyond what is known to fail is no news.
     known = Largest(name="B", value=64, first_failing=70, headroom_bytes=40, **line)
-    assert "hardly" not in largest_value._sentence(span, known, over)
+    assert "hardly" not in largest_value._largest_sentence(span, known, over)
     nothing = Largest(name="B", asked="default", confirmed=False, monotonic=True)
-    assert largest_value._sentence(span, nothing, over) == f"It is not known which B from 32 to 4096 fits: {over}"
-    assert largest_value._known_bracket(span, None, None) == ""
-    assert largest_value._known_bracket(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
+    assert (
+        largest_value._largest_sentence(span, nothing, over) == f"It is not known which B from 32 to 4096 fits: {over}"
+    )
+    assert largest_value._border_text(span, None, None) == ""
+    assert largest_value._border_text(span, 64, 128) == "known so far: B=64 fits, B=128 does not"
 
 
 def test_a_line_through_amounts_of_memory() -> None:
@@ -185,10 +187,10 @@ def test_a_run_that_was_cut_short_proves_nothing(
         return documents.tried("default", values=dict(one.values), steps=steps, ended_by=ended_by)
 
     monkeypatch.setattr(largest_value, "run_trial", run_trial)
-    found = largest_value.largest(
+    found = largest_value.find_largest_value(
         cast("TrialSetup", SimpleNamespace(progress=Progress())),
         setting_named("default"),
-        Span("B", 1, 64),
+        ValueRange("B", 1, 64),
         None,
         budget=300,
     )

@@ -17,11 +17,11 @@ _MAX_NAMED = 3
 
 def why_in_use(setup: TrialSetup, setting: Setting) -> str:
     """Why a setting is not run on GPUs that others use; empty if nobody does."""
-    used = occupants(setup, setting.variables)
+    used = describe_gpu_users(setup, setting.variables)
     return f"{used} (--share runs there anyway)" if used else ""
 
 
-def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
+def describe_gpu_users(setup: TrialSetup, variables: Mapping[str, str]) -> str:
     """``GPU 0 is used by python serve.py (pid 12, alice, 12.1 GiB)``; empty if nobody is on the program's GPUs.
 
     ``variables``: what the program gets besides those of the setup. Graphics (a desktop) does not count.
@@ -29,25 +29,27 @@ def occupants(setup: TrialSetup, variables: Mapping[str, str]) -> str:
     machine = setup.machine
     if machine is None:
         return ""
-    seen = setup.visible(variables)
-    mine = {entry.uuid for entry in seen.map} if not seen.unsure else {device.uuid for device in machine.devices}
-    tenants = group_by(
+    visible = setup.visible(variables)
+    program_uuids = (
+        {entry.uuid for entry in visible.map} if not visible.unsure else {device.uuid for device in machine.devices}
+    )
+    processes_by_gpu = group_by(
         (process for process in machine.processes if process.type != "G"), lambda process: process.device_uuid
     )
     return "; ".join(
-        f"GPU {device.index} is used by {_processes_named(tenants[device.uuid])}"
+        f"GPU {device.index} is used by {_describe_processes(processes_by_gpu[device.uuid])}"
         for device in machine.devices
-        if device.uuid in mine and device.uuid in tenants
+        if device.uuid in program_uuids and device.uuid in processes_by_gpu
     )
 
 
-def _processes_named(processes: list[Process]) -> str:
+def _describe_processes(processes: list[Process]) -> str:
     processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
-    shown = []
+    descriptions = []
     for process in processes[:_MAX_NAMED]:
-        amount = process.number("gpu_memory_bytes")
-        facts = (f"pid {process.pid}", process.user, None if amount is None else memory(amount))
+        held_bytes = process.number("gpu_memory_bytes")
+        facts = (f"pid {process.pid}", process.user, None if held_bytes is None else memory(held_bytes))
         command = shorten(process.command or process.name or "a process", _MAX_COMMAND_CHARS)
-        shown.append(f"{command} ({', '.join(filter(None, facts))})")
-    rest = len(processes) - _MAX_NAMED
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+        descriptions.append(f"{command} ({', '.join(filter(None, facts))})")
+    omitted = len(processes) - _MAX_NAMED
+    return ", ".join(descriptions) + (f" and {omitted} more" if omitted > 0 else "")

@@ -12,7 +12,6 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Largest, Trial
-from gpuwatch.experiment.trials.settings_comparison import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import (
     SIMULATED_STEPS,
@@ -23,7 +22,7 @@ from gpuwatch.experiment.trials.trial_plan import (
 )
 from gpuwatch.experiment.trials.trial_settings import Setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
 from gpuwatch.experiment.trials.try_result import TryResult
 
 CONFIRMING_RUNS = 2
@@ -32,17 +31,17 @@ _MAX_RESUMES = 5
 """Times that the search goes on after a value did not confirm it."""
 _MIN_RUN_SECONDS = 10.0
 """Seconds that a run has at least."""
-SEARCHED = Rule("steps", SIMULATED_STEPS, uncounted=UNCOUNTED_SECONDS)
+SEARCH_RULE = Rule("steps", SIMULATED_STEPS, uncounted=UNCOUNTED_SECONDS)
 """When a run of the search ends: by then, a step has taken all the memory that it needs."""
 _FULL_SHARE = 0.98
 """Share of the limit from which on an allocator hands out whole chunks, more than was asked for."""
 _MIN_FITTED_VALUES = 3
 """Values that a line is drawn through, at least."""
-_RANGE = re.compile(r"([A-Za-z_]\w*)=(\d{1,12})\.\.(\d{1,12})(?::(\d{1,12}))?")
+_RANGE_PATTERN = re.compile(r"([A-Za-z_]\w*)=(\d{1,12})\.\.(\d{1,12})(?::(\d{1,12}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValueRange:
     """The values among which the largest is looked for: ``BATCH=32..4096``, ``BATCH=32..4096:32``."""
 
     name: str
@@ -62,23 +61,23 @@ class Span:
         return doubled + halved + 2 * CONFIRMING_RUNS + 1
 
 
-def parse_span(text: str, command: Sequence[str]) -> Span:
+def parse_value_range(text: str, command: Sequence[str]) -> ValueRange:
     """``BATCH=32..4096``, ``BATCH=32..4096:32`` (in steps of 32).
 
     Raises:
         UsageError: it is no range, or the command has no ``{BATCH}``.
     """
-    found = _RANGE.fullmatch(text.strip())
-    if found is None:
+    match = _RANGE_PATTERN.fullmatch(text.strip())
+    if match is None:
         raise UsageError(f"--largest {text}: not understood", hint="for example --largest BATCH=32..4096")
-    check_placeholder(found[1], command, f"--largest {text}")
-    span = Span(found[1], int(found[2]), int(found[3]), int(found[4] or 1))
-    if span.step < 1 or span.high - span.low < span.step:
+    check_placeholder(match[1], command, f"--largest {text}")
+    value_range = ValueRange(match[1], int(match[2]), int(match[3]), int(match[4] or 1))
+    if value_range.step < 1 or value_range.high - value_range.low < value_range.step:
         raise UsageError(f"--largest {text}: no values to choose from", hint="the first must be smaller than the last")
-    return span
+    return value_range
 
 
-Passes = Callable[[int, bool], bool]
+RunsWithValue = Callable[[int, bool], bool]
 """Runs the program with a value, to search or (True) to confirm; whether it passed."""
 
 
@@ -88,11 +87,11 @@ class Search:
     Runs that confirm are as a user would run the program; those of the search may fail where such a run just passes.
     """
 
-    def __init__(self, span: Span, passes: Passes) -> None:
-        self._span = span
+    def __init__(self, value_range: ValueRange, passes: RunsWithValue) -> None:
+        self._value_range = value_range
         self._passes = passes
-        self._searched: dict[int, list[bool]] = {}
-        self._confirming: dict[int, list[bool]] = {}
+        self._search_results: dict[int, list[bool]] = {}
+        self._confirming_results: dict[int, list[bool]] = {}
         self.confirmed = False
         """Whether the largest value passed, and the next one failed, each time they were run to confirm it."""
 
@@ -101,167 +100,186 @@ class Search:
         confirming = False
         for _ in range(_MAX_RESUMES):
             self._narrow(confirm=confirming)
-            good, bad = self.border()
-            if good is not None and not all(self._confirm(good)):
+            largest_passing, smallest_failing = self.border()
+            if largest_passing is not None and not all(self._confirm(largest_passing)):
                 continue
-            if bad is not None and all(self._confirm(bad)):
+            if smallest_failing is not None and all(self._confirm(smallest_failing)):
                 confirming = True  # the search was too strict: it goes on as a user would
                 continue
-            self.confirmed = not any(self._mixed(value) for value in (good, bad) if value is not None)
-            if bad is not None:  # does a larger value fail too?
-                further = self._span.aligned(max(bad + bad // 4, bad + self._span.step))
-                if further > bad == max(self._known()):
-                    self._try(further, confirm=False)
+            self.confirmed = not any(
+                self._results_differ(value) for value in (largest_passing, smallest_failing) if value is not None
+            )
+            if smallest_failing is not None:  # does a larger value fail too?
+                larger_value = self._value_range.aligned(
+                    max(smallest_failing + smallest_failing // 4, smallest_failing + self._value_range.step)
+                )
+                if larger_value > smallest_failing == max(self._tried_values()):
+                    self._run_value(larger_value, confirm=False)
             return
 
     def border(self) -> tuple[int | None, int | None]:
         """The smallest value that failed, after the largest one below it that passed; None where there is none."""
-        known = self._known()
-        bad = min((value for value in known if not self._passed(value)), default=None)
-        good = max((value for value in known if self._passed(value) and (bad is None or value < bad)), default=None)
-        return good, bad
+        values = self._tried_values()
+        smallest_failing = min((value for value in values if not self._passed(value)), default=None)
+        largest_passing = max(
+            (
+                value
+                for value in values
+                if self._passed(value) and (smallest_failing is None or value < smallest_failing)
+            ),
+            default=None,
+        )
+        return largest_passing, smallest_failing
 
     def contradictions(self) -> list[str]:
         """Values that passed above one that failed, and those that did both."""
-        name, (_, bad) = self._span.name, self.border()
-        found = []
-        for value in self._known():
+        name, (_, smallest_failing) = self._value_range.name, self.border()
+        contradictions = []
+        for value in self._tried_values():
             results = self._results(value)
-            if self._mixed(value):
-                found.append(f"{name}={value} passed {results.count(True)} of {len(results)} times")
-            elif bad is not None and value > bad and results[0]:
-                found.append(f"{name}={bad} failed, {name}={value} passed")
-        return found
+            if self._results_differ(value):
+                contradictions.append(f"{name}={value} passed {results.count(True)} of {len(results)} times")
+            elif smallest_failing is not None and value > smallest_failing and results[0]:
+                contradictions.append(f"{name}={smallest_failing} failed, {name}={value} passed")
+        return contradictions
 
-    def _known(self) -> list[int]:
-        return sorted({*self._searched, *self._confirming})
+    def _tried_values(self) -> list[int]:
+        return sorted({*self._search_results, *self._confirming_results})
 
     def _results(self, value: int) -> list[bool]:
-        return self._confirming.get(value) or self._searched[value]
+        return self._confirming_results.get(value) or self._search_results[value]
 
     def _passed(self, value: int) -> bool:
         return all(self._results(value))
 
-    def _mixed(self, value: int) -> bool:
+    def _results_differ(self, value: int) -> bool:
         return len(set(self._results(value))) > 1
 
-    def _try(self, value: int, *, confirm: bool) -> None:
+    def _run_value(self, value: int, *, confirm: bool) -> None:
         passed = self._passes(value, confirm)
-        (self._confirming if confirm else self._searched).setdefault(value, []).append(passed)
+        (self._confirming_results if confirm else self._search_results).setdefault(value, []).append(passed)
 
     def _confirm(self, value: int) -> list[bool]:
-        while len(self._confirming.get(value, [])) < CONFIRMING_RUNS:
-            self._try(value, confirm=True)
-        return self._confirming[value]
+        while len(self._confirming_results.get(value, [])) < CONFIRMING_RUNS:
+            self._run_value(value, confirm=True)
+        return self._confirming_results[value]
 
     def _narrow(self, *, confirm: bool) -> None:
         """Tries values until one that passes stands directly below one that fails."""
-        span = self._span
+        value_range = self._value_range
         while True:
-            good, bad = self.border()
-            if good is None and bad in (None, span.low):
-                if bad == span.low:
+            largest_passing, smallest_failing = self.border()
+            if largest_passing is None and smallest_failing in (None, value_range.low):
+                if smallest_failing == value_range.low:
                     return
-                value = span.low
-            elif bad is None:
-                assert good is not None
-                value = span.aligned(max(2 * good, good + span.step))
-                if value <= good:
+                value = value_range.low
+            elif smallest_failing is None:
+                assert largest_passing is not None
+                value = value_range.aligned(max(2 * largest_passing, largest_passing + value_range.step))
+                if value <= largest_passing:
                     return
             else:
-                value = span.aligned((bad + (span.low if good is None else good)) // 2)
-                if good is not None and value <= good:
+                value = value_range.aligned(
+                    (smallest_failing + (value_range.low if largest_passing is None else largest_passing)) // 2
+                )
+                if largest_passing is not None and value <= largest_passing:
                     return
-            self._try(value, confirm=confirm)
+            self._run_value(value, confirm=confirm)
 
 
-class _Stopped(Exception):
+class _SearchEnded(Exception):
     """The search cannot go on; the text says why."""
 
 
 @dataclass(slots=True)
-class _Runs:
+class _ValueRuns:
     """Runs the program with one value after another."""
 
     setup: TrialSetup
     setting: Setting
-    span: Span
-    rule: Rule | None
+    value_range: ValueRange
+    user_rule: Rule | None
     """When a run ends, if the user said so."""
-    until: float
+    budget_ends_at: float
     trials: list[Trial] = field(default_factory=list)
-    confirming: list[int] = field(default_factory=list)
+    confirmed_values: list[int] = field(default_factory=list)
     """Values that were run to confirm them."""
-    bracket: Callable[[], str] = str
+    describe_border: Callable[[], str] = str
     """Describes what is known so far."""
 
     def passes(self, value: int, confirm: bool) -> bool:
         """Whether the program runs with ``value``; False if GPU memory runs out."""
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise _Stopped("no time left within --budget")
-        rule = self.rule or SEARCHED
+        remaining = self.budget_ends_at - time.monotonic()
+        if remaining <= 0:
+            raise _SearchEnded("no time left within --budget")
+        stop_rule = self.user_rule or SEARCH_RULE
         if any(trial.steps for trial in self.trials):
-            rule = replace(rule, uncounted=None)  # its steps can be counted: a large value only takes longer
-        if confirm and self.rule is None and value not in self.confirming:
+            stop_rule = replace(stop_rule, uncounted=None)  # its steps can be counted: a large value only takes longer
+        if confirm and self.user_rule is None and value not in self.confirmed_values:
             # To its end, if there is time for that; never less than a run of the search.
-            rule = replace(rule, least=left / 3, uncounted=rule.uncounted and max(rule.uncounted, left / 3))
+            stop_rule = replace(
+                stop_rule,
+                least=remaining / 3,
+                uncounted=stop_rule.uncounted and max(stop_rule.uncounted, remaining / 3),
+            )
         if confirm:
-            self.confirming.append(value)
-        values = {self.span.name: str(value)}
-        number = sum(trial.values == values for trial in self.trials) + 1
-        goal = Goal(rule, deadline=max(left, _MIN_RUN_SECONDS))
-        self.setup.progress.says(self.bracket())
-        trial = run_trial(self.setup, Configuration(self.setting, values), goal, number, no_retry=not confirm)
+            self.confirmed_values.append(value)
+        values = {self.value_range.name: str(value)}
+        times_run = sum(trial.values == values for trial in self.trials) + 1
+        goal = Goal(stop_rule, deadline=max(remaining, _MIN_RUN_SECONDS))
+        self.setup.progress.says(self.describe_border())
+        trial = run_trial(self.setup, Configuration(self.setting, values), goal, times_run, no_retry=not confirm)
         self.trials.append(trial)
         run = trial.run
         assert run is not None
         if trial.overridden or trial.not_tried:
             where = f"overridden at {trial.overridden}" if trial.overridden else trial.not_tried
-            raise _Stopped(f"{self.setting.name} was not what ran: {where}")
+            raise _SearchEnded(f"{self.setting.name} was not what ran: {where}")
         if run.verdict == "oom":
             return False
-        by_itself = trial.ended_by in ("the program", "success")
-        cut_short = not by_itself and rule.kind == "steps" and 0 < (trial.steps or 0) < rule.amount
+        ended_by_itself = trial.ended_by in ("the program", "success")
+        cut_short = not ended_by_itself and stop_rule.kind == "steps" and 0 < (trial.steps or 0) < stop_rule.amount
         if run.verdict in PASSED and not cut_short:
             return True
         if run.verdict == "timeout" or cut_short:
-            raise _Stopped(f"--budget ended before {trial.name} was known to pass")
-        raise _Stopped(f"{trial.name} failed, but not for lack of GPU memory: {why_failed(run)}")
+            raise _SearchEnded(f"--budget ended before {trial.name} was known to pass")
+        raise _SearchEnded(f"{trial.name} failed, but not for lack of GPU memory: {why_failed(run)}")
 
 
-def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, *, budget: float) -> TryResult:
+def find_largest_value(
+    setup: TrialSetup, setting: Setting, value_range: ValueRange, rule: Rule | None, *, budget: float
+) -> TryResult:
     """Looks for the largest value with which the program runs under ``setting``.
 
-    ``rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
+    ``user_rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
     ``budget``: seconds in all.
     """
-    runs = _Runs(setup, setting, span, rule, time.monotonic() + budget)
-    search = Search(span, runs.passes)
-    runs.bracket = lambda: _known_bracket(span, *search.border())
-    found = TryResult(trials=runs.trials, rule=str(rule or SEARCHED))
-    stopped = ""
-    with found.until_interrupted():
+    runs = _ValueRuns(setup, setting, value_range, rule, time.monotonic() + budget)
+    search = Search(value_range, runs.passes)
+    runs.describe_border = lambda: _border_text(value_range, *search.border())
+    result = TryResult(trials=runs.trials, rule=str(rule or SEARCH_RULE))
+    why_stopped = ""
+    with result.until_interrupted():
         try:
             search.run()
-        except _Stopped as reason:
-            stopped = str(reason)
-    if found.interrupted is not None:
-        stopped = "interrupted"
+        except _SearchEnded as ended:
+            why_stopped = str(ended)
+    if result.interrupted is not None:
+        why_stopped = "interrupted"
     contradictions = search.contradictions()
     if contradictions:
-        found.notes.append(f"Not monotonic: {'; '.join(contradictions)}.")
-    found.largest = _largest_result(span, setting, search, found.trials)
-    found.answer = Answer(
-        sentence=_sentence(span, found.largest, stopped),
-        best=setting.name if setting.code and found.largest.value is not None else "",
-        code=tuple(setting.code.splitlines()) if found.largest.value is not None else (),
+        result.notes.append(f"Not monotonic: {'; '.join(contradictions)}.")
+    result.largest = _largest_result(value_range, setting, search, result.trials)
+    result.answer = Answer(
+        sentence=_largest_sentence(value_range, result.largest, why_stopped),
+        best=setting.name if setting.code and result.largest.value is not None else "",
+        code=setting.code_lines if result.largest.value is not None else (),
     )
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """Bytes by value: ``slope * value + offset``, at most ``error`` off."""
 
     slope: float
@@ -269,115 +287,129 @@ class Line:
     error: float
 
 
-def _largest_result(span: Span, setting: Setting, search: Search, trials: Sequence[Trial]) -> Largest:
+def _largest_result(value_range: ValueRange, setting: Setting, search: Search, trials: Sequence[Trial]) -> Largest:
     value, failing = search.border()
-    of_value = [trial for trial in trials if trial.values.get(span.name) == str(value)]
-    covered = max(of_value, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0), default=None)
-    runs = [(int(trial.values[span.name]), trial.run) for trial in trials if trial.run is not None]
-    peaks = [
-        (number, peak, _limit(run))
-        for number, run in runs
+    trials_with_value = [trial for trial in trials if trial.values.get(value_range.name) == str(value)]
+    longest_trial = max(
+        trials_with_value, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0), default=None
+    )
+    runs = [(int(trial.values[value_range.name]), trial.run) for trial in trials if trial.run is not None]
+    passed_peaks = [
+        (number_value, peak, _allocator_limit(run))
+        for number_value, run in runs
         if run.verdict in PASSED and (peak := run.memory.allocator_peak_bytes)
     ]
-    line = fitted_line([(number, peak) for number, peak, limit in peaks if limit is None or peak < _FULL_SHARE * limit])
-    line = line or fitted_line([(number, peak) for number, peak, _ in peaks])
-    rooms = [limit - peak for number, peak, limit in peaks if number == value and limit is not None]
-    limits = [limit for _, run in runs if (limit := _limit(run)) is not None]
+    line = fitted_line(
+        [
+            (number_value, peak)
+            for number_value, peak, limit in passed_peaks
+            if limit is None or peak < _FULL_SHARE * limit
+        ]
+    )
+    line = line or fitted_line([(number_value, peak) for number_value, peak, _ in passed_peaks])
+    headrooms = [
+        limit - peak for number_value, peak, limit in passed_peaks if number_value == value and limit is not None
+    ]
+    limits = [limit for _, run in runs if (limit := _allocator_limit(run)) is not None]
     return Largest(
-        name=span.name,
+        name=value_range.name,
         value=value,
         first_failing=failing,
         asked=setting.name,
         confirmed=search.confirmed,
         monotonic=not search.contradictions(),
-        covered="" if covered is None else covered.covered,
-        short_bytes=_shortage(failing, runs, line, max(limits, default=None)),
+        covered="" if longest_trial is None else longest_trial.covered,
+        short_bytes=_shortage_bytes(failing, runs, line, max(limits, default=None)),
         bytes_per_unit=None if line is None else line.slope,
         fixed_bytes=None if line is None else round(line.offset),
         fit_error_bytes=None if line is None else round(line.error),
-        headroom_bytes=min(rooms, default=None),
+        headroom_bytes=min(headrooms, default=None),
     )
 
 
-def fitted_line(points: Sequence[tuple[int, int]]) -> Line | None:
+def fitted_line(value_peaks: Sequence[tuple[int, int]]) -> FittedLine | None:
     """The line of least squares through amounts of memory by value; None for fewer than 3 different values."""
-    if len({value for value, _ in points}) < _MIN_FITTED_VALUES:
+    if len({value for value, _ in value_peaks}) < _MIN_FITTED_VALUES:
         return None
-    slope, offset = statistics.linear_regression([value for value, _ in points], [peak for _, peak in points])
-    return Line(slope, offset, max(abs(peak - slope * value - offset) for value, peak in points))
+    slope, offset = statistics.linear_regression([value for value, _ in value_peaks], [peak for _, peak in value_peaks])
+    return FittedLine(slope, offset, max(abs(peak - slope * value - offset) for value, peak in value_peaks))
 
 
-def _limit(run: Run) -> int | None:
+def _allocator_limit(run: Run) -> int | None:
     """What the allocator may take, in bytes."""
     granted = max((device.granted_bytes or 0 for device in run.device_map), default=0)
     return run.memory.allocator_limit_bytes or granted or None
 
 
-def _shortage(failing: int | None, runs: Sequence[tuple[int, Run]], line: Line | None, limit: int | None) -> int | None:
+def _shortage_bytes(
+    failing: int | None, runs: Sequence[tuple[int, Run]], line: FittedLine | None, limit: int | None
+) -> int | None:
     """By how much the allocation that failed exceeds what was free, else the line what there is; None if unknown."""
-    known = [
+    shortages = [
         oom.requested_bytes - oom.free_bytes
-        for number, run in runs
+        for value, run in runs
         for oom in run.ooms
-        if number == failing and oom.requested_bytes is not None and oom.free_bytes is not None
+        if value == failing and oom.requested_bytes is not None and oom.free_bytes is not None
     ]
-    if known:
-        return known[-1] if known[-1] > 0 else None  # fragmented: enough is free, but not in one piece
+    if shortages:
+        return shortages[-1] if shortages[-1] > 0 else None  # fragmented: enough is free, but not in one piece
     if failing is None or line is None or limit is None:
         return None
-    more = line.slope * failing + line.offset - limit
-    return round(more) if more > line.error else None
+    excess = line.slope * failing + line.offset - limit
+    return round(excess) if excess > line.error else None
 
 
-def _sentence(span: Span, found: Largest, stopped: str) -> str:
+def _largest_sentence(value_range: ValueRange, result: Largest, why_stopped: str) -> str:
     times = f"{CONFIRMING_RUNS} of {CONFIRMING_RUNS}"
-    setting = f" with {found.asked}" if found.asked != "default" else ""
-    unsure = f"; not confirmed: {stopped or 'runs with the same value differ'}"
-    if found.value is None:
-        if found.first_failing is None:
-            return f"It is not known which {span.name} from {span.low} to {span.high} fits: {stopped}"
-        sentence = f"Even {span.name}={found.first_failing} does not fit{setting}"
-        return sentence + (f" (failed {times})" if found.confirmed else unsure) + _too_much(found)
-    if found.first_failing is not None and found.first_failing > found.value + span.step:
+    setting = f" with {result.asked}" if result.asked != "default" else ""
+    unconfirmed = f"; not confirmed: {why_stopped or 'runs with the same value differ'}"
+    if result.value is None:
+        if result.first_failing is None:
+            return f"It is not known which {value_range.name} from {value_range.low} to {value_range.high} fits: {why_stopped}"
+        sentence = f"Even {value_range.name}={result.first_failing} does not fit{setting}"
+        return sentence + (f" (failed {times})" if result.confirmed else unconfirmed) + _shortage_text(result)
+    if result.first_failing is not None and result.first_failing > result.value + value_range.step:
         parts = [
-            f"The largest {span.name} that fits{setting} is at least {found.value} and below {found.first_failing}",
-            *_estimated_value(found, found.first_failing),
+            f"The largest {value_range.name} that fits{setting} is at least {result.value} and below {result.first_failing}",
+            *_estimated_value(result, result.first_failing),
         ]
-    elif found.first_failing is not None:
-        parts = [f"{span.name}={found.value} is the largest that fits{setting}"]
-    elif found.value == span.aligned(span.high):
-        parts = [f"{span.name}={found.value} fits{setting}, the largest that was requested"]
+    elif result.first_failing is not None:
+        parts = [f"{value_range.name}={result.value} is the largest that fits{setting}"]
+    elif result.value == value_range.aligned(value_range.high):
+        parts = [f"{value_range.name}={result.value} fits{setting}, the largest that was requested"]
     else:
         parts = [
-            f"{span.name}={found.value} fits{setting}; larger values are not known",
-            *_estimated_value(found, span.high),
+            f"{value_range.name}={result.value} fits{setting}; larger values are not known",
+            *_estimated_value(result, value_range.high),
         ]
-    if found.confirmed:
-        parts[0] += f" (passed {times}, {found.covered})"
-    if found.first_failing is not None:
-        failed = f" {times}" if found.confirmed else ""
-        parts.append(f"{span.name}={found.first_failing} fails{failed}{_too_much(found)}")
-    if found.bytes_per_unit is not None and found.bytes_per_unit > 0:
-        parts.append(f"each one more takes {size(found.bytes_per_unit)}")
-    if found.headroom_bytes:
-        parts.append(f"{size(found.headroom_bytes)} are free")
-    return "; ".join(parts) + ("" if found.confirmed else unsure)
+    if result.confirmed:
+        parts[0] += f" (passed {times}, {result.covered})"
+    if result.first_failing is not None:
+        failed = f" {times}" if result.confirmed else ""
+        parts.append(f"{value_range.name}={result.first_failing} fails{failed}{_shortage_text(result)}")
+    if result.bytes_per_unit is not None and result.bytes_per_unit > 0:
+        parts.append(f"each one more takes {size(result.bytes_per_unit)}")
+    if result.headroom_bytes:
+        parts.append(f"{size(result.headroom_bytes)} are free")
+    return "; ".join(parts) + ("" if result.confirmed else unconfirmed)
 
 
-def _estimated_value(found: Largest, below: int) -> list[str]:
+def _estimated_value(result: Largest, below: int) -> list[str]:
     """Where the line through the peaks meets the limit, if that is below what is known."""
-    if found.value is None or not found.bytes_per_unit or found.bytes_per_unit <= 0 or found.headroom_bytes is None:
+    if result.value is None or not result.bytes_per_unit or result.bytes_per_unit <= 0 or result.headroom_bytes is None:
         return []
-    most = found.value + int(found.headroom_bytes / found.bytes_per_unit)
-    return [f"judging by the memory of its runs, hardly more than {most}"] if found.value < most < below else []
+    estimated = result.value + int(result.headroom_bytes / result.bytes_per_unit)
+    return (
+        [f"judging by the memory of its runs, hardly more than {estimated}"] if result.value < estimated < below else []
+    )
 
 
-def _known_bracket(span: Span, good: int | None, bad: int | None) -> str:
+def _border_text(value_range: ValueRange, largest_passing: int | None, smallest_failing: int | None) -> str:
     """``known so far: BATCH=64 fits, BATCH=128 does not``; empty before the first run."""
-    parts = [f"{span.name}={good} fits"] if good is not None else []
-    parts += [f"{span.name}={bad} does not"] if bad is not None else []
+    parts = [f"{value_range.name}={largest_passing} fits"] if largest_passing is not None else []
+    parts += [f"{value_range.name}={smallest_failing} does not"] if smallest_failing is not None else []
     return f"known so far: {', '.join(parts)}" if parts else ""
 
 
-def _too_much(found: Largest) -> str:
-    return "" if found.short_bytes is None else f", {size(found.short_bytes)} too much"
+def _shortage_text(result: Largest) -> str:
+    return "" if result.short_bytes is None else f", {size(result.short_bytes)} too much"

@@ -6,17 +6,17 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
+from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.try_results import Answer, Recovery, Trial
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
-from gpuwatch.experiment.trials.settings_comparison import listed, why_failed
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import Setting, setting_named, why_not_simulated
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
 from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget
 
 RULE = "to its end, or past three times the step at which it failed"
@@ -201,14 +201,14 @@ def _answer(first: Trial, run: Run, found: TryResult, best: Setting | None) -> A
         sentence = (
             f"{best.name} makes it pass{amount}, {covered}, {verified}{results}; as it is, it runs out of memory{where}"
         )
-        return Answer(sentence=sentence, best=best.name, code=tuple(best.code.rstrip().splitlines()))
+        return Answer(sentence=sentence, best=best.name, code=best.code_lines)
     once = [
         f"{recovery.name} passed {recovery.passed} of {recovery.runs} runs"
         for recovery in found.recoveries
         if recovery.passed
     ]
     tried = [recovery.name for recovery in found.recoveries if recovery.runs]
-    failed = f"It runs out of memory{where}: {f'{listed(tried)} did not help' if tried else 'no setting can help'}"
+    failed = f"It runs out of memory{where}: {f'{name_list(tried)} did not help' if tried else 'no setting can help'}"
     main = next((finding for finding in run.findings if finding.id == run.primary), None)
     action = f". {main.action}" if main is not None and main.action else ""
     return Answer(sentence="; ".join([failed, *once]).rstrip(".") + action.rstrip("."))

@@ -21,12 +21,11 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Fit, Trial
-from gpuwatch.experiment.trials.settings_comparison import why_failed
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
 from gpuwatch.experiment.trials.trial_settings import setting_named
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
-from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
 from gpuwatch.experiment.trials.try_result import TryResult
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_size

@@ -51,6 +51,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     same: tuple[str, ...] = ()
     """Settings of a run (``Run.settings``) by which a program makes this setting itself."""
 
+    @property
+    def code_lines(self) -> tuple[str, ...]:
+        return tuple(self.code.rstrip().splitlines())
+
 
 def setting_named(text: str) -> Setting:
     """The setting that a user names: ``growth``, ``limit=6GiB``, ``TF_GPU_THREAD_MODE=gpu_private``.

@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuwatch.core.formatting.sentences import as_clause
 from gpuwatch.core.group_by import group_by
+from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import StepTime, Trial
@@ -122,3 +124,12 @@ def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:
             if on_gpu is not None:
                 found[trial.name] = on_gpu
     return found
+
+
+def why_failed(run: Run) -> str:
+    """``out of memory: another process holds the GPU``, ``ValueError: …``: why a run did not pass."""
+    cause = CAUSES.get(run.primary, "") if run.primary not in ("healthy", "unknown", "program.error", None) else ""
+    if run.verdict == "oom":
+        rest = as_clause(cause).removeprefix("out of memory").lstrip(": ")
+        return f"out of memory: {rest}" if rest else "out of memory"
+    return as_clause(cause or run.verdict_reason.rstrip(".")) or run.verdict

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuwatch.core.formatting.sentences import as_clause, name_list
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.settings_comparison import decapitalized, listed
 from gpuwatch.experiment.trials.step_times import is_wide, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
@@ -99,7 +99,7 @@ class _Sentences:
         return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
 
     def who(self, indices: Iterable[int]) -> str:
-        return listed(named_once(self.runs, self.names, indices))
+        return name_list(named_once(self.runs, self.names, indices))
 
     def completed(self, comparable: tuple[int, ...]) -> str:
         group = comparable or comparable_runs.comparable(self.runs)
@@ -126,7 +126,7 @@ class _Sentences:
         kinds = group_by(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
         work = group_by(timed, lambda index: comparable_runs.workload(self.runs[index]))
         if len(kinds) > 1:
-            why = listed([f"{kind} ({self.who(who)})" for kind, who in kinds.items()])
+            why = name_list([f"{kind} ({self.who(who)})" for kind, who in kinds.items()])
             return f"Speeds not comparable: measured on {why}"
         if len(work) > 1:
             ran = "ran" if all(comparable_runs.is_program(self.runs[index]) for index in timed) else "computed"
@@ -257,16 +257,16 @@ def _why_failed(run: Run) -> str:
     cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown") else ""
     if run.verdict == "oom":
         memory = "out of memory"
-        rest = decapitalized(cause).removeprefix(memory).lstrip(": ")
+        rest = as_clause(cause).removeprefix(memory).lstrip(": ")
         return f"{memory}: {rest}" if rest else memory
     if cause:
-        return decapitalized(cause)
+        return as_clause(cause)
     if run.verdict == "timeout":
         return "stopped at the deadline"
     if run.errors:
         return clean(run.errors[0].type)
     reason = clean(run.verdict_reason).rstrip(".")
-    return "cause unknown" if reason == UNKNOWN else decapitalized(reason)
+    return "cause unknown" if reason == UNKNOWN else as_clause(reason)
 
 
 def _single_conclusion(run: Run, name: str) -> str:
