@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import per_second_text, size
 from gpuwatch.core.model.try_results import Trial
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.trials.trial_setup import Progress, TrialStart
+from gpuwatch.experiment.trials.trial_setup import Progress, StartedTrial
 
 if TYPE_CHECKING:
     from rich.constrain import Constrain
@@ -44,7 +44,7 @@ def trial_result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
 
 
-def trial_name(trial: Trial | TrialStart) -> str:
+def trial_name(trial: Trial | StartedTrial) -> str:
     """``growth BATCH=32, round 2``."""
     if trial.recorded:
         return f"{printable(trial.name)}, recording its memory"
@@ -57,28 +57,32 @@ class _TimedProgress(Progress):
 
     def __init__(self, budget: float, simulated: bool) -> None:
         self.simulated = simulated
-        self.trial: TrialStart | None = None
+        self.trial: StartedTrial | None = None
         self.trial_started = time.monotonic()
         self.deadline = self.trial_started + budget
         self.durations: list[float] = []
 
-    def begins(self, trial: TrialStart) -> None:
+    def show_start(self, trial: StartedTrial) -> None:
         self.trial, self.trial_started = trial, time.monotonic()
 
-    def ended(self, trial: Trial) -> None:
+    def show_end(self, trial: Trial) -> None:
         self.durations.append(time.monotonic() - self.trial_started)
 
     def number(self) -> str:
         """``3/12``: the trial that runs, of how many; empty if that is not known."""
-        return f"{self.trial.number}/{self.trial.planned} " if self.trial is not None and self.trial.planned else ""
+        return (
+            f"{self.trial.number}/{self.trial.planned_count} "
+            if self.trial is not None and self.trial.planned_count
+            else ""
+        )
 
     def left(self) -> str:
         """``about 40 s left`` by the trials so far; by the budget, if less is left of that, ``at most 9 min left``."""
         most = max(self.deadline - time.monotonic(), 0.0)
-        if self.trial is not None and self.trial.planned and self.durations:
+        if self.trial is not None and self.trial.planned_count and self.durations:
             mean = sum(self.durations) / len(self.durations)
             expected = max(mean - (time.monotonic() - self.trial_started), 0.0)
-            expected += mean * max(self.trial.planned - self.trial.number, 0)
+            expected += mean * max(self.trial.planned_count - self.trial.number, 0)
             if expected < most:
                 return f"about {hours_minutes(expected)} left"
         return f"at most {hours_minutes(most)} left"
@@ -87,8 +91,8 @@ class _TimedProgress(Progress):
 class _LineProgress(_TimedProgress):
     """A line for each trial that is over."""
 
-    def ended(self, trial: Trial) -> None:
-        super().ended(trial)
+    def show_end(self, trial: Trial) -> None:
+        super().show_end(trial)
         verdict, steps, speed, peak = trial_result(trial, simulated=self.simulated)
         parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
         result = ", ".join(filter(None, parts))
@@ -102,15 +106,15 @@ class _SentProgress(Progress):
     def __init__(self) -> None:
         self.head = ""
 
-    def says(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         progress(text)
 
-    def begins(self, trial: TrialStart) -> None:
-        number = f"[{trial.number}/{trial.planned}] " if trial.planned else ""
+    def show_start(self, trial: StartedTrial) -> None:
+        number = f"[{trial.number}/{trial.planned_count}] " if trial.planned_count else ""
         self.head = f"{number}{printable(trial.name)}"
         progress(self.head)
 
-    def steps(self, count: int) -> None:
+    def show_steps(self, count: int) -> None:
         if count:
             progress(f"{self.head}: {count} steps")
 
@@ -133,15 +137,15 @@ class _TableProgress(_TimedProgress):
         self.console = Console(stderr=True)
         self.live: Live | None = None
 
-    def says(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         self.status = text
 
-    def begins(self, trial: TrialStart) -> None:
+    def show_start(self, trial: StartedTrial) -> None:
         """Shows it. Between trials nothing is drawn, so that others can print."""
         from rich.live import Live
 
         with self.lock:
-            super().begins(trial)
+            super().show_start(trial)
             self.count = 0
             self.running += 1
             if self.live is None:
@@ -155,11 +159,11 @@ class _TableProgress(_TimedProgress):
                 )
                 self.live.start()
 
-    def steps(self, count: int) -> None:
+    def show_steps(self, count: int) -> None:
         self.count = count
 
-    def ended(self, trial: Trial) -> None:
-        super().ended(trial)
+    def show_end(self, trial: Trial) -> None:
+        super().show_end(trial)
         self.rows.append((trial_name(trial), *trial_result(trial, simulated=self.simulated)))
         with self.lock:
             self.running -= 1

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.try_results import Experiment, Trial
     from gpuwatch.experiment.trials.largest_value import ValueRange
     from gpuwatch.experiment.trials.pilot_run import PilotRun
-    from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-    from gpuwatch.experiment.trials.trial_settings import Setting
+    from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+    from gpuwatch.experiment.trials.trial_settings import TrialSetting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
     from gpuwatch.experiment.trials.try_result import TryResult
 
@@ -62,7 +62,7 @@ class _Options:
     vary: dict[str, tuple[str, ...]]
     largest: ValueRange | None
     rounds: int
-    rule: Rule
+    rule: StopRule
     has_stop_rule: bool
     """Whether the user said when a run ends."""
     success: re.Pattern[str] | None
@@ -223,7 +223,7 @@ def _checked_options(
     from gpuwatch.experiment.trials import trial_plan
     from gpuwatch.experiment.trials.largest_value import parse_value_range
     from gpuwatch.experiment.trials.smaller_card import parse_cards
-    from gpuwatch.experiment.trials.trial_settings import setting_named
+    from gpuwatch.experiment.trials.trial_settings import find_setting
 
     if not command or not command[0]:
         raise UsageError("no command to run", hint="for example: gpuwatch try -- python train.py")
@@ -231,7 +231,7 @@ def _checked_options(
     if success is not None and stop_after not in (None, "end"):
         raise UsageError("--success needs --stop-after end", hint="omit --stop-after")
     for text in given["configs"]:
-        setting_named(text)
+        find_setting(text)
     if (largest is not None or fits is not None) and len(given["configs"]) > 1:
         form = "--fits" if largest is None else "--largest"
         raise UsageError(f"{form} takes one --config", hint="run one search per setting")
@@ -242,10 +242,10 @@ def _checked_options(
         raise UsageError(f"--success {success}: not a regular expression: {error}") from error
     return _Options(
         command=command,
-        vary=trial_plan.parse_vary(vary, command),
+        vary=trial_plan.parse_varied_values(vary, command),
         largest=None if largest is None else parse_value_range(largest, command),
         has_stop_rule=stop_after is not None or success is not None,
-        rule=trial_plan.parse_rule(stop_after or ("end" if success is not None else "steady")),
+        rule=trial_plan.parse_stop_rule(stop_after or ("end" if success is not None else "steady")),
         success=pattern,
         fits=() if fits is None else parse_cards(fits),
         **given,
@@ -282,7 +282,7 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
 
     from gpuwatch.cli.trial_progress import progress_of
     from gpuwatch.core.model.try_results import Experiment
-    from gpuwatch.experiment.trials.trial_setup import open_setup, remove_outputs
+    from gpuwatch.experiment.trials.trial_setup import open_setup, remove_output_files
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
     quiet, simulation = options.quiet or options.plan, tier_in_use()
@@ -295,25 +295,25 @@ def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
     ) as setup:
         if options.gpu is not None:
             setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(options.gpu, setup.machine))}
-        rule = options.rule.on(simulated=setup.simulated)
+        rule = options.rule.for_gpus(simulated=setup.simulated)
         if options.largest is None:
             found = _run_experiment(setup, options, rule)
         else:
             found = _try_largest(setup, options, options.largest)
         # In a search for a border, failures are what is looked for.
-        kept = _trial_failed if found is not None and found.memory_bounds is None else lambda trial: False
-        remove_outputs(setup.folder, [] if found is None else found.trials, kept)
+        kept = _trial_failed if found is not None and found.needed_bytes is None else lambda trial: False
+        remove_output_files(setup.folder, [] if found is None else found.trials, kept)
     if found is None:
         return None, None
     document = Experiment(
         command=mask_command(options.command),
         started_at=started_at,
         took_seconds=time.monotonic() - began,
-        rule=found.rule or str(rule),
+        rule=found.stop_rule or str(rule),
         rounds=found.rounds,
         trials=tuple(trial if kept(trial) else replace(trial, output="") for trial in found.trials),
         fits=tuple(found.fits),
-        needed_bytes=found.memory_bounds,
+        needed_bytes=found.needed_bytes,
         recover=tuple(found.recoveries),
         answer=found.answer,
         largest=found.largest,
@@ -332,12 +332,12 @@ def _succeeded(document: Experiment) -> bool:
 
 
 def _trial_failed(trial: Trial) -> bool:
-    from gpuwatch.experiment.trials.trial_summary import PASSED
+    from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS
 
-    return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
+    return trial.run is not None and trial.run.verdict not in (*PASSED_VERDICTS, "interrupted")
 
 
-def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResult | None:
+def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> TryResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.model.try_results import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
@@ -345,8 +345,8 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResu
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
     from gpuwatch.experiment.trials.pilot_run import run_pilot
     from gpuwatch.experiment.trials.smaller_card import find_smaller_card
-    from gpuwatch.experiment.trials.trial_plan import configurations
-    from gpuwatch.experiment.trials.trial_settings import default_set, setting_named, why_not_simulated
+    from gpuwatch.experiment.trials.trial_plan import combine_settings_and_values
+    from gpuwatch.experiment.trials.trial_settings import default_settings, find_setting, why_not_simulated
 
     if options.recover or options.fits:
         _check_free(setup, options, {})
@@ -358,7 +358,7 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResu
         if options.recover:
             return find_recovery(setup, budget=options.budget, share=options.share)
         setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
-        (configuration,) = configurations([setting], {})
+        (configuration,) = combine_settings_and_values([setting], {})
         return find_smaller_card(setup, configuration, options.fits, rule, budget=options.budget)
     began = time.monotonic()
     start = None
@@ -370,14 +370,12 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: Rule) -> TryResu
     if len(options.configs) == 1 or (options.configs and options.copies):
         settings = [(_usable_setting(text, setup), "") for text in options.configs]
     elif options.configs:
-        settings = [
-            (named, why_not_simulated(named, setup.simulation)) for named in map(setting_named, options.configs)
-        ]
+        settings = [(named, why_not_simulated(named, setup.simulation)) for named in map(find_setting, options.configs)]
     elif options.vary or start is None:
-        settings = [(setting_named("default"), "")]
+        settings = [(find_setting("default"), "")]
     else:
-        settings = default_set(start.frameworks, setup.gpus, setup.simulation)
-    chosen = configurations([setting for setting, reason in settings if not reason], options.vary)
+        settings = default_settings(start.frameworks, setup.gpus, setup.simulation)
+    chosen = combine_settings_and_values([setting for setting, reason in settings if not reason], options.vary)
     not_tried = [Trial(asked=setting.name, not_tried=reason) for setting, reason in settings if reason]
     if start is not None and (start.failed or (start.on_cpu and not (options.configs or options.vary))):
         return failed_start_result(start.trial)
@@ -415,11 +413,11 @@ def _try_largest(setup: TrialSetup, options: _Options, span: ValueRange) -> TryR
     )
 
 
-def _usable_setting(text: str, setup: TrialSetup) -> Setting:
+def _usable_setting(text: str, setup: TrialSetup) -> TrialSetting:
     """The setting of this name. UsageError if it cannot be tried on these GPUs."""
-    from gpuwatch.experiment.trials.trial_settings import setting_named, why_not_simulated
+    from gpuwatch.experiment.trials.trial_settings import find_setting, why_not_simulated
 
-    setting = setting_named(text)
+    setting = find_setting(text)
     if reason := why_not_simulated(setting, setup.simulation):
         raise UsageError(f"--config {text}: {reason}", hint="choose another setting")
     return setting
@@ -433,7 +431,7 @@ def _check_free(setup: TrialSetup, options: _Options, variables: Mapping[str, st
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 
-def _announce(options: _Options, settings: int, rule: Rule, start: PilotRun | None) -> None:
+def _announce(options: _Options, settings: int, rule: StopRule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     times = settings * options.runs_per_setting
     note = ""
@@ -447,7 +445,7 @@ def _announce(options: _Options, settings: int, rule: Rule, start: PilotRun | No
 
 
 def _plan_text(
-    options: _Options, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: Rule, start: PilotRun
+    options: _Options, chosen: Sequence[Configuration], not_tried: Sequence[Trial], rule: StopRule, start: PilotRun
 ) -> str:
     """What would be run, and how long that would take."""
     width = max(len(name) for name in (*(c.name for c in chosen), *(trial.name for trial in not_tried)))
@@ -461,8 +459,8 @@ def _plan_text(
     expected = _expected_time(times, rule, start) or "not known in advance"
     lines += [
         "",
-        f"One start took {start.took:.1f} s. In total: {expected}, {options.limit_text}; to stay within it, rounds are "
-        "dropped, then settings.",
+        f"One start took {start.seconds:.1f} s. In total: {expected}, {options.limit_text}; to stay within it, rounds "
+        "are dropped, then settings.",
     ]
     return "\n".join(lines)
 
@@ -477,7 +475,7 @@ def _times_text(options: _Options, settings: int) -> str:
     return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{rounds}{recorded})"
 
 
-def _expected_time(times: int, rule: Rule, start: PilotRun | None) -> str:
+def _expected_time(times: int, rule: StopRule, start: PilotRun | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
     pair = None if start is None else start.run_seconds(rule)
     if pair is None:

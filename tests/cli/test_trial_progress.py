@@ -11,7 +11,7 @@ from rich.console import Console
 from gpuwatch.cli import trial_progress
 from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.try_results import StepTime, Trial
-from gpuwatch.experiment.trials.trial_setup import TrialStart
+from gpuwatch.experiment.trials.trial_setup import StartedTrial
 from tests.diagnosis.cases import GIB, draft
 
 TIME = StepTime(median_seconds=0.1, low_seconds=0.09, high_seconds=0.11, timed=20)
@@ -22,8 +22,8 @@ def trial(name: str = "growth", verdict: Any = "ok", **fields: Any) -> Trial:
     return Trial(asked=name, round=1, run=run, steps=20, step_time=TIME, **fields)
 
 
-def begun(number: int, **fields: Any) -> TrialStart:
-    return TrialStart(name="growth", number=number, planned=6, round=1, **fields)
+def begun(number: int, **fields: Any) -> StartedTrial:
+    return StartedTrial(name="growth", number=number, planned_count=6, round=1, **fields)
 
 
 def test_a_line_for_each_trial_where_stderr_is_no_terminal(
@@ -33,9 +33,9 @@ def test_a_line_for_each_trial_where_stderr_is_no_terminal(
     monkeypatch.setattr(trial_progress.time, "monotonic", lambda: now[0])
     told = trial_progress.progress_of(600, quiet=False, simulated=False)
     for number in (1, 2):
-        told.begins(begun(number))
+        told.show_start(begun(number))
         now[0] += 10.0
-        told.ended(trial("limit=6GiB", values={"B": "32"}) if number == 2 else trial())
+        told.show_end(trial("limit=6GiB", values={"B": "32"}) if number == 2 else trial())
     told.close()
     assert capsys.readouterr().err.splitlines() == [
         "gpuwatch: 1/6 growth, round 1: ok, 20 steps, 10.0 steps/s, 2.0 GiB (10 s; about 50 s left)",
@@ -45,8 +45,8 @@ def test_a_line_for_each_trial_where_stderr_is_no_terminal(
 
 def test_nothing_is_said_with_quiet_and_no_speed_of_simulated_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     quiet = trial_progress.progress_of(600, quiet=True, simulated=False)
-    quiet.begins(begun(1))
-    quiet.ended(trial())
+    quiet.show_start(begun(1))
+    quiet.show_end(trial())
     assert capsys.readouterr().err == ""
     assert trial_progress.trial_result(trial(), simulated=True) == ("ok", "20", "", "2.0 GiB")
     assert trial_progress.trial_result(Trial(asked="xla", not_tried="no"), simulated=True) == ("not tried", "", "", "")
@@ -60,12 +60,12 @@ def test_a_terminal_has_a_table_that_fits(size: tuple[int, int]) -> None:
     width, height = size
     told.console = Console(file=io.StringIO(), width=width, height=height)
     for number in range(1, 31):
-        told.begins(begun(number))
-        told.steps(7)
-        told.says("known so far: B=64 fits")
+        told.show_start(begun(number))
+        told.show_steps(7)
+        told.show_note("known so far: B=64 fits")
         assert told.live is not None
         told.console.print(told.shown())
-        told.ended(trial())
+        told.show_end(trial())
         assert told.live is None
     drawn = told.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, drawn)) <= width - trial_progress._SPARE_COLUMNS

@@ -13,7 +13,7 @@ import pytest
 import gpuwatch
 from gpuwatch.experiment.probing.received_events import Applied
 from gpuwatch.experiment.probing.simulation_tier import Tier
-from gpuwatch.experiment.trials.trial_settings import setting_named
+from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import gpuwatch_forked
@@ -55,7 +55,7 @@ def run(tmp_path: Path) -> Callable[..., Tried]:
     ) -> Tried:
         script = tmp_path / "train.py"
         script.write_text(code)
-        chosen = setting_named(setting) if setting else None
+        chosen = find_setting(setting) if setting else None
         variables = chosen.variables if chosen is not None else {}
         trial = {"probe": chosen.probe, "options": chosen.options, **more} if chosen is not None else None
         environment = machine.environment(os.environ, tier=tier) if machine is not None else os.environ

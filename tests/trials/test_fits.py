@@ -14,8 +14,8 @@ from gpuwatch.core.model.try_results import Trial
 from gpuwatch.experiment.trials import smaller_card
 from gpuwatch.experiment.trials.smaller_card import parse_cards
 from gpuwatch.experiment.trials.trial import Goal
-from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import setting_named
+from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from tests.reports import documents
 from tests.reports.documents import full_run
@@ -77,10 +77,10 @@ def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
     setup = cast("TrialSetup", SimpleNamespace(simulated=True, machine=None))
     cards = parse_cards("768MiB,1GiB,24GiB")
     found = smaller_card.find_smaller_card(
-        setup, Configuration(setting_named("default")), cards, Rule("steps", 20), budget=60
+        setup, Configuration(find_setting("default")), cards, StopRule("steps", 20), budget=60
     )
-    assert found.memory_bounds is not None
-    assert found.memory_bounds[0] < needs <= found.memory_bounds[1] <= found.memory_bounds[0] * 1.06
+    assert found.needed_bytes is not None
+    assert found.needed_bytes[0] < needs <= found.needed_bytes[1] <= found.needed_bytes[0] * 1.06
     assert [one.fits for one in found.fits] == [False, True, True]
     assert found.answer.sentence.startswith("1GiB is enough: it needs ")
 

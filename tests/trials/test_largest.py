@@ -23,7 +23,7 @@ from gpuwatch.experiment.trials import largest_value
 from gpuwatch.experiment.trials.largest_value import Search, ValueRange, fitted_line, parse_value_range
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration
-from gpuwatch.experiment.trials.trial_settings import setting_named
+from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import Progress, TrialSetup
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
@@ -189,7 +189,7 @@ def test_a_run_that_was_cut_short_proves_nothing(
     monkeypatch.setattr(largest_value, "run_trial", run_trial)
     found = largest_value.find_largest_value(
         cast("TrialSetup", SimpleNamespace(progress=Progress())),
-        setting_named("default"),
+        find_setting("default"),
         ValueRange("B", 1, 64),
         None,
         budget=300,

@@ -7,11 +7,11 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.experiment.trials.trial_plan import (
     UNCOUNTED_SECONDS,
-    Rule,
+    StopRule,
     command_with_values,
     hours_minutes,
-    parse_rule,
-    parse_vary,
+    parse_stop_rule,
+    parse_varied_values,
 )
 from tests.every import every
 
@@ -19,23 +19,23 @@ from tests.every import every
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("200steps", Rule("steps", 200)),
-        ("1step", Rule("steps", 1)),
-        ("60s", Rule("seconds", 60)),
-        ("5min", Rule("seconds", 300)),
-        ("1h 30min", Rule("seconds", 5400)),
-        ("steady", Rule("steady", uncounted=UNCOUNTED_SECONDS)),
-        ("end", Rule("end")),
+        ("200steps", StopRule("steps", 200)),
+        ("1step", StopRule("steps", 1)),
+        ("60s", StopRule("seconds", 60)),
+        ("5min", StopRule("seconds", 300)),
+        ("1h 30min", StopRule("seconds", 5400)),
+        ("steady", StopRule("steady", uncounted_seconds=UNCOUNTED_SECONDS)),
+        ("end", StopRule("end")),
     ],
 )
-def test_when_a_measurement_ends(text: str, rule: Rule) -> None:
-    assert parse_rule(text) == rule
+def test_when_a_measurement_ends(text: str, rule: StopRule) -> None:
+    assert parse_stop_rule(text) == rule
 
 
 @every(["", "0steps", "0s", "steps", "200", "-5s", "nan", "1e9s", "9999w", "forever"])
 def test_what_is_no_rule(text: str) -> None:
     with pytest.raises(UsageError, match="not understood"):
-        parse_rule(text)
+        parse_stop_rule(text)
 
 
 def test_times() -> None:
@@ -50,11 +50,11 @@ def test_only_declared_names_are_replaced() -> None:
 
 
 def test_a_varied_name_must_be_in_the_command() -> None:
-    assert parse_vary(["B=1,2", "C=x"], ["a", "{B}", "{C}"]) == {"B": ("1", "2"), "C": ("x",)}
+    assert parse_varied_values(["B=1,2", "C=x"], ["a", "{B}", "{C}"]) == {"B": ("1", "2"), "C": ("x",)}
     with pytest.raises(UsageError, match=r"the command has no \{BATCH\}"):
-        parse_vary(["BATCH=32"], ["python", "train.py"])
+        parse_varied_values(["BATCH=32"], ["python", "train.py"])
     for wrong in ("BATCH", "=1", "B=", "B=1,,2", "1B=1"):
         with pytest.raises(UsageError, match="not understood"):
-            parse_vary([wrong], ["{B}"])
+            parse_varied_values([wrong], ["{B}"])
     with pytest.raises(UsageError, match="stands for the run"):
-        parse_vary(["run=1"], ["{run}"])
+        parse_varied_values(["run=1"], ["{run}"])

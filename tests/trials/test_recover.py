@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.experiment.trials import oom_recovery
-from gpuwatch.experiment.trials.trial_settings import setting_named
+from gpuwatch.experiment.trials.trial_settings import find_setting
 from tests.reports.documents import GIB, full_run
 from tests.trials.programs import document, forked_document, program, tried
 
@@ -80,7 +80,7 @@ def test_a_limit_of_nearly_the_whole_card_is_not_what_is_too_small() -> None:
     run = full_run(config="x", group="run", verdict="oom", primary="memory.limit-too-small")
     run = msgspec.structs.replace(run, memory=Memory(device_total_bytes=2 * GIB))
     assert (
-        oom_recovery._why_not(setting_named("grow-to-limit=1945MiB"), run)
+        oom_recovery._failure_text(find_setting("grow-to-limit=1945MiB"), run)
         == "out of memory with 1.9 GiB of the card's 2.0 GiB"
     )
-    assert "limit" in oom_recovery._why_not(setting_named("growth"), run)
+    assert "limit" in oom_recovery._failure_text(find_setting("growth"), run)

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.run import Setting as RunSetting
 from gpuwatch.experiment.probing.probe_scripts import find_probe
-from gpuwatch.experiment.trials.trial_settings import default_set, made_by_program, setting_named
+from gpuwatch.experiment.trials.trial_settings import default_settings, find_setting, program_setting_text
 from tests.every import every
 
 GIB = 1 << 30
@@ -22,7 +22,7 @@ EVERY = [
 
 @every(EVERY)
 def test_a_setting_has_the_name_by_which_it_is_found_and_code_to_keep_it(text: str) -> None:
-    setting = setting_named(text)
+    setting = find_setting(text)
     assert setting.name == text
     assert setting.label
     assert bool(setting.code) is (text != "default")
@@ -34,19 +34,19 @@ def test_a_setting_has_the_name_by_which_it_is_found_and_code_to_keep_it(text: s
 
 
 def test_variables_and_values_of_tensorflow_are_those_of_the_probes() -> None:
-    assert setting_named("growth").variables == find_probe("growth-env").environment
-    assert setting_named("cpu-only").variables == find_probe("cpu-only").environment
-    assert setting_named("async-allocator").variables == find_probe("async-allocator").environment
-    limit = setting_named("grow-to-limit=1.5GiB")
+    assert find_setting("growth").variables == find_probe("growth-env").environment
+    assert find_setting("cpu-only").variables == find_probe("cpu-only").environment
+    assert find_setting("async-allocator").variables == find_probe("async-allocator").environment
+    limit = find_setting("grow-to-limit=1.5GiB")
     assert (limit.probe, limit.options) == ("grow-to-limit", {"memory_limit": 1536})
     assert limit.variables == find_probe("grow-to-limit").environment
     assert "limit = 1536  # MB" in limit.code
     assert "matmul" not in limit.code, "only what makes the setting"
-    assert setting_named("visible=GPU-1,0").variables["CUDA_VISIBLE_DEVICES"] == "GPU-1,0"
+    assert find_setting("visible=GPU-1,0").variables["CUDA_VISIBLE_DEVICES"] == "GPU-1,0"
 
 
 def test_a_variable_may_have_any_value() -> None:
-    assert setting_named("XLA_FLAGS=--xla_dump_to=/tmp/a=b").variables == {"XLA_FLAGS": "--xla_dump_to=/tmp/a=b"}
+    assert find_setting("XLA_FLAGS=--xla_dump_to=/tmp/a=b").variables == {"XLA_FLAGS": "--xla_dump_to=/tmp/a=b"}
 
 
 @every(
@@ -66,16 +66,16 @@ def test_a_variable_may_have_any_value() -> None:
 )
 def test_what_is_no_setting_is_refused(text: str, message: str | None) -> None:
     if message is None:
-        assert setting_named(text).options == {"memory_limit": 95}
+        assert find_setting(text).options == {"memory_limit": 95}
         return
     with pytest.raises(UsageError) as refused:
-        setting_named(text)
+        find_setting(text)
     assert message in refused.value.message
     assert refused.value.hint
 
 
 def _names(frameworks: set[str], gpus: list[int], simulation: str | None) -> tuple[list[str], dict[str, str]]:
-    found = default_set(frameworks, gpus, simulation)
+    found = default_settings(frameworks, gpus, simulation)
     return (
         [setting.name for setting, reason in found if not reason],
         {setting.name: reason for setting, reason in found if reason},
@@ -111,22 +111,22 @@ def test_what_does_not_apply_has_its_reason() -> None:
 
 
 def test_settings_that_change_results_are_marked() -> None:
-    assert {text for text in EVERY if setting_named(text).changes_results} == {"mixed-float16", "xla", "tf32"}
+    assert {text for text in EVERY if find_setting(text).changes_results} == {"mixed-float16", "xla", "tf32"}
 
 
 def test_a_program_that_makes_a_setting_itself_is_named_with_its_line() -> None:
-    growth, limit = setting_named("growth"), setting_named("limit=6GiB")
+    growth, limit = find_setting("growth"), find_setting("limit=6GiB")
     itself = {"memory growth": RunSetting(asked=True, effective=True, source="train.py:3")}
-    assert made_by_program(growth, itself) == "the program sets memory growth itself (train.py:3)"
-    assert made_by_program(limit, itself) == "the program sets memory growth itself (train.py:3)"
-    assert made_by_program(setting_named("cpu-only"), itself) == ""
+    assert program_setting_text(growth, itself) == "the program sets memory growth itself (train.py:3)"
+    assert program_setting_text(limit, itself) == "the program sets memory growth itself (train.py:3)"
+    assert program_setting_text(find_setting("cpu-only"), itself) == ""
     ours = {
         "memory_limit": RunSetting(asked=6144, source="gpuwatch try"),
         "TF_FORCE_GPU_ALLOW_GROWTH": RunSetting(asked="true", source="environment"),
     }
-    assert made_by_program(growth, ours) == made_by_program(limit, ours) == ""
+    assert program_setting_text(growth, ours) == program_setting_text(limit, ours) == ""
     later = {"TF_FORCE_GPU_ALLOW_GROWTH": RunSetting(asked="false", source="the process that starts this one")}
     assert (
-        made_by_program(growth, later)
+        program_setting_text(growth, later)
         == "the program sets TF_FORCE_GPU_ALLOW_GROWTH itself (the process that starts this one)"
     )

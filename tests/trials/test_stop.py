@@ -9,8 +9,8 @@ import pytest
 from gpuwatch.core.model.run import Devices
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
 from gpuwatch.experiment.trials import trial
-from gpuwatch.experiment.trials.trial import Goal, Stop
-from gpuwatch.experiment.trials.trial_plan import Rule
+from gpuwatch.experiment.trials.trial import Goal, StopCondition
+from gpuwatch.experiment.trials.trial_plan import StopRule
 
 
 def stepping(count: int, *, last: float = 0.0, gpu: bool = True) -> ReceivedEvents:
@@ -24,8 +24,8 @@ def stepping(count: int, *, last: float = 0.0, gpu: bool = True) -> ReceivedEven
     return state
 
 
-def stop(steps: int = 1000, deadline: float = 10.0) -> Stop:
-    return Stop(Goal(Rule("steps", steps), deadline=deadline), lambda count: None)
+def stop(steps: int = 1000, deadline: float = 10.0) -> StopCondition:
+    return StopCondition(Goal(StopRule("steps", steps), deadline=deadline), lambda count: None)
 
 
 def nobody() -> bool:
@@ -49,7 +49,7 @@ def test_a_program_that_stands_still_on_a_gpu_may_be_running_out_of_memory(
 ) -> None:
     asked = stop()
     asked(stepping(count, last=last), seconds, nobody)
-    assert asked.why == why
+    assert asked.reason == why
 
 
 def test_a_program_without_a_gpu_has_no_more_time() -> None:
@@ -60,10 +60,10 @@ def test_other_processes_have_time_until_the_deadline() -> None:
     asked = stop(steps=20)
     assert not asked(stepping(50), 5.0, lambda: True)
     assert asked(stepping(50), 5.0, nobody)
-    assert asked.why == "steps"
+    assert asked.reason == "steps"
     late = stop(steps=20)
     assert late(stepping(50), 10.0, lambda: True)
-    assert late.why == "deadline"
+    assert late.reason == "deadline"
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_only_what_is_known_is_said_of_validation(validations: int | None, ended
     from tests.reports.documents import full_run
 
     steps = StepCount(counted="batches of Keras", count=200, validations=validations)
-    assert trial._covered_work(steps, full_run(verdict="ok"), None, ended=ended) == says
+    assert trial._describe_covered_work(steps, full_run(verdict="ok"), None, ended_by_itself=ended) == says
 
 
 def test_a_program_whose_steps_cannot_be_counted_is_measured_by_time() -> None:
-    asked = Stop(Goal(Rule("steady", uncounted=30.0), deadline=200.0), lambda count: None)
+    asked = StopCondition(Goal(StopRule("steady", uncounted_seconds=30.0), deadline=200.0), lambda count: None)
     assert not asked(stepping(0, gpu=False), 5.0, nobody)
     assert not asked(stepping(0), 8.0, nobody)
     assert not asked(stepping(0), 37.9, nobody)
     assert asked(stepping(0), 38.0, nobody)
-    assert (asked.why, asked.uncounted) == ("steps", 30.0)
-    by_hand = Stop(Goal(Rule("steps", 200), deadline=200.0), lambda count: None)
+    assert (asked.reason, asked.uncounted_seconds) == ("steps", 30.0)
+    by_hand = StopCondition(Goal(StopRule("steps", 200), deadline=200.0), lambda count: None)
     assert not by_hand(stepping(0), 100.0, nobody)

@@ -16,15 +16,21 @@ from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
-from gpuwatch.experiment.trials.trial import Goal, Stop, run_trial
-from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+from gpuwatch.experiment.trials.trial import Goal, StopCondition, run_trial
+from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
-from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget, trial_not_run
+from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
+from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget_reason, skipped_trial
 
 
 def run_copies(
-    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
+    setup: TrialSetup,
+    configurations: Sequence[Configuration],
+    rule: StopRule,
+    *,
+    copies: int,
+    budget: float,
+    share: bool,
 ) -> TryResult:
     """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
     result = TryResult(rounds=1)
@@ -33,20 +39,20 @@ def run_copies(
     if len(visible) > 1:
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": visible[0].uuid}
     with result.until_interrupted():
-        for index, configuration in enumerate(chosen):
+        for index, configuration in enumerate(configurations):
             in_use = "" if share else why_in_use(setup, configuration.setting)
             remaining = budget_ends_at - time.monotonic()
             if in_use or (index and remaining <= 0):
-                result.trials.append(trial_not_run(configuration, in_use or out_of_budget(budget)))
+                result.trials.append(skipped_trial(configuration, in_use or out_of_budget_reason(budget)))
                 continue
-            goal = Goal(rule, deadline=max(remaining / (2 * (len(chosen) - index)), 10.0))
+            goal = Goal(rule, deadline=max(remaining / (2 * (len(configurations) - index)), 10.0))
             single_run = run_trial(setup, configuration, goal)
             result.trials.append(single_run)
-            if single_run.run is not None and single_run.run.verdict in PASSED:
+            if single_run.run is not None and single_run.run.verdict in PASSED_VERDICTS:
                 result.trials += _run_copies_at_once(setup, configuration, goal, copies, result)
             if result.interrupted is not None:
                 break
-    result.answer = _copies_answer(result.trials, copies, chosen)
+    result.answer = _copies_answer(result.trials, copies, configurations)
     return result
 
 
@@ -60,7 +66,7 @@ class _CopyGroup:
     copies: int
     lock: threading.Lock = field(default_factory=threading.Lock)
     stepping_copies: set[int] = field(default_factory=set)
-    measured: set[int] = field(default_factory=set)
+    measured_copies: set[int] = field(default_factory=set)
     ended_copies: set[int] = field(default_factory=set)
     interrupted: bool = False
 
@@ -72,55 +78,55 @@ class _CopyGroup:
     @property
     def all_are_measured(self) -> bool:
         """Whether every copy that still runs has been measured."""
-        return len(self.measured | self.ended_copies) == self.copies
+        return len(self.measured_copies | self.ended_copies) == self.copies
 
 
-class _SimultaneousEnd(Stop):
+class _SimultaneousEnd(StopCondition):
     """Counts only steps that were made while all copies stepped, and lets none end before all are measured."""
 
-    def __init__(self, goal: Goal, group: _CopyGroup, number: int) -> None:
+    def __init__(self, goal: Goal, group: _CopyGroup, copy_number: int) -> None:
         super().__init__(goal, lambda steps: None)
         self._group = group
-        self._number = number
-        self._skipped: tuple[int, int] | None = None
+        self._copy_number = copy_number
+        self._counts_before: tuple[int, int] | None = None
         """Steps and timed steps before all copies stepped."""
-        self._since: float | None = None
+        self._all_stepping_since: float | None = None
 
-    def __call__(self, state: ReceivedEvents, seconds: float, starting: Callable[[], bool]) -> bool:
+    def __call__(self, program: ReceivedEvents, seconds: float, others_starting: Callable[[], bool]) -> bool:
         group = self._group
         with group.lock:
-            if state.steps.count:
-                group.stepping_copies.add(self._number)
+            if program.steps.count:
+                group.stepping_copies.add(self._copy_number)
             all_stepping = group.all_are_stepping
             if group.interrupted:
-                self.why = "interrupted"
+                self.reason = "interrupted"
                 return True
-        if all_stepping and self._skipped is None:
-            self._skipped = (state.steps.count, len(state.steps.times))
-            self._since = state.steps.last_at
+        if all_stepping and self._counts_before is None:
+            self._counts_before = (program.steps.count, len(program.steps.times))
+            self._all_stepping_since = program.steps.last_at
         reached = self.succeeded or (
-            all_stepping and self._goal_reached(self.counted(state.steps), seconds) and not starting()
+            all_stepping and self._goal_reached(self.counted_steps(program.steps), seconds) and not others_starting()
         )
         overdue = self.goal.deadline is not None and seconds >= self.goal.deadline
         with group.lock:
             if reached or overdue:
-                group.measured.add(self._number)
+                group.measured_copies.add(self._copy_number)
             if not group.all_are_measured:
                 return False
-        self.why = "success" if self.succeeded else "deadline" if overdue and not reached else "steps"
+        self.reason = "success" if self.succeeded else "deadline" if overdue and not reached else "steps"
         return True
 
-    def counted(self, steps: StepCount) -> StepCount:
+    def counted_steps(self, steps: StepCount) -> StepCount:
         """The steps since all copies stepped."""
-        if self._skipped is None:
+        if self._counts_before is None:
             return StepCount(counted=steps.counted)
-        steps_before, timed_before = self._skipped
+        steps_before, timed_before = self._counts_before
         return StepCount(
             counted=steps.counted,
             count=max(steps.count - steps_before, 0),
             times=steps.times[timed_before:],
             validations=steps.validations,
-            first_at=self._since,
+            first_at=self._all_stepping_since,
             last_at=steps.last_at,
         )
 
@@ -128,8 +134,10 @@ class _SimultaneousEnd(Stop):
 class _CopyFeed:
     """One copy's view of the feed, which each snapshot reaches."""
 
-    def __init__(self, feed: Feed, before: Snapshot | None, feeds: list[_CopyFeed], lock: threading.Lock) -> None:
-        self._feed, self._before, self._feeds, self._lock = feed, before, feeds, lock
+    def __init__(
+        self, feed: Feed, snapshot_before: Snapshot | None, feeds: list[_CopyFeed], lock: threading.Lock
+    ) -> None:
+        self._feed, self._snapshot_before, self._feeds, self._lock = feed, snapshot_before, feeds, lock
         self._unread: list[Snapshot] = []
         feeds.append(self)
 
@@ -143,7 +151,7 @@ class _CopyFeed:
 
     def fresh(self, timeout: float) -> Snapshot | None:
         """The machine before any copy was started."""
-        return self._before
+        return self._snapshot_before
 
     def sample_now(self) -> None:
         self._feed.sample_now()
@@ -153,7 +161,7 @@ def _run_copies_at_once(
     setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int, result: TryResult
 ) -> list[Trial]:
     group, trials, errors = _CopyGroup(copies), dict[int, Trial](), list[GpuwatchError]()
-    snapshot_before, lock = setup.feed.fresh(3.0), threading.Lock()
+    snapshot_before, feeds_lock = setup.feed.fresh(3.0), threading.Lock()
     feeds: list[_CopyFeed] = []
 
     def run(number: int, feed: _CopyFeed) -> None:
@@ -167,10 +175,10 @@ def _run_copies_at_once(
             with group.lock:
                 group.ended_copies.add(number)
 
-    setup.progress.says(f"{configuration.name}: {copies} at once")
+    setup.progress.show_note(f"{configuration.name}: {copies} at once")
     threads = [
         threading.Thread(
-            target=run, args=(number, _CopyFeed(setup.feed, snapshot_before, feeds, lock)), name=f"copy-{number}"
+            target=run, args=(number, _CopyFeed(setup.feed, snapshot_before, feeds, feeds_lock)), name=f"copy-{number}"
         )
         for number in range(1, copies + 1)
     ]
@@ -191,43 +199,45 @@ def _run_copies_at_once(
 # -- the answer -----------------------------------------------------------------------------------
 
 
-def _copies_answer(trials: Sequence[Trial], copies: int, chosen: Sequence[Configuration]) -> Answer:
+def _copies_answer(trials: Sequence[Trial], copies: int, configurations: Sequence[Configuration]) -> Answer:
     """Which settings let the copies run at once: first the one under which they hold least."""
     working: list[tuple[int, str, Trial, list[Trial]]] = []
     failures: list[str] = []
     for name in dict.fromkeys(trial.name for trial in trials if trial.run is not None):
         single_run, *copies_at_once = (trial for trial in trials if trial.name == name and trial.run is not None)
         runs = ((trial.copy, trial.run) for trial in (single_run, *copies_at_once) if trial.run is not None)
-        copy, failed = next(((copy, run) for copy, run in runs if run.verdict not in PASSED), (0, None))
+        copy, failed = next(((copy, run) for copy, run in runs if run.verdict not in PASSED_VERDICTS), (0, None))
         if failed is not None and failed.verdict == "interrupted":
             failures.append(f"{name}: not finished, it was interrupted")
         elif failed is not None:
             which = f"copy {copy} of {copies} fails" if copy else "it fails even when run alone"
             failures.append(f"{name}: {which} ({why_failed(failed)})")
         elif len(copies_at_once) == copies:
-            working.append((max(_peak_bytes_each(copies_at_once), default=0), name, single_run, copies_at_once))
+            working.append((max(_peak_bytes_of_each(copies_at_once), default=0), name, single_run, copies_at_once))
     if not working:
         return Answer(sentence="; ".join(failures) or "Nothing was run")
     working.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
     _, name, single_run, copies_at_once = working[0]
     sentence = f"{name}: {copies} copies run at once on one GPU{_sharing_cost(single_run, copies_at_once)}"
     other_sentences = [f"{other}: they also run{_sharing_cost(trial, two)}" for _, other, trial, two in working[1:]]
-    code = next((each.setting.code_lines for each in chosen if each.setting.name == single_run.asked), ())
+    code = next((each.setting.code_lines for each in configurations if each.setting.name == single_run.asked), ())
     return Answer(sentence="; ".join([sentence, *other_sentences, *failures]), best=name, code=code)
 
 
-def _peak_bytes_each(beside: Sequence[Trial]) -> list[int]:
-    return [amount for trial in beside if trial.run is not None and (amount := trial.run.memory.nvml_peak_bytes)]
+def _peak_bytes_of_each(copies_at_once: Sequence[Trial]) -> list[int]:
+    return [
+        amount for trial in copies_at_once if trial.run is not None and (amount := trial.run.memory.nvml_peak_bytes)
+    ]
 
 
-def _sharing_cost(alone: Trial, beside: Sequence[Trial]) -> str:
+def _sharing_cost(single_run: Trial, copies_at_once: Sequence[Trial]) -> str:
     """`` (130 MiB each, up to 1.92 times the step time of a single copy)``; empty if nothing is known."""
-    amounts = list(dict.fromkeys(map(size, sorted(_peak_bytes_each(beside), reverse=True))))
-    simulated = any(trial.run is not None and trial.run.simulated for trial in beside)
-    slower = slowdown_factor(alone.step_time, beside, simulated=simulated)
+    size_texts = list(dict.fromkeys(map(size, sorted(_peak_bytes_of_each(copies_at_once), reverse=True))))
+    simulated = any(trial.run is not None and trial.run.simulated for trial in copies_at_once)
+    slowdown = slowdown_factor(single_run.step_time, copies_at_once, simulated=simulated)
     facts = (
-        "" if not amounts else f"{amounts[0]} each" if len(amounts) == 1 else name_list(amounts),
-        "" if slower is None else f"up to {slower:.2f} times the step time of a single copy",
+        "" if not size_texts else f"{size_texts[0]} each" if len(size_texts) == 1 else name_list(size_texts),
+        "" if slowdown is None else f"up to {slowdown:.2f} times the step time of a single copy",
     )
-    known = ", ".join(filter(None, facts))
-    return f" ({known})" if known else ""
+    known_facts = ", ".join(filter(None, facts))
+    return f" ({known_facts})" if known_facts else ""

@@ -8,14 +8,14 @@ from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.trial_settings import Setting
+from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
 _MAX_COMMAND_CHARS = 60
 _MAX_NAMED = 3
 
 
-def why_in_use(setup: TrialSetup, setting: Setting) -> str:
+def why_in_use(setup: TrialSetup, setting: TrialSetting) -> str:
     """Why a setting is not run on GPUs that others use; empty if nobody does."""
     used = describe_gpu_users(setup, setting.variables)
     return f"{used} (--share runs there anyway)" if used else ""

@@ -14,10 +14,10 @@ from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.settings_comparison import compare_settings
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
-from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
+from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
-from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget, trial_not_run
+from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
+from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget_reason, skipped_trial
 
 _MIN_TRIAL_SECONDS = 10.0
 """Seconds that a trial has at least, however short the budget is."""
@@ -25,9 +25,9 @@ _MIN_TRIAL_SECONDS = 10.0
 
 def run_in_rounds(
     setup: TrialSetup,
-    chosen: Sequence[Configuration],
+    configurations: Sequence[Configuration],
     not_tried: Sequence[Trial],
-    rule: Rule,
+    rule: StopRule,
     *,
     rounds: int,
     budget: float,
@@ -44,18 +44,18 @@ def run_in_rounds(
     """
     result = TryResult()
     unoccupied = []
-    for configuration in chosen:
+    for configuration in configurations:
         if not share and (in_use := why_in_use(setup, configuration.setting)):
-            result.trials.append(trial_not_run(configuration, in_use))
+            result.trials.append(skipped_trial(configuration, in_use))
         else:
             unoccupied.append(configuration)
-    setup.made, setup.planned = 0, len(unoccupied) * (rounds + memory)
+    setup.started_count, setup.planned_count = 0, len(unoccupied) * (rounds + memory)
     with result.until_interrupted():
         _run_rounds(setup, unoccupied, rule, result, rounds=rounds, budget=budget, memory=memory)
     inherited = sorted(
-        {name for configuration in chosen for name in configuration.setting.variables if name in os.environ}
+        {name for configuration in configurations for name in configuration.setting.variables if name in os.environ}
     )
-    if inherited and any(not configuration.setting.variables for configuration in chosen):
+    if inherited and any(not configuration.setting.variables for configuration in configurations):
         are = "is" if len(inherited) == 1 else "are"
         result.notes.append(f"{', '.join(inherited)} {are} set in this environment: default has it too.")
     recovered_names = dict.fromkeys(trial.name for trial in result.trials if trial.run and handled_oom(trial.run))
@@ -77,7 +77,7 @@ def run_in_rounds(
         result.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")
     result.trials += not_tried
     result.answer = compare_settings(
-        result.trials, {configuration.setting.name: configuration.setting.code for configuration in chosen}
+        result.trials, {configuration.setting.name: configuration.setting.code for configuration in configurations}
     )
     return result
 
@@ -99,15 +99,15 @@ def _others_used_gpus(trial: Trial) -> bool:
 def failed_start_result(pilot: Trial) -> TryResult:
     """What there is to say if the program fails as it is, or uses no GPU."""
     assert pilot.run is not None
-    problem = "does not use a GPU" if pilot.run.verdict in PASSED else "fails as it is"
+    problem = "does not use a GPU" if pilot.run.verdict in PASSED_VERDICTS else "fails as it is"
     sentence = f"It {problem}, so no setting was tried: {why_failed(pilot.run)}"
     return TryResult(trials=[replace(pilot, round=1)], answer=Answer(sentence=sentence))
 
 
 def _run_rounds(
     setup: TrialSetup,
-    chosen: Sequence[Configuration],
-    rule: Rule,
+    configurations: Sequence[Configuration],
+    rule: StopRule,
     result: TryResult,
     *,
     rounds: int,
@@ -116,7 +116,7 @@ def _run_rounds(
 ) -> None:
     budget_ends_at = time.monotonic() + budget
     durations: dict[str, float] = {}
-    runnable = list(chosen)
+    runnable = list(configurations)
     for number in range(1, rounds + 1):
         expected_seconds = sum(durations.get(configuration.name, 0.0) for configuration in runnable)
         if number > 1 and time.monotonic() + expected_seconds > budget_ends_at:
@@ -130,7 +130,7 @@ def _run_rounds(
             remaining = budget_ends_at - time.monotonic()
             mean_seconds = sum(durations.values()) / len(durations) if durations else 0.0
             if number == 1 and index and mean_seconds > remaining:
-                result.trials += [trial_not_run(other, out_of_budget(budget)) for other in runnable[index:]]
+                result.trials += [skipped_trial(other, out_of_budget_reason(budget)) for other in runnable[index:]]
                 break
             seconds_each = remaining / (len(runnable) - index) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else seconds_each, _MIN_TRIAL_SECONDS)
@@ -138,30 +138,30 @@ def _run_rounds(
             trial = run_trial(setup, configuration, Goal(rule, result.steps, deadline), number)
             durations[configuration.name] = time.monotonic() - started_at
             result.trials.append(trial)
-            passed = trial.run is not None and trial.run.verdict in PASSED
+            passed = trial.run is not None and trial.run.verdict in PASSED_VERDICTS
             if passed and result.steps is None and trial.ended_by not in ("the program", "success"):
                 result.steps = trial.steps
             if passed and _ran_under_setting(trial):
                 next_round.append(configuration)
         result.rounds = number
         if memory and number == 1:
-            _record_memory_of_each(setup, chosen, rule, result, budget_ends_at)
+            _record_memory_of_each(setup, configurations, rule, result, budget_ends_at)
         runnable = next_round
         if not runnable:
             break
 
 
 def _record_memory_of_each(
-    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, result: TryResult, budget_ends_at: float
+    setup: TrialSetup, configurations: Sequence[Configuration], rule: StopRule, result: TryResult, budget_ends_at: float
 ) -> None:
     """Runs each configuration that the first round has shown to be there once more, with the recorder on."""
     unrecorded = []
-    for configuration in chosen:
+    for configuration in configurations:
         first_trial = next((trial for trial in result.trials if trial.name == configuration.name), None)
         if (
             first_trial is None
             or first_trial.run is None
-            or first_trial.run.verdict not in (*PASSED, "oom")
+            or first_trial.run.verdict not in (*PASSED_VERDICTS, "oom")
             or not _ran_under_setting(first_trial)
         ):
             continue

@@ -17,12 +17,12 @@ from gpuwatch.experiment.trials.trial_plan import (
     SIMULATED_STEPS,
     UNCOUNTED_SECONDS,
     Configuration,
-    Rule,
+    StopRule,
     check_placeholder,
 )
-from gpuwatch.experiment.trials.trial_settings import Setting
+from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
+from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
 from gpuwatch.experiment.trials.try_result import TryResult
 
 CONFIRMING_RUNS = 2
@@ -31,7 +31,7 @@ _MAX_RESUMES = 5
 """Times that the search goes on after a value did not confirm it."""
 _MIN_RUN_SECONDS = 10.0
 """Seconds that a run has at least."""
-SEARCH_RULE = Rule("steps", SIMULATED_STEPS, uncounted=UNCOUNTED_SECONDS)
+SEARCH_RULE = StopRule("steps", SIMULATED_STEPS, uncounted_seconds=UNCOUNTED_SECONDS)
 """When a run of the search ends: by then, a step has taken all the memory that it needs."""
 _FULL_SHARE = 0.98
 """Share of the limit from which on an allocator hands out whole chunks, more than was asked for."""
@@ -196,9 +196,9 @@ class _ValueRuns:
     """Runs the program with one value after another."""
 
     setup: TrialSetup
-    setting: Setting
+    setting: TrialSetting
     value_range: ValueRange
-    user_rule: Rule | None
+    user_rule: StopRule | None
     """When a run ends, if the user said so."""
     budget_ends_at: float
     trials: list[Trial] = field(default_factory=list)
@@ -214,20 +214,22 @@ class _ValueRuns:
             raise _SearchEnded("no time left within --budget")
         stop_rule = self.user_rule or SEARCH_RULE
         if any(trial.steps for trial in self.trials):
-            stop_rule = replace(stop_rule, uncounted=None)  # its steps can be counted: a large value only takes longer
+            stop_rule = replace(
+                stop_rule, uncounted_seconds=None
+            )  # its steps can be counted: a large value only takes longer
         if confirm and self.user_rule is None and value not in self.confirmed_values:
             # To its end, if there is time for that; never less than a run of the search.
             stop_rule = replace(
                 stop_rule,
-                least=remaining / 3,
-                uncounted=stop_rule.uncounted and max(stop_rule.uncounted, remaining / 3),
+                min_step_seconds=remaining / 3,
+                uncounted_seconds=stop_rule.uncounted_seconds and max(stop_rule.uncounted_seconds, remaining / 3),
             )
         if confirm:
             self.confirmed_values.append(value)
         values = {self.value_range.name: str(value)}
         times_run = sum(trial.values == values for trial in self.trials) + 1
         goal = Goal(stop_rule, deadline=max(remaining, _MIN_RUN_SECONDS))
-        self.setup.progress.says(self.describe_border())
+        self.setup.progress.show_note(self.describe_border())
         trial = run_trial(self.setup, Configuration(self.setting, values), goal, times_run, no_retry=not confirm)
         self.trials.append(trial)
         run = trial.run
@@ -239,7 +241,7 @@ class _ValueRuns:
             return False
         ended_by_itself = trial.ended_by in ("the program", "success")
         cut_short = not ended_by_itself and stop_rule.kind == "steps" and 0 < (trial.steps or 0) < stop_rule.amount
-        if run.verdict in PASSED and not cut_short:
+        if run.verdict in PASSED_VERDICTS and not cut_short:
             return True
         if run.verdict == "timeout" or cut_short:
             raise _SearchEnded(f"--budget ended before {trial.name} was known to pass")
@@ -247,17 +249,17 @@ class _ValueRuns:
 
 
 def find_largest_value(
-    setup: TrialSetup, setting: Setting, value_range: ValueRange, rule: Rule | None, *, budget: float
+    setup: TrialSetup, setting: TrialSetting, value_range: ValueRange, rule: StopRule | None, *, budget: float
 ) -> TryResult:
     """Looks for the largest value with which the program runs under ``setting``.
 
-    ``user_rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
+    ``rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
     ``budget``: seconds in all.
     """
     runs = _ValueRuns(setup, setting, value_range, rule, time.monotonic() + budget)
     search = Search(value_range, runs.passes)
     runs.describe_border = lambda: _border_text(value_range, *search.border())
-    result = TryResult(trials=runs.trials, rule=str(rule or SEARCH_RULE))
+    result = TryResult(trials=runs.trials, stop_rule=str(rule or SEARCH_RULE))
     why_stopped = ""
     with result.until_interrupted():
         try:
@@ -287,7 +289,7 @@ class FittedLine:
     error: float
 
 
-def _largest_result(value_range: ValueRange, setting: Setting, search: Search, trials: Sequence[Trial]) -> Largest:
+def _largest_result(value_range: ValueRange, setting: TrialSetting, search: Search, trials: Sequence[Trial]) -> Largest:
     value, failing = search.border()
     trials_with_value = [trial for trial in trials if trial.values.get(value_range.name) == str(value)]
     longest_trial = max(
@@ -297,7 +299,7 @@ def _largest_result(value_range: ValueRange, setting: Setting, search: Search, t
     passed_peaks = [
         (number_value, peak, _allocator_limit(run))
         for number_value, run in runs
-        if run.verdict in PASSED and (peak := run.memory.allocator_peak_bytes)
+        if run.verdict in PASSED_VERDICTS and (peak := run.memory.allocator_peak_bytes)
     ]
     line = fitted_line(
         [
@@ -360,33 +362,33 @@ def _shortage_bytes(
 
 
 def _largest_sentence(value_range: ValueRange, result: Largest, why_stopped: str) -> str:
-    times = f"{CONFIRMING_RUNS} of {CONFIRMING_RUNS}"
+    name, times = value_range.name, f"{CONFIRMING_RUNS} of {CONFIRMING_RUNS}"
     setting = f" with {result.asked}" if result.asked != "default" else ""
     unconfirmed = f"; not confirmed: {why_stopped or 'runs with the same value differ'}"
     if result.value is None:
         if result.first_failing is None:
-            return f"It is not known which {value_range.name} from {value_range.low} to {value_range.high} fits: {why_stopped}"
-        sentence = f"Even {value_range.name}={result.first_failing} does not fit{setting}"
+            return f"It is not known which {name} from {value_range.low} to {value_range.high} fits: {why_stopped}"
+        sentence = f"Even {name}={result.first_failing} does not fit{setting}"
         return sentence + (f" (failed {times})" if result.confirmed else unconfirmed) + _shortage_text(result)
     if result.first_failing is not None and result.first_failing > result.value + value_range.step:
         parts = [
-            f"The largest {value_range.name} that fits{setting} is at least {result.value} and below {result.first_failing}",
+            f"The largest {name} that fits{setting} is at least {result.value} and below {result.first_failing}",
             *_estimated_value(result, result.first_failing),
         ]
     elif result.first_failing is not None:
-        parts = [f"{value_range.name}={result.value} is the largest that fits{setting}"]
+        parts = [f"{name}={result.value} is the largest that fits{setting}"]
     elif result.value == value_range.aligned(value_range.high):
-        parts = [f"{value_range.name}={result.value} fits{setting}, the largest that was requested"]
+        parts = [f"{name}={result.value} fits{setting}, the largest that was requested"]
     else:
         parts = [
-            f"{value_range.name}={result.value} fits{setting}; larger values are not known",
+            f"{name}={result.value} fits{setting}; larger values are not known",
             *_estimated_value(result, value_range.high),
         ]
     if result.confirmed:
         parts[0] += f" (passed {times}, {result.covered})"
     if result.first_failing is not None:
         failed = f" {times}" if result.confirmed else ""
-        parts.append(f"{value_range.name}={result.first_failing} fails{failed}{_shortage_text(result)}")
+        parts.append(f"{name}={result.first_failing} fails{failed}{_shortage_text(result)}")
     if result.bytes_per_unit is not None and result.bytes_per_unit > 0:
         parts.append(f"each one more takes {size(result.bytes_per_unit)}")
     if result.headroom_bytes:

@@ -11,13 +11,13 @@ from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.try_results import Answer, Trial
-from gpuwatch.experiment.trials.speed_comparison import differs, speed_against
+from gpuwatch.experiment.trials.speed_comparison import is_clearly_different, speed_difference_text
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import (
     SAME_MEMORY_SHARE,
-    Summary,
+    SettingSummary,
     recorded_profiles,
-    summaries,
+    summarize_settings,
     why_failed,
 )
 
@@ -48,13 +48,13 @@ def _compare_finished(trials: Sequence[Trial], code_by_setting: Mapping[str, str
     """The same, of trials that were not interrupted."""
     if any(trial.run is not None and trial.run.simulated for trial in trials):
         trials = [replace(trial, step_time=None) for trial in trials]  # these speeds are not compared
-    all_summaries = summaries(trials)
-    tried = [summary for summary in all_summaries if summary.tried]
-    passed = [summary for summary in tried if summary.passed]
-    failed = [summary for summary in tried if not summary.passed]
+    all_summaries = summarize_settings(trials)
+    tried = [summary for summary in all_summaries if summary.was_tried]
+    passed = [summary for summary in tried if summary.has_passed]
+    failed = [summary for summary in tried if not summary.has_passed]
     if not tried:
         return Answer(sentence=_sentence_without_runs(all_summaries))
-    if not passed and all(run.verdict == "oom" for summary in failed if (run := summary.failed) is not None):
+    if not passed and all(run.verdict == "oom" for summary in failed if (run := summary.first_failed_run) is not None):
         verb = {1: "runs", 2: "both run"}.get(len(failed), "all run")
         runs = f"{_names(failed)} {verb} {_failure_reason(failed[0])}"
         return Answer(sentence=f"{runs}; gpuwatch try --recover looks for a setting with which it passes")
@@ -85,16 +85,16 @@ def _compare_finished(trials: Sequence[Trial], code_by_setting: Mapping[str, str
     return _answer_with_code(_winner_sentence(winner, baseline) + clauses, winner, code_by_setting)
 
 
-def _answer_with_code(sentence: str, best: Summary, code_by_setting: Mapping[str, str]) -> Answer:
+def _answer_with_code(sentence: str, best: SettingSummary, code_by_setting: Mapping[str, str]) -> Answer:
     code = code_by_setting.get(best.trials[0].asked, "")
     return Answer(sentence=sentence, best=best.name, code=tuple(code.rstrip().splitlines()))
 
 
-def _names(summaries_named: Sequence[Summary]) -> str:
+def _names(summaries_named: Sequence[SettingSummary]) -> str:
     return name_list([summary.name for summary in summaries_named])
 
 
-def _sentence_without_runs(all_summaries: Sequence[Summary]) -> str:
+def _sentence_without_runs(all_summaries: Sequence[SettingSummary]) -> str:
     if not all_summaries:
         return "Nothing was run"
     overridden = [summary for summary in all_summaries if summary.overridden]
@@ -103,31 +103,31 @@ def _sentence_without_runs(all_summaries: Sequence[Summary]) -> str:
     return f"Nothing could be tried: {next(summary.not_tried or summary.overridden for summary in all_summaries)}"
 
 
-def _faster_clauses(passed: Sequence[Summary]) -> str:
+def _faster_clauses(passed: Sequence[SettingSummary]) -> str:
     """Settings that are faster than the first, but change results."""
     baseline_time = passed[0].step_time
     clauses = []
     for summary in passed[1:]:
-        speed = speed_against(summary.step_time, baseline_time) if summary.changes_results else ""
+        speed = speed_difference_text(summary.step_time, baseline_time) if summary.changes_results else ""
         if (
             "fast" in speed
             and baseline_time is not None
             and summary.step_time is not None
-            and differs(summary.step_time, baseline_time)
+            and is_clearly_different(summary.step_time, baseline_time)
         ):
             clauses.append(f"; {summary.name}: {speed}, but changes results")
     return "".join(clauses)
 
 
-def _single_run_clause(passed: Sequence[Summary]) -> str:
+def _single_run_clause(passed: Sequence[SettingSummary]) -> str:
     """What a difference in speed is worth where each setting has one run: steps of one run are alike, runs differ."""
     once = [summary.step_time for summary in passed if len(summary.trials) == 1 and summary.step_time is not None]
-    if len(once) < len(passed) or not any(differs(time, once[0]) for time in once[1:]):
+    if len(once) < len(passed) or not any(is_clearly_different(time, once[0]) for time in once[1:]):
         return ""
     return "; each ran once: --rounds 3 shows whether that holds"
 
 
-def _overridden_clauses(all_summaries: Sequence[Summary]) -> str:
+def _overridden_clauses(all_summaries: Sequence[SettingSummary]) -> str:
     overridden = group_by(
         (summary for summary in all_summaries if summary.overridden), lambda summary: summary.overridden
     )
@@ -136,11 +136,11 @@ def _overridden_clauses(all_summaries: Sequence[Summary]) -> str:
     )
 
 
-def _failure_clauses(failed: Sequence[Summary]) -> str:
+def _failure_clauses(failed: Sequence[SettingSummary]) -> str:
     return "".join(f"; {_names(group)} failed ({why})" for why, group in group_by(failed, _failure_reason).items())
 
 
-def _find_winner(passed: Sequence[Summary]) -> Summary | None:
+def _find_winner(passed: Sequence[SettingSummary]) -> SettingSummary | None:
     """Least memory, else fastest, of those that do not change results; None if none is better than another."""
     candidates = [summary for summary in passed if not summary.changes_results] or list(passed)
     peaks = [(memory, summary) for summary in candidates if (memory := summary.memory) is not None]
@@ -154,11 +154,11 @@ def _find_winner(passed: Sequence[Summary]) -> Summary | None:
     if baseline_time is None or len(timed) < 2:
         return None
     time, fastest = min(timed, key=lambda pair: pair[0].median_seconds)
-    return fastest if differs(time, baseline_time) else None
+    return fastest if is_clearly_different(time, baseline_time) else None
 
 
-def _winner_sentence(best: Summary, baseline: Summary) -> str:
-    work = speed_against(best.step_time, baseline.step_time) or _same_work_text(best, baseline)
+def _winner_sentence(best: SettingSummary, baseline: SettingSummary) -> str:
+    work = speed_difference_text(best.step_time, baseline.step_time) or _same_work_text(best, baseline)
     best_memory, baseline_memory = best.memory, baseline.memory
     if best_memory is None or baseline_memory is None:
         return f"{best.name}: {work}"
@@ -170,7 +170,7 @@ def _winner_sentence(best: Summary, baseline: Summary) -> str:
     return f"{best.name}: {work}, in the same memory ({size(best_memory[1])})"
 
 
-def _values_sentence(passed: Sequence[Summary]) -> str:
+def _values_sentence(passed: Sequence[SettingSummary]) -> str:
     """What each value took: with another value, such as a batch size, a step does other work."""
     parts = []
     peaks = [summary.memory[1] for summary in passed if summary.memory is not None]
@@ -199,7 +199,7 @@ def _values_sentence(passed: Sequence[Summary]) -> str:
     return "; ".join(parts)
 
 
-def _run_time_range(summary: Summary) -> list[str]:
+def _run_time_range(summary: SettingSummary) -> list[str]:
     """``1.02 to 1.04 s from start to end``: start-up is part of it."""
     times = [seconds for run in summary.runs if (seconds := run.phases.total_seconds) is not None]
     if not times:
@@ -208,12 +208,12 @@ def _run_time_range(summary: Summary) -> list[str]:
     return [f"{' to '.join(shown)} from start to end"]
 
 
-def _same_work_text(summary: Summary, other: Summary) -> str:
+def _same_work_text(summary: SettingSummary, other: SettingSummary) -> str:
     same_work = summary.same_work and other.same_work
     return "the same work" if same_work else "a run of the same length (no step could be counted)"
 
 
-def _no_winner_sentence(passed: Sequence[Summary], best: Summary | None) -> str:
+def _no_winner_sentence(passed: Sequence[SettingSummary], best: SettingSummary | None) -> str:
     # What changes results is faster or slower for a price: it has a sentence of its own.
     passed = [passed[0], *(summary for summary in passed[1:] if not summary.changes_results)]
     if len(passed) == 1:
@@ -224,7 +224,7 @@ def _no_winner_sentence(passed: Sequence[Summary], best: Summary | None) -> str:
         worst = max(passed[1:], key=lambda summary: summary.memory[1] if summary.memory else 0)
         assert baseline.memory is not None
         assert worst.memory is not None
-        work = speed_against(baseline.step_time, worst.step_time) or _same_work_text(baseline, worst)
+        work = speed_difference_text(baseline.step_time, worst.step_time) or _same_work_text(baseline, worst)
         least, most = size(baseline.memory[1]), size(worst.memory[1])
         return f"{baseline.name} holds the least: {work} in {least}, {worst.name} in {most}"
     memories = [summary.memory for summary in passed if summary.memory is not None]
@@ -235,23 +235,25 @@ def _no_winner_sentence(passed: Sequence[Summary], best: Summary | None) -> str:
     if baseline.simulated:
         return f"{names}: {memory_text or 'no memory to compare'}; no speeds to compare on simulated GPUs"
     timed = [summary.step_time for summary in passed if summary.step_time is not None]
-    if len(timed) == len(passed) and any(differs(time, timed[0]) for time in timed[1:]):
+    if len(timed) == len(passed) and any(is_clearly_different(time, timed[0]) for time in timed[1:]):
         # The first is the fastest: another would be the answer.
         slower = [
-            f"{summary.name} is {speed_against(summary.step_time, timed[0])}"
+            f"{summary.name} is {speed_difference_text(summary.step_time, timed[0])}"
             for summary in passed[1:]
-            if summary.step_time is not None and differs(summary.step_time, timed[0])
+            if summary.step_time is not None and is_clearly_different(summary.step_time, timed[0])
         ]
         return (
             f"{baseline.name} is best: {', '.join(slower[:_MAX_NAMES])}{f', with {memory_text}' if memory_text else ''}"
         )
-    speeds = {speed_against(summary.step_time, baseline.step_time) for summary in passed[1:]}
+    speeds = {speed_difference_text(summary.step_time, baseline.step_time) for summary in passed[1:]}
     speed = speeds.pop() if len(speeds) == 1 else "speeds cannot be told apart"
     facts = ", ".join(dict.fromkeys(filter(None, (memory_text, speed)))) or "nothing was measured"
     return f"No difference between {names}: {facts}"
 
 
-def _tensor_memory_clause(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | None) -> str:
+def _tensor_memory_clause(
+    trials: Sequence[Trial], passed: Sequence[SettingSummary], best: SettingSummary | None
+) -> str:
     """What became of the tensors, where that was recorded: ``; activations take 8.0 MiB instead of 16.0 MiB``.
 
     Compared are the answer, or else the setting with the highest peak, and the first. The same work takes a little more
@@ -293,13 +295,13 @@ def _tensor_memory_clause(trials: Sequence[Trial], passed: Sequence[Summary], be
     return f"; {other.name}: {group} take {amounts} at the peak of {size(other_profile.peak_bytes)}"
 
 
-def _single_result(summary: Summary) -> str:
+def _single_result(summary: SettingSummary) -> str:
     facts = [f"{size(summary.memory[1])} of GPU memory"] if summary.memory is not None else []
     if summary.step_time is not None:
         facts.append(f"{step_time_text(summary.step_time.median_seconds)} per step")
     return f"{summary.name}: {', '.join(facts) or 'it ran'}"
 
 
-def _failure_reason(summary: Summary) -> str:
-    run = summary.failed
+def _failure_reason(summary: SettingSummary) -> str:
+    run = summary.first_failed_run
     return "" if run is None else why_failed(run)

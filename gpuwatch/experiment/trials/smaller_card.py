@@ -22,10 +22,10 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Fit, Trial
 from gpuwatch.experiment.trials.trial import Goal, run_trial
-from gpuwatch.experiment.trials.trial_plan import Configuration, Rule
-from gpuwatch.experiment.trials.trial_settings import setting_named
+from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
-from gpuwatch.experiment.trials.trial_summary import PASSED, why_failed
+from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
 from gpuwatch.experiment.trials.try_result import TryResult
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_size
@@ -37,18 +37,18 @@ CLOSE_SHARE = 0.05
 _MIB = 1 << 20
 _MAX_RUNS = 12
 """Runs of one bisection."""
-_NOT_COUNTED = (
+_NOT_SIMULATED_NOTE = (
     "A simulated card has neither realistic CUDA contexts nor cuDNN and cuBLAS workspaces: leave a few hundred MiB."
 )
 
 
 def parse_cards(text: str) -> tuple[tuple[str, int], ...]:
     """Labels and bytes of ``16GiB,24GiB``, the smallest first; UsageError for what is no size."""
-    found = {}
-    for part in text.split(","):
-        label = part.strip()
-        found[label] = parse_size(label)
-    return tuple(sorted(found.items(), key=lambda entry: entry[1]))
+    bytes_by_label = {}
+    for word in text.split(","):
+        label = word.strip()
+        bytes_by_label[label] = parse_size(label)
+    return tuple(sorted(bytes_by_label.items(), key=lambda entry: entry[1]))
 
 
 class _CardProvider(Protocol):
@@ -66,7 +66,7 @@ class _CardProvider(Protocol):
 
 
 class _SimulatedCards:
-    note = _NOT_COUNTED
+    note = _NOT_SIMULATED_NOTE
 
     def __init__(self, setup: TrialSetup, configuration: Configuration, count: int) -> None:
         self._setup, self._configuration, self._count = setup, configuration, count
@@ -74,9 +74,9 @@ class _SimulatedCards:
 
     def run(self, amount: int, goal: Goal) -> Trial:
         amount = max(amount // _MIB * _MIB, MIN_MEMORY_BYTES)
-        with _other_card(self._setup, SimShape(self._count, amount), self._tier) as setup:
+        with _setup_with_card(self._setup, SimShape(self._count, amount), self._tier) as setup:
             trial = run_trial(setup, self._configuration, goal, no_retry=True)
-            self._setup.made = setup.made
+            self._setup.started_count = setup.started_count
         return trial
 
     def available_on(self, card: int) -> int:
@@ -84,93 +84,102 @@ class _SimulatedCards:
 
 
 @contextmanager
-def _other_card(setup: TrialSetup, shape: SimShape, tier: Tier) -> Iterator[TrialSetup]:
+def _setup_with_card(setup: TrialSetup, shape: SimShape, tier: Tier) -> Iterator[TrialSetup]:
     machine = SimMachine.open(shape, name=private_name(), tier=tier)
     try:
-        around = machine.environment(os.environ)
-        changed = {name: value for name, value in around.items() if os.environ.get(name) != value}
-        with running_feed(around) as feed:
+        simulated_environment = machine.environment(os.environ)
+        changed = {name: value for name, value in simulated_environment.items() if os.environ.get(name) != value}
+        with running_feed(simulated_environment) as feed:
             yield replace(setup, feed=feed, machine=feed.fresh(5.0), variables={**setup.variables, **changed})
     finally:
         machine.remove()
 
 
-class _Limits:
+class _AllocatorLimits:
     """Limits of the framework's allocator on the GPU that is here."""
 
-    def __init__(self, setup: TrialSetup, framework: str, first: Run) -> None:
+    def __init__(self, setup: TrialSetup, framework: str, first_run: Run) -> None:
         self._setup, self._framework = setup, framework
-        self._total = first.memory.device_total_bytes or 0
-        granted = first.memory.allocator_limit_bytes
-        self._beside = max(self._total - granted, 0) if granted else first.memory.driver_reserved_bytes or 0
-        self.note = f"A card is assumed to provide its memory less {size(self._beside)}, as this one does."
-        if not granted:
+        self._total = first_run.memory.device_total_bytes or 0
+        granted_bytes = first_run.memory.allocator_limit_bytes
+        self._unavailable_bytes = (
+            max(self._total - granted_bytes, 0) if granted_bytes else first_run.memory.driver_reserved_bytes or 0
+        )
+        self.note = f"A card is assumed to provide its memory less {size(self._unavailable_bytes)}, as this one does."
+        if not granted_bytes:
             self.note = "The CUDA context and the workspaces of libraries are not counted: leave a few hundred MiB."
 
     def run(self, amount: int, goal: Goal) -> Trial:
-        name = f"fraction={min(amount / self._total, 1.0):.4f}"
+        setting_name = f"fraction={min(amount / self._total, 1.0):.4f}"
         if self._framework == "tensorflow":
-            name = f"limit={max(amount // _MIB, 1)}MiB"
-        return run_trial(self._setup, Configuration(setting_named(name)), goal, no_retry=True)
+            setting_name = f"limit={max(amount // _MIB, 1)}MiB"
+        return run_trial(self._setup, Configuration(find_setting(setting_name)), goal, no_retry=True)
 
     def available_on(self, card: int) -> int:
-        return card - self._beside
+        return card - self._unavailable_bytes
 
 
 def find_smaller_card(
-    setup: TrialSetup, configuration: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
+    setup: TrialSetup,
+    configuration: Configuration,
+    cards: Sequence[tuple[str, int]],
+    stop_rule: StopRule,
+    *,
+    budget: float,
 ) -> TryResult:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
     if setup.simulated and cards[0][1] < MIN_MEMORY_BYTES:
-        least = f"{size(MIN_MEMORY_BYTES)} is the smallest"
-        raise UsageError(f"--fits {cards[0][0]}: no such card can be simulated", hint=least)
-    found = TryResult(rule=str(rule))
-    until = time.monotonic() + budget
-    with found.until_interrupted():
-        _bisect(setup, configuration, cards, rule, found, until, budget)
-    if found.interrupted is not None:
-        found.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
-    return found
+        hint = f"{size(MIN_MEMORY_BYTES)} is the smallest"
+        raise UsageError(f"--fits {cards[0][0]}: no such card can be simulated", hint=hint)
+    result = TryResult(stop_rule=str(stop_rule))
+    budget_ends_at = time.monotonic() + budget
+    with result.until_interrupted():
+        _bisect(setup, configuration, cards, stop_rule, result, budget_ends_at, budget)
+    if result.interrupted is not None:
+        result.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
+    return result
 
 
 def _bisect(
     setup: TrialSetup,
     configuration: Configuration,
     cards: Sequence[tuple[str, int]],
-    rule: Rule,
-    found: TryResult,
-    until: float,
+    stop_rule: StopRule,
+    result: TryResult,
+    budget_ends_at: float,
     budget: float,
 ) -> None:
-    largest = cards[-1][1]
+    largest_bytes = cards[-1][1]
     if setup.simulated:
         count = len(setup.machine.devices) if setup.machine is not None else 1
         provider: _CardProvider = _SimulatedCards(setup, configuration, max(count, 1))
-        first = provider.run(largest, Goal(rule, deadline=budget / 2))
+        first_trial = provider.run(largest_bytes, Goal(stop_rule, deadline=budget / 2))
     else:
-        first = run_trial(setup, configuration, Goal(rule, deadline=budget / 2))
-    found.trials.append(_with_memory_label(first, largest if setup.simulated else None))
-    run = first.run
+        first_trial = run_trial(setup, configuration, Goal(stop_rule, deadline=budget / 2))
+    result.trials.append(_labeled_with_memory(first_trial, largest_bytes if setup.simulated else None))
+    run = first_trial.run
     assert run is not None
-    if run.verdict not in PASSED:
-        failed = f"on a card of {size(largest)}" if setup.simulated else "on this card"
-        found.answer = Answer(sentence=f"It fails {failed}: {why_failed(run)}")
+    if run.verdict not in PASSED_VERDICTS:
+        where = f"on a card of {size(largest_bytes)}" if setup.simulated else "on this card"
+        result.answer = Answer(sentence=f"It fails {where}: {why_failed(run)}")
         if setup.simulated and run.verdict == "oom":
-            found.fits = [Fit(card=label, bytes=amount, fits=False, tried=amount == largest) for label, amount in cards]
+            result.fits = [
+                Fit(card=label, bytes=amount, fits=False, tried=amount == largest_bytes) for label, amount in cards
+            ]
         return
     if not run.device_map:
         raise UsageError("--fits: the program used no GPU", hint="it must use TensorFlow or PyTorch on one")
     if not setup.simulated:
-        provider = _Limits(setup, run.framework.name if run.framework is not None else "", run)
-    goal = Goal(rule, first.steps if first.ended_by != "the program" else None, budget / 2)
-    bisection = _Bisection(provider, goal, until, found, {provider.available_on(largest): True})
-    least = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
+        provider = _AllocatorLimits(setup, run.framework.name if run.framework is not None else "", run)
+    goal = Goal(stop_rule, first_trial.steps if first_trial.ended_by != "the program" else None, budget / 2)
+    bisection = _Bisection(provider, goal, budget_ends_at, result, {provider.available_on(largest_bytes): True})
+    min_bytes = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
     try:
-        bisection.narrow(least, provider.available_on(largest), MIN_MEMORY_BYTES if setup.simulated else _MIB)
+        bisection.narrow(min_bytes, provider.available_on(largest_bytes), MIN_MEMORY_BYTES if setup.simulated else _MIB)
     except _BudgetSpent:
-        found.notes.append(f"--budget {hours_minutes(budget)} ended the search early.")
-    found.answer = Answer(sentence=bisection.judge_cards(cards, first))
-    found.notes.append(provider.note)
+        result.notes.append(f"--budget {hours_minutes(budget)} ended the search early.")
+    result.answer = Answer(sentence=bisection.judge_cards(cards, first_trial))
+    result.notes.append(provider.note)
 
 
 class _BudgetSpent(Exception):
@@ -183,8 +192,8 @@ class _Bisection:
 
     provider: _CardProvider
     goal: Goal
-    until: float
-    found: TryResult
+    budget_ends_at: float
+    result: TryResult
     passed: dict[int, bool]
     """Whether the program passed, by bytes."""
     low: int = 0
@@ -193,10 +202,10 @@ class _Bisection:
 
     def passes(self, amount: int) -> bool:
         if amount not in self.passed:
-            if time.monotonic() > self.until:
+            if time.monotonic() > self.budget_ends_at:
                 raise _BudgetSpent
             trial = self.provider.run(amount, self.goal)
-            self.found.trials.append(_with_memory_label(trial, amount))
+            self.result.trials.append(_labeled_with_memory(trial, amount))
             run = trial.run
             if run is None or trial.overridden or trial.not_tried:
                 raise UsageError(
@@ -204,49 +213,53 @@ class _Bisection:
                     if trial.overridden
                     else f"--fits: no limit can be set: {trial.not_tried}"
                 )
-            for_memory = run.verdict == "oom" or bool(run.ooms) or (run.primary or "").startswith("memory.")
-            self.passed[amount] = run.verdict in PASSED
-            if not self.passed[amount] and not for_memory:
+            out_of_memory = run.verdict == "oom" or bool(run.ooms) or (run.primary or "").startswith("memory.")
+            self.passed[amount] = run.verdict in PASSED_VERDICTS
+            if not self.passed[amount] and not out_of_memory:
                 raise GpuwatchError(f"--fits: it failed for another reason: {why_failed(run)}")
         return self.passed[amount]
 
-    def narrow(self, least: int, upper: int, smallest: int) -> None:
-        """Moves the limits towards each other; ``least``: what its tensors take."""
-        self.low, self.high = max(min(least, upper), 0), upper
+    def narrow(self, min_bytes: int, most: int, precision: int) -> None:
+        """Moves the limits towards each other; ``min_step_seconds``: what its tensors take."""
+        self.low, self.high = max(min(min_bytes, most), 0), most
         # Mostly it needs little more than its tensors.
-        guess = max(int(least * 1.1) // _MIB * _MIB, smallest) if least else 0
+        guess = max(int(min_bytes * 1.1) // _MIB * _MIB, precision) if min_bytes else 0
         for _ in range(_MAX_RUNS):
-            if self.high <= max(self.low * (1 + CLOSE_SHARE), smallest):
+            if self.high <= max(self.low * (1 + CLOSE_SHARE), precision):
                 break
-            middle = guess if self.low < guess < self.high else (self.low + self.high) // 2 // _MIB * _MIB
-            guess = 0 if middle != guess else int(guess * 1.25) // _MIB * _MIB
-            if self.passes(middle):
-                self.high, guess = middle, 0
+            tried = guess if self.low < guess < self.high else (self.low + self.high) // 2 // _MIB * _MIB
+            guess = 0 if tried != guess else int(guess * 1.25) // _MIB * _MIB
+            if self.passes(tried):
+                self.high, guess = tried, 0
             else:
-                self.low = middle
+                self.low = tried
 
-    def judge_cards(self, cards: Sequence[tuple[str, int]], first: Trial) -> str:
+    def judge_cards(self, cards: Sequence[tuple[str, int]], first_trial: Trial) -> str:
         """Notes which cards have what it needs; the answer in a sentence."""
-        smallest = None
+        smallest_label = None
         for label, amount in cards:
-            has = self.provider.available_on(amount)
-            fits: bool | None = has > self.low
-            if smallest is None and fits:
+            available = self.provider.available_on(amount)
+            fits: bool | None = available > self.low
+            if smallest_label is None and fits:
                 try:
-                    fits = self.passes(has)  # the answer is what was run, not what follows from other runs
+                    fits = self.passes(available)  # the answer is what was run, not what follows from other runs
                 except _BudgetSpent:
-                    fits = True if has >= self.high else None
-            if fits and smallest is None:
-                smallest = label
-            self.found.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=has in self.passed))
-        self.found.memory_bounds = (self.low, self.high)
-        close = self.high - self.low <= self.low * CLOSE_SHARE * 1.01
-        for_what = "to its end" if first.ended_by == "the program" else f"for {first.covered}"
-        need = f"it needs {'' if close else 'at most '}{size(self.high)}, {for_what}"
-        return f"None of the cards is large enough: {need}" if smallest is None else f"{smallest} is enough: {need}"
+                    fits = True if available >= self.high else None
+            if fits and smallest_label is None:
+                smallest_label = label
+            self.result.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=available in self.passed))
+        self.result.needed_bytes = (self.low, self.high)
+        is_close = self.high - self.low <= self.low * CLOSE_SHARE * 1.01
+        how_far = "to its end" if first_trial.ended_by == "the program" else f"for {first_trial.covered}"
+        need = f"it needs {'' if is_close else 'at most '}{size(self.high)}, {how_far}"
+        return (
+            f"None of the cards is large enough: {need}"
+            if smallest_label is None
+            else f"{smallest_label} is enough: {need}"
+        )
 
 
-def _with_memory_label(trial: Trial, amount: int | None) -> Trial:
+def _labeled_with_memory(trial: Trial, amount: int | None) -> Trial:
     """The trial with the memory that it had."""
     values = trial.values if amount is None else {**trial.values, "memory": f"{amount // _MIB}MiB"}
     return msgspec.structs.replace(trial, values=values)

@@ -11,9 +11,9 @@ from gpuwatch.core.formatting.units import UNKNOWN, per_second_text
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.try_results import StepTime
 
-WIDE_SHARE = 0.10
+UNRELIABLE_SPREAD_SHARE = 0.10
 """Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
-SCATTER = "▲ step times vary by more than 10 %: this speed is unreliable"
+UNRELIABLE_NOTE = "▲ step times vary by more than 10 %: this speed is unreliable"
 _NORMAL_QUANTILE_95 = 1.96
 """Quantile of the normal distribution for 95 %."""
 _MIN_STEPS = 6
@@ -28,12 +28,12 @@ def speed_text(throughput: Throughput | None) -> str:
     """``412 ±2``: median steps per second, and half the range from p10 to p90."""
     if throughput is None:
         return UNKNOWN
-    shown = per_second_text(throughput.steps_per_second)
-    fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
-    if fast <= 0 or slow <= 0:
-        return shown
-    decimals = len(shown.partition(".")[2])
-    return f"{shown} ±{abs(1 / fast - 1 / slow) / 2:.{decimals}f}"
+    text = per_second_text(throughput.steps_per_second)
+    fast_seconds, slow_seconds = throughput.p10_step_seconds, throughput.p90_step_seconds
+    if fast_seconds <= 0 or slow_seconds <= 0:
+        return text
+    decimals = len(text.partition(".")[2])
+    return f"{text} ±{abs(1 / fast_seconds - 1 / slow_seconds) / 2:.{decimals}f}"
 
 
 def step_time_text(value: float) -> str:
@@ -44,12 +44,12 @@ def step_time_text(value: float) -> str:
     return f"{value * 1e6:#.3g} µs".replace(". ", " ")
 
 
-def is_wide(throughput: Throughput | None) -> bool:
+def is_unreliable(throughput: Throughput | None) -> bool:
     """Whether step times vary so much that the speed is unreliable."""
     if throughput is None:
         return False
     median = throughput.median_step_seconds
-    return median > 0 and throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE_SHARE * median
+    return median > 0 and throughput.p90_step_seconds - throughput.p10_step_seconds > UNRELIABLE_SPREAD_SHARE * median
 
 
 def _averaged_over_waits(times: Sequence[float]) -> Sequence[float]:
@@ -58,10 +58,10 @@ def _averaged_over_waits(times: Sequence[float]) -> Sequence[float]:
     PyTorch's steps do, until one asks for a result (``loss.item()`` every ten steps) and waits for the work of all.
     """
     mean = statistics.fmean(times) if times else 0.0
-    waits = [number for number, seconds in enumerate(times) if seconds > _WAIT_FACTOR * mean]
-    if len(waits) < _MIN_WAITS or statistics.median(times) >= _MAX_MEDIAN_TO_MEAN * mean:
+    wait_indices = [number for number, seconds in enumerate(times) if seconds > _WAIT_FACTOR * mean]
+    if len(wait_indices) < _MIN_WAITS or statistics.median(times) >= _MAX_MEDIAN_TO_MEAN * mean:
         return times
-    return [statistics.fmean(times[before + 1 : wait + 1]) for before, wait in pairwise(waits)]
+    return [statistics.fmean(times[previous + 1 : wait + 1]) for previous, wait in pairwise(wait_indices)]
 
 
 def median_step(times: Sequence[float]) -> StepTime | None:
@@ -76,11 +76,13 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     count = len(ordered)
     if count < _MIN_STEPS:
         return None
-    half = _NORMAL_QUANTILE_95 * math.sqrt(count) / 2
-    low = max(math.floor(count / 2 - half), 1)
-    high = min(math.ceil(1 + count / 2 + half), count)
+    half_width = _NORMAL_QUANTILE_95 * math.sqrt(count) / 2
+    low_rank = max(math.floor(count / 2 - half_width), 1)
+    high_rank = min(math.ceil(1 + count / 2 + half_width), count)
     median = statistics.median(ordered)
-    return StepTime(median_seconds=median, low_seconds=ordered[low - 1], high_seconds=ordered[high - 1], timed=count)
+    return StepTime(
+        median_seconds=median, low_seconds=ordered[low_rank - 1], high_seconds=ordered[high_rank - 1], timed=count
+    )
 
 
 def is_steady(time: StepTime | None) -> bool:

@@ -19,10 +19,16 @@ from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
-from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, Rule, command_with_values
-from gpuwatch.experiment.trials.trial_settings import Setting, made_by_program
-from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup, TrialStart
-from gpuwatch.experiment.trials.trial_summary import PASSED
+from gpuwatch.experiment.trials.trial_plan import (
+    MIN_SECONDS,
+    STEADY_SECONDS,
+    Configuration,
+    StopRule,
+    command_with_values,
+)
+from gpuwatch.experiment.trials.trial_settings import TrialSetting, program_setting_text
+from gpuwatch.experiment.trials.trial_setup import Feed, StartedTrial, TrialSetup
+from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS
 from gpuwatch.explain.diagnosis.runs.finished_run import DESPITE_OOM, complete
 
 _LAST_SAMPLE_SECONDS = 3.0
@@ -34,7 +40,7 @@ _TENSORFLOW_RETRY_SECONDS = 11.0
 """Seconds after which an allocation that TensorFlow retries (for 10 s) has failed, and that is known."""
 _RECOVERED_SECONDS = 1.0
 """Seconds after a message that memory ran out from which on a step shows that the program goes on."""
-_WENT_ON = "It ran out of memory, handled that and continued."
+_CONTINUED = "It ran out of memory, handled that and continued."
 _STEP_GROWTH_FACTOR = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
@@ -43,7 +49,7 @@ _STEP_GROWTH_FACTOR = 1.1
 class Goal:
     """When a trial ends."""
 
-    rule: Rule
+    rule: StopRule
     steps: int | None = None
     """Steps that an earlier trial did: this one does as many."""
     deadline: float | None = None
@@ -61,171 +67,176 @@ class Interrupted(Exception):
         """The unfinished trial, as far as it was measured."""
 
 
-class Stop:
+class StopCondition:
     """Asked while the program runs whether its measurement ends; remembers why."""
 
-    def __init__(self, goal: Goal, show: Callable[[int], None]) -> None:
+    def __init__(self, goal: Goal, show_steps: Callable[[int], None]) -> None:
         self.goal = goal
-        self._show = show
-        self._judge_at = 0
-        self._shown = 0.0
-        self._on_gpu: float | None = None
+        self._show_steps = show_steps
+        self._next_judged_count = 0
+        self._shown_at = 0.0
+        self._on_gpu_at: float | None = None
         """Seconds after the start when a GPU came into use."""
-        self.uncounted: float | None = None
+        self.uncounted_seconds: float | None = None
         """Seconds on a GPU, in a program whose steps cannot be counted."""
         self.succeeded = False
         """Set when the program printed what was declared as success."""
-        self.refused_at: float | None = None
+        self.oom_message_at: float | None = None
         """Monotonic time of the latest line of output that says that memory ran out."""
-        self.why = ""
+        self.reason = ""
         """``steps``, ``success`` or ``deadline``; empty while the measurement goes on."""
 
-    def counted(self, steps: StepCount) -> StepCount:
+    def counted_steps(self, steps: StepCount) -> StepCount:
         """The steps that count, of those that the program did."""
         return steps
 
-    def __call__(self, state: ReceivedEvents, seconds: float, starting: Callable[[], bool]) -> bool:
+    def __call__(self, program: ReceivedEvents, seconds: float, others_starting: Callable[[], bool]) -> bool:
         """Whether the measurement ends, ``seconds`` after the program was started.
 
-        ``starting``: whether other processes of the program may still be on their way to their first steps.
+        ``others_starting``: whether other processes of the program may still be on their way to their first steps.
         """
-        if seconds - self._shown >= 0.5:
-            self._shown = seconds
-            self._show(state.steps.count)
-        if self._on_gpu is None and _uses_gpu(state):
-            self._on_gpu = seconds
+        if seconds - self._shown_at >= 0.5:
+            self._shown_at = seconds
+            self._show_steps(program.steps.count)
+        if self._on_gpu_at is None and _uses_gpu(program):
+            self._on_gpu_at = seconds
         if self.succeeded:
-            self.why = "success"
-        elif self._goal_reached(state.steps, seconds) and not starting():
-            self.why = "steps"
-        elif self._is_late(state, seconds):
-            self.why = "deadline"
-        return bool(self.why)
+            self.reason = "success"
+        elif self._goal_reached(program.steps, seconds) and not others_starting():
+            self.reason = "steps"
+        elif self._is_late(program, seconds):
+            self.reason = "deadline"
+        return bool(self.reason)
 
-    def _is_late(self, state: ReceivedEvents, seconds: float) -> bool:
+    def _is_late(self, program: ReceivedEvents, seconds: float) -> bool:
         """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
         if self.goal.deadline is None or seconds < self.goal.deadline:
             return False
-        if not _uses_gpu(state) or not _stands_still(state.steps):
+        if not _uses_gpu(program) or not _is_standing_still(program.steps):
             return True
-        since = 0.0 if state.steps.last_at is None else seconds - (time.monotonic() - state.steps.last_at)
-        return seconds >= max(self.goal.deadline, since) + _TENSORFLOW_RETRY_SECONDS
+        standing_since = 0.0 if program.steps.last_at is None else seconds - (time.monotonic() - program.steps.last_at)
+        return seconds >= max(self.goal.deadline, standing_since) + _TENSORFLOW_RETRY_SECONDS
 
-    def _goal_reached(self, seen: StepCount, seconds: float) -> bool:
+    def _goal_reached(self, steps: StepCount, seconds: float) -> bool:
         rule = self.goal.rule
         if rule.kind == "end":
             return False
         if self.goal.steps is not None:
-            return seen.count >= self.goal.steps
-        if not seen.count and rule.uncounted is not None and self._on_gpu is not None:
-            self.uncounted = seconds - self._on_gpu
-            return self.uncounted >= rule.uncounted
-        if not seen.count or seen.first_at is None or seen.last_at is None:
+            return steps.count >= self.goal.steps
+        if not steps.count and rule.uncounted_seconds is not None and self._on_gpu_at is not None:
+            self.uncounted_seconds = seconds - self._on_gpu_at
+            return self.uncounted_seconds >= rule.uncounted_seconds
+        if not steps.count or steps.first_at is None or steps.last_at is None:
             return rule.kind == "seconds" and seconds >= rule.amount
-        lasted = seen.last_at - seen.first_at
+        step_seconds = steps.last_at - steps.first_at
         if rule.kind == "steps":
-            return seen.count >= rule.amount and lasted >= rule.least
+            return steps.count >= rule.amount and step_seconds >= rule.min_step_seconds
         if rule.kind == "seconds":
-            return lasted >= rule.amount
-        if lasted >= STEADY_SECONDS:
+            return step_seconds >= rule.amount
+        if step_seconds >= STEADY_SECONDS:
             return True
-        if lasted < MIN_SECONDS or seen.count < self._judge_at:
+        if step_seconds < MIN_SECONDS or steps.count < self._next_judged_count:
             return False
-        self._judge_at = int(seen.count * _STEP_GROWTH_FACTOR) + 1
-        return is_steady(median_step(seen.times))
+        self._next_judged_count = int(steps.count * _STEP_GROWTH_FACTOR) + 1
+        return is_steady(median_step(steps.times))
 
 
-def _uses_gpu(state: ReceivedEvents) -> bool:
-    return any("GPU" in name or "cuda" in name for name in (*state.devices.logical, *state.mappings))
+def _uses_gpu(program: ReceivedEvents) -> bool:
+    return any("GPU" in name or "cuda" in name for name in (*program.devices.logical, *program.mappings))
 
 
-def _stands_still(seen: StepCount) -> bool:
+def _is_standing_still(steps: StepCount) -> bool:
     """Whether no step has come for longer than a step takes; until a second report nothing else is known."""
-    if seen.first_at is None or seen.last_at is None or seen.first_at == seen.last_at:
+    if steps.first_at is None or steps.last_at is None or steps.first_at == steps.last_at:
         return True
-    longest = max(*seen.times[-_MAX_LATEST_STEPS:], (seen.last_at - seen.first_at) / max(seen.count - 1, 1), 0.0)
-    return time.monotonic() - seen.last_at > max(_MIN_STANDSTILL_SECONDS, 3 * longest)
+    longest_seconds = max(
+        *steps.times[-_MAX_LATEST_STEPS:], (steps.last_at - steps.first_at) / max(steps.count - 1, 1), 0.0
+    )
+    return time.monotonic() - steps.last_at > max(_MIN_STANDSTILL_SECONDS, 3 * longest_seconds)
 
 
 def run_trial(
     setup: TrialSetup,
     configuration: Configuration,
     goal: Goal,
-    number: int = 1,
+    round_number: int = 1,
     *,
     no_retry: bool = False,
     record: bool = False,
     copy: int = 0,
-    stop: Stop | None = None,
+    stop: StopCondition | None = None,
     feed: Feed | None = None,
 ) -> Trial:
     """Runs the program once under ``configuration``, until ``goal`` is reached or it ends.
 
-    ``number``: of the round. ``no_retry``: TensorFlow's allocator fails at once instead of retrying for 10 s, except
-    on a PluggableDevice.
+    ``no_retry``: TensorFlow's allocator fails at once instead of retrying for 10 s, except on a PluggableDevice.
     ``record``: also record who allocates GPU memory. ``copy``: number among copies at once, which run in threads of
     their own, each with its ``stop`` and ``feed``.
 
-    Whatever the program does after the measurement counts for nothing; nothing of it is left running. Raises
-    :class:`Interrupted` (Ctrl+C) with what was measured until then, and
-    :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
+    Whatever the program does after the measurement is ignored, and nothing that it started is left running.
+
+    Raises:
+        Interrupted: the user pressed Ctrl+C; with what was measured until then.
+        NotStarted: the program could not be executed.
     """
-    setup.made += 1
-    run_name = f"{configuration.slug}-{'memory' if record else number}" + (f"-copy{copy}" if copy else "")
+    setup.started_count += 1
+    run_name = f"{configuration.slug}-{'memory' if record else round_number}" + (f"-copy{copy}" if copy else "")
     feed = feed or setup.feed
-    output = setup.folder / f"{setup.made:02}-{run_name}.log"
+    output = setup.folder / f"{setup.started_count:02}-{run_name}.log"
 
-    begun = TrialStart(configuration.name, setup.made, setup.planned, round=number, copy=copy, recorded=record)
-    setup.progress.begins(begun)
-    ending = stop or Stop(goal, setup.progress.steps)
+    start = StartedTrial(
+        configuration.name, setup.started_count, setup.planned_count, round=round_number, copy=copy, recorded=record
+    )
+    setup.progress.show_start(start)
+    stop_condition = stop or StopCondition(goal, setup.progress.show_steps)
 
-    def line(raw: bytes) -> None:
-        if b"out of memory" in raw or b"RESOURCE_EXHAUSTED" in raw:
-            ending.refused_at = time.monotonic()
-        if setup.success is not None and setup.success.search(raw.decode("utf-8", "replace")):
-            ending.succeeded = True
+    def take_line(line: bytes) -> None:
+        if b"out of memory" in line or b"RESOURCE_EXHAUSTED" in line:
+            stop_condition.oom_message_at = time.monotonic()
+        if setup.success is not None and setup.success.search(line.decode("utf-8", "replace")):
+            stop_condition.succeeded = True
 
-    with tempfile.TemporaryDirectory(prefix="gpuwatch-try-", ignore_cleanup_errors=True) as fresh:
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-try-", ignore_cleanup_errors=True) as scratch:
         options = Options(
             simulation=setup.simulation,
-            variables=_variables(setup, configuration, run_name, fresh, no_retry=no_retry),
+            variables=_trial_environment(setup, configuration, run_name, scratch, no_retry=no_retry),
             output=output,
             memory=record,
-            folder=Path(fresh) / "work" if setup.isolate else None,
+            folder=Path(scratch) / "work" if setup.isolate else None,
             signals=not copy,
         )
         command = command_with_values(setup.command, configuration.values, run_name)
         if setup.isolate:
             command = [_absolute_path(word) for word in command]
             for name in ("work", "tmp"):
-                (Path(fresh) / name).mkdir()
-        before = feed.fresh(_LAST_SAMPLE_SECONDS)
+                (Path(scratch) / name).mkdir()
+        snapshot_before = feed.fresh(_LAST_SAMPLE_SECONDS)
         with (
             GuardedProgram(command, options) as program,
-            Watch(program, lambda draft: draft.run, source=feed, before=before, look=feed.sample_now) as watch,
+            Watch(program, lambda draft: draft.run, source=feed, before=snapshot_before, look=feed.sample_now) as watch,
         ):
-            measured = watch.measure(ending, line)
-    trial = _finished_trial(configuration, measured, ending, setup)
-    trial = msgspec.structs.replace(trial, round=number, copy=copy, recorded=record, output=str(output))
-    setup.progress.ended(trial)
+            measured = watch.measure(stop_condition, take_line)
+    trial = _finished_trial(configuration, measured, stop_condition, setup)
+    trial = msgspec.structs.replace(trial, round=round_number, copy=copy, recorded=record, output=str(output))
+    setup.progress.show_end(trial)
     if measured.interrupted is not None:
         raise Interrupted(measured.interrupted, trial)
     return trial
 
 
-def _variables(
-    setup: TrialSetup, configuration: Configuration, run_name: str, fresh: str, *, no_retry: bool
+def _trial_environment(
+    setup: TrialSetup, configuration: Configuration, run_name: str, scratch: str, *, no_retry: bool
 ) -> dict[str, str]:
     setting = configuration.setting
-    found = {**setup.variables, **setting.variables, "GPUWATCH_TRY_RUN": run_name}
-    trial = {"probe": setting.probe, "options": setting.options, "no_retry": no_retry, "interval": 0.2}
-    found["GPUWATCH_TRIAL"] = json.dumps(trial)
+    variables = {**setup.variables, **setting.variables, "GPUWATCH_TRY_RUN": run_name}
+    trial_settings = {"probe": setting.probe, "options": setting.options, "no_retry": no_retry, "interval": 0.2}
+    variables["GPUWATCH_TRIAL"] = json.dumps(trial_settings)
     # Without this, Python keeps what a program prints until it ends.
-    found.setdefault("PYTHONUNBUFFERED", os.environ.get("PYTHONUNBUFFERED", "1"))
+    variables.setdefault("PYTHONUNBUFFERED", os.environ.get("PYTHONUNBUFFERED", "1"))
     if setup.isolate:
-        found["TMPDIR"] = f"{fresh}/tmp"  # noqa: S108  # in a folder of this run
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), str(Path.cwd()))))
-    return found
+        variables["TMPDIR"] = f"{scratch}/tmp"  # noqa: S108  # in a folder of this run
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), str(Path.cwd()))))
+    return variables
 
 
 def _absolute_path(word: str) -> str:
@@ -233,10 +244,12 @@ def _absolute_path(word: str) -> str:
     return str(Path(word).absolute()) if not word.startswith("-") and Path(word).exists() else word
 
 
-def _finished_trial(configuration: Configuration, measured: Measured, stop: Stop, setup: TrialSetup) -> Trial:
-    draft, steps = measured.draft, stop.counted(measured.steps)
-    ended = measured.ended_by == "the program"
-    verdict, reason = _verdict(draft.run, stop, setup, steps.count, ended=ended)
+def _finished_trial(
+    configuration: Configuration, measured: Measured, stop_condition: StopCondition, setup: TrialSetup
+) -> Trial:
+    draft, steps = measured.draft, stop_condition.counted_steps(measured.steps)
+    ended_by_itself = measured.ended_by == "the program"
+    verdict, reason = _verdict(draft.run, stop_condition, setup, steps.count, ended_by_itself=ended_by_itself)
     time_of_step = median_step(steps.times)
     run = msgspec.structs.replace(
         draft.run,
@@ -248,120 +261,131 @@ def _finished_trial(configuration: Configuration, measured: Measured, stop: Stop
         throughput=_throughput(draft.run.throughput, steps, time_of_step),
     )
     run = complete(run, draft.log, draft.before)
-    if run.verdict == "oom" and not ended and _went_on(stop, steps):  # otherwise its exit code has told
-        run = msgspec.structs.replace(run, verdict="ok", verdict_reason=_WENT_ON, primary=None)
+    # Of a program that ended by itself, its exit code says whether it handled that.
+    if run.verdict == "oom" and not ended_by_itself and _continued_after_oom(stop_condition, steps):
+        run = msgspec.structs.replace(run, verdict="ok", verdict_reason=_CONTINUED, primary=None)
     setting = configuration.setting
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
-        findings = tuple(found for found in run.findings if found.id != run.primary)
+        findings = tuple(finding for finding in run.findings if finding.id != run.primary)
         run = msgspec.structs.replace(
             run, verdict="ok", verdict_reason="It ran on the CPU, as requested.", findings=findings, primary=None
         )
-    reported = _reported_setting(setting, run, measured.applied) or Applied(name=setting.name)
+    reported_setting = _reported_setting(setting, run, measured.applied) or Applied(name=setting.name)
     return Trial(
         asked=setting.name,
         values=dict(configuration.values),
         run=run,
-        not_tried="" if reported.applied or reported.overridden else reported.reason,
-        applied=reported.applied,
-        effective=reported.effective,
-        overridden=reported.overridden,
+        not_tried="" if reported_setting.applied or reported_setting.overridden else reported_setting.reason,
+        applied=reported_setting.applied,
+        effective=reported_setting.effective,
+        overridden=reported_setting.overridden,
         changes_results=setting.changes_results,
         counted=steps.counted,
         steps=steps.count or None,
         step_time=time_of_step,
-        ended_by="success" if stop.why == "success" else measured.ended_by,
-        covered=_covered_work(steps, run, stop.uncounted, ended=ended),
+        ended_by="success" if stop_condition.reason == "success" else measured.ended_by,
+        covered=_describe_covered_work(steps, run, stop_condition.uncounted_seconds, ended_by_itself=ended_by_itself),
     )
 
 
-def _reported_setting(setting: Setting, run: Run, applied: Applied | None) -> Applied | None:
+def _reported_setting(setting: TrialSetting, run: Run, applied: Applied | None) -> Applied | None:
     """What became of the setting: as the program reported it, else by the variables that it had when it used a GPU."""
     if applied is not None and setting.probe is not None:
         return applied
-    if own := made_by_program(setting, run.settings):
-        place = own.rpartition("(")[2].rstrip(")")
+    if override := program_setting_text(setting, run.settings):
+        place = override.rpartition("(")[2].rstrip(")")
         return Applied(name=setting.name, applied=False, overridden=place)
     if not setting.variables or run.framework is None:
         return None  # nothing to apply, or nobody could tell
     if setting.framework != "any" and setting.variables.get("CUDA_VISIBLE_DEVICES") is None and used_no_gpu(run):
         return Applied(name=setting.name, applied=False, reason="the program used no GPU")
-    there = all(run.environment.get(name) == value for name, value in setting.variables.items())
-    known = {name: run.settings[name].effective for name in setting.variables if name in run.settings}
-    effective = {name: value for name, value in known.items() if value is not None}
-    return Applied(name=setting.name, applied=there, effective=effective) if there or known else None
+    reached = all(run.environment.get(name) == value for name, value in setting.variables.items())
+    own_values = {name: run.settings[name].effective for name in setting.variables if name in run.settings}
+    effective = {name: value for name, value in own_values.items() if value is not None}
+    return Applied(name=setting.name, applied=reached, effective=effective) if reached or own_values else None
 
 
 def used_no_gpu(run: Run) -> bool:
     """Whether the program started its framework's devices, and none of them is a GPU."""
-    processes = run.processes or (run,)
-    return any(process.devices.logical for process in processes) and not (
+    states = run.processes or (run,)
+    return any(state.devices.logical for state in states) and not (
         run.device_map
         or any(
-            process.device_map or any("GPU" in name or name.startswith("cuda") for name in process.devices.logical)
-            for process in processes
+            state.device_map or any("GPU" in name or name.startswith("cuda") for name in state.devices.logical)
+            for state in states
         )
     )
 
 
-def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool) -> tuple[Verdict, str]:
+def _verdict(
+    run: Run, stop_condition: StopCondition, setup: TrialSetup, steps: int, *, ended_by_itself: bool
+) -> tuple[Verdict, str]:
     """The run's verdict before diagnosis: a program that was ended because its measurement was done has passed."""
-    if ended:
+    if ended_by_itself:
         if setup.success is not None and run.verdict in ("ok", "error"):
-            return ("ok", "") if stop.succeeded else ("error", "It ended without a line that matches --success.")
+            if stop_condition.succeeded:
+                return "ok", ""
+            return "error", "It ended without a line that matches --success."
         return run.verdict, run.verdict_reason
-    if stop.why in ("steps", "success"):
+    if stop_condition.reason in ("steps", "success"):
         return "ok", ""
-    if stop.why == "deadline" and steps and stop.goal.rule.kind != "end":
+    if stop_condition.reason == "deadline" and steps and stop_condition.goal.rule.kind != "end":
         return "ok", ""  # slower than thought, but its steps were measured
-    if stop.why == "deadline":
-        took = run.phases.total_seconds or 0.0
+    if stop_condition.reason == "deadline":
+        seconds = run.phases.total_seconds or 0.0
         if run.ooms and not steps:  # TensorFlow retries for ten seconds before it fails
-            return "oom", f"It ran out of memory; it was stopped after {took:.0f} s, its share of --budget."
-        what = f"after {steps} steps" if steps else "and no step could be counted"
-        return "timeout", f"It was stopped after {took:.0f} s, its share of --budget, {what}."
+            return "oom", f"It ran out of memory; it was stopped after {seconds:.0f} s, its share of --budget."
+        how_far = f"after {steps} steps" if steps else "and no step could be counted"
+        return "timeout", f"It was stopped after {seconds:.0f} s, its share of --budget, {how_far}."
     return "interrupted", run.verdict_reason
 
 
 def handled_oom(run: Run) -> bool:
     """Whether memory ran out, and the program succeeded or stepped on all the same."""
-    return run.verdict_reason in (_WENT_ON, DESPITE_OOM)
+    return run.verdict_reason in (_CONTINUED, DESPITE_OOM)
 
 
-def _went_on(stop: Stop, steps: StepCount) -> bool:
+def _continued_after_oom(stop_condition: StopCondition, steps: StepCount) -> bool:
     """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
-    later = (
-        stop.refused_at is not None
+    stepped_later = (
+        stop_condition.oom_message_at is not None
         and steps.last_at is not None
-        and steps.last_at > stop.refused_at + _RECOVERED_SECONDS
+        and steps.last_at > stop_condition.oom_message_at + _RECOVERED_SECONDS
     )
-    return stop.why == "success" or (stop.why == "steps" and later)
+    return stop_condition.reason == "success" or (stop_condition.reason == "steps" and stepped_later)
 
 
-def _covered_work(steps: StepCount, run: Run, uncounted: float | None, *, ended: bool) -> str:
-    done = f"{steps.count} step{'' if steps.count == 1 else 's'}" if steps.count else ""
-    if ended and run.verdict in PASSED:
+def _describe_covered_work(
+    steps: StepCount, run: Run, uncounted_seconds: float | None, *, ended_by_itself: bool
+) -> str:
+    step_text = f"{steps.count} step{'' if steps.count == 1 else 's'}" if steps.count else ""
+    if ended_by_itself and run.verdict in PASSED_VERDICTS:
         return "the whole program"
-    if ended:
-        return f"{done}, then it failed" if done else "it failed"
-    if done and steps.validations is not None:
-        seen = (
+    if ended_by_itself:
+        return f"{step_text}, then it failed" if step_text else "it failed"
+    if step_text and steps.validations is not None:
+        validation_text = (
             f"{steps.validations} validation{'' if steps.validations == 1 else 's'}"
             if steps.validations
             else "no validation"
         )
-        return f"{done}, {seen} seen"
-    if done:
-        return done
-    return "no step was counted" if uncounted is None else f"{uncounted:.0f} s on the GPU, no step was counted"
+        return f"{step_text}, {validation_text} seen"
+    if step_text:
+        return step_text
+    return (
+        "no step was counted"
+        if uncounted_seconds is None
+        else f"{uncounted_seconds:.0f} s on the GPU, no step was counted"
+    )
 
 
-def _throughput(seen: Throughput | None, steps: StepCount, median: StepTime | None) -> Throughput | None:
+def _throughput(reported: Throughput | None, steps: StepCount, median: StepTime | None) -> Throughput | None:
     """The speed of the steps that were measured, else that which the program reported."""
     if median is None or median.median_seconds <= 0:
-        return seen
+        return reported
     ordered = sorted(steps.times)
     return Throughput(
-        device=None if seen is None else seen.device,
+        device=None if reported is None else reported.device,
         steps=steps.count,
         warmup_steps=max(steps.count - len(ordered), 0),
         median_step_seconds=median.median_seconds,

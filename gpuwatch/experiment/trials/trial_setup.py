@@ -23,13 +23,13 @@ _FIRST_SAMPLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class TrialStart:
+class StartedTrial:
     """A trial that begins."""
 
     name: str
     number: int
     """Number of the trial among all, from 1."""
-    planned: int
+    planned_count: int
     """How many there will be at most; 0 if that is not known."""
     round: int = 0
     """0 for a start that only shows which framework the program loads."""
@@ -40,16 +40,16 @@ class TrialStart:
 class Progress:
     """Called by the trials, by copies that run at once from several threads. This one tells nothing."""
 
-    def says(self, text: str) -> None:
+    def show_note(self, text: str) -> None:
         """Something that is done between trials, or is known so far."""
 
-    def begins(self, trial: TrialStart) -> None:
+    def show_start(self, trial: StartedTrial) -> None:
         """A trial begins."""
 
-    def steps(self, count: int) -> None:
+    def show_steps(self, count: int) -> None:
         """Steps of the trial that runs."""
 
-    def ended(self, trial: Trial) -> None:
+    def show_end(self, trial: Trial) -> None:
         """A trial is over."""
 
     def close(self) -> None:
@@ -83,9 +83,9 @@ class TrialSetup:
     isolate: bool = False
     """Give each trial a fresh working folder and TMPDIR."""
     progress: Progress = field(default_factory=Progress)
-    made: int = 0
+    started_count: int = 0
     """Trials that were started."""
-    planned: int = 0
+    planned_count: int = 0
     """Trials that there will be at most; 0 if that is not known."""
 
     @property
@@ -97,8 +97,10 @@ class TrialSetup:
     def gpus(self) -> tuple[int, ...]:
         """Total memory in bytes of each GPU that the program can use as it is."""
         devices = () if self.machine is None else self.machine.devices
-        seen = {entry.uuid for entry in self.visible({}).map}
-        return tuple(int(device.number("memory.total_bytes") or 0) for device in devices if device.uuid in seen)
+        visible_uuids = {entry.uuid for entry in self.visible({}).map}
+        return tuple(
+            int(device.number("memory.total_bytes") or 0) for device in devices if device.uuid in visible_uuids
+        )
 
     def visible(self, variables: Mapping[str, str]) -> VisibleMap:
         """The GPUs of a trial with these variables."""
@@ -126,7 +128,7 @@ def open_setup(
     isolate: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[TrialSetup]:
-    """A setup with its feed running and a fresh folder, which :func:`remove_outputs` removes."""
+    """A setup with its feed running and a fresh folder, which :func:`remove_output_files` removes."""
     progress = progress or Progress()
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
@@ -142,10 +144,10 @@ def open_setup(
             progress.close()
 
 
-def remove_outputs(folder: Path, trials: Sequence[Trial], kept: Callable[[Trial], bool]) -> None:
-    """Removes the files of output of trials that are not ``kept``, and the folder if none is."""
+def remove_output_files(folder: Path, trials: Sequence[Trial], is_kept: Callable[[Trial], bool]) -> None:
+    """Removes the files of output of trials that are not ``is_kept``, and the folder if none is."""
     for trial in trials:
-        if trial.output and not kept(trial):
+        if trial.output and not is_kept(trial):
             Path(trial.output).unlink(missing_ok=True)
-    if not any(trial.output and kept(trial) for trial in trials):
+    if not any(trial.output and is_kept(trial) for trial in trials):
         shutil.rmtree(folder, ignore_errors=True)

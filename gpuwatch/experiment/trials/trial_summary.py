@@ -13,13 +13,13 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import StepTime, Trial
 
-PASSED = ("ok", "fallback")
+PASSED_VERDICTS = ("ok", "fallback")
 SAME_MEMORY_SHARE = 0.01
 """Share by which NVML's peaks must differ to be mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SettingSummary:
     """All runs of one setting."""
 
     name: str
@@ -45,28 +45,28 @@ class Summary:
         return any(run.simulated for run in self.runs)
 
     @property
-    def tried(self) -> bool:
+    def was_tried(self) -> bool:
         """Whether its runs show what the setting does."""
         return bool(self.runs) and not self.not_tried and not self.overridden
 
     @property
-    def failed(self) -> Run | None:
+    def first_failed_run(self) -> Run | None:
         """Its first run that did not pass."""
-        return next((run for run in self.runs if run.verdict not in PASSED), None)
+        return next((run for run in self.runs if run.verdict not in PASSED_VERDICTS), None)
 
     @property
-    def passed(self) -> bool:
-        return bool(self.runs) and self.failed is None
+    def has_passed(self) -> bool:
+        return bool(self.runs) and self.first_failed_run is None
 
     @property
-    def shown(self) -> Run | None:
+    def representative_run(self) -> Run | None:
         """The run that stands for all of them: one that failed, else the one that held most memory."""
-        return self.failed or max(self.runs, key=lambda run: run.memory.nvml_peak_bytes or 0, default=None)
+        return self.first_failed_run or max(self.runs, key=lambda run: run.memory.nvml_peak_bytes or 0, default=None)
 
     @property
-    def furthest(self) -> Trial:
+    def furthest_trial(self) -> Trial:
         """The run that failed; where none did, the one that got furthest."""
-        failed = self.failed
+        failed = self.first_failed_run
         if failed is not None:
             return next(trial for trial in self.trials if trial.run is failed)
         return max(self.trials, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0))
@@ -74,9 +74,9 @@ class Summary:
     @property
     def memory(self) -> tuple[int, int] | None:
         """Least and most of the peaks of its runs by NVML, in bytes; None if one is unknown, or it used no GPU."""
-        held = [run.memory.nvml_peak_bytes for run in self.runs if run.device_map]
-        known = [amount for amount in held if amount]
-        return (min(known), max(known)) if known and len(known) == len(self.runs) else None
+        peaks = [run.memory.nvml_peak_bytes for run in self.runs if run.device_map]
+        known_peaks = [amount for amount in peaks if amount]
+        return (min(known_peaks), max(known_peaks)) if known_peaks and len(known_peaks) == len(self.runs) else None
 
     @property
     def allocator_peak(self) -> int | None:
@@ -106,30 +106,33 @@ class Summary:
         return any(trial.changes_results for trial in self.trials)
 
 
-def summaries(trials: Sequence[Trial]) -> tuple[Summary, ...]:
+def summarize_settings(trials: Sequence[Trial]) -> tuple[SettingSummary, ...]:
     """A summary of each setting, in the order in which they were asked for.
 
     Copies that ran at once and runs with the recorder are left out: their memory and speed are not the setting's.
     """
-    plain = (trial for trial in trials if not trial.copy and not trial.recorded)
-    return tuple(Summary(name, tuple(of)) for name, of in group_by(plain, lambda trial: trial.name).items())
+    comparable = (trial for trial in trials if not trial.copy and not trial.recorded)
+    return tuple(
+        SettingSummary(name, tuple(setting_trials))
+        for name, setting_trials in group_by(comparable, lambda trial: trial.name).items()
+    )
 
 
 def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:
     """Who held GPU memory under each setting, of those whose run was recorded: the fullest GPU's profile."""
-    found: dict[str, MemoryProfile] = {}
+    profile_by_setting: dict[str, MemoryProfile] = {}
     for trial in trials:
         if trial.recorded and trial.run is not None:
-            on_gpu = next((profile for profile in trial.run.memory_profiles if profile.device != "host"), None)
-            if on_gpu is not None:
-                found[trial.name] = on_gpu
-    return found
+            gpu_profile = next((profile for profile in trial.run.memory_profiles if profile.device != "host"), None)
+            if gpu_profile is not None:
+                profile_by_setting[trial.name] = gpu_profile
+    return profile_by_setting
 
 
 def why_failed(run: Run) -> str:
     """``out of memory: another process holds the GPU``, ``ValueError: …``: why a run did not pass."""
     cause = CAUSES.get(run.primary, "") if run.primary not in ("healthy", "unknown", "program.error", None) else ""
     if run.verdict == "oom":
-        rest = as_clause(cause).removeprefix("out of memory").lstrip(": ")
-        return f"out of memory: {rest}" if rest else "out of memory"
+        detail = as_clause(cause).removeprefix("out of memory").lstrip(": ")
+        return f"out of memory: {detail}" if detail else "out of memory"
     return as_clause(cause or run.verdict_reason.rstrip(".")) or run.verdict

@@ -13,12 +13,12 @@ from gpuwatch.experiment.trials.trial import Interrupted
 from gpuwatch.experiment.trials.trial_plan import Configuration
 
 
-def trial_not_run(configuration: Configuration, reason: str) -> Trial:
+def skipped_trial(configuration: Configuration, reason: str) -> Trial:
     """A trial that was not run."""
     return Trial(asked=configuration.setting.name, values=dict(configuration.values), not_tried=reason)
 
 
-def out_of_budget(budget: float) -> str:
+def out_of_budget_reason(budget: float) -> str:
     """Why the last ones were not run, with ``--budget`` in seconds."""
     return f"no time left within --budget {hours_minutes(budget)}"
 
@@ -29,13 +29,13 @@ class TryResult:
 
     trials: list[Trial] = field(default_factory=list)
     answer: Answer = field(default_factory=lambda: Answer(sentence="Nothing was run"))
-    rule: str = ""
+    stop_rule: str = ""
     """When a measurement ended, in words, where that is not the rule that was asked for."""
     largest: Largest | None = None
     rounds: int = 0
     """Rounds that were completed."""
     fits: list[Fit] = field(default_factory=list)
-    memory_bounds: tuple[int, int] | None = None
+    needed_bytes: tuple[int, int] | None = None
     """Bytes with which it fails, and with which it runs."""
     recoveries: list[Recovery] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -49,8 +49,8 @@ class TryResult:
         """Ctrl+C ends what is within: the trial that it cut short is kept, and ``interrupted`` says which signal."""
         try:
             yield
-        except Interrupted as cut:
-            self.trials += [cut.trial] if cut.trial is not None else []
-            self.interrupted = cut.number
+        except Interrupted as interruption:
+            self.trials += [interruption.trial] if interruption.trial is not None else []
+            self.interrupted = interruption.number
         except KeyboardInterrupt:
             self.interrupted = signal.SIGINT

@@ -10,7 +10,7 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.step_times import is_wide, speed_text, step_time_text
+from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, step_time_text
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.share.reports.chart_types import Bars, Part, Row
 from gpuwatch.share.reports.report_elements import clean
@@ -125,7 +125,7 @@ def _measured_row(
     high: float | None,
     number: Callable[[float], str],
 ) -> Row:
-    shown += " ▲" if is_wide(t) else ""
+    shown += " ▲" if is_unreliable(t) else ""
     spread = f", p10 to p90: {number(low)} to {number(high)}" if low is not None and high is not None else ""
     return Row(label, (Part("value", label, amount, f"{shown}{spread}"),), shown, low=low, high=high)
 

@@ -12,7 +12,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.step_times import is_wide, speed_text
+from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_elements import clean
@@ -171,7 +171,7 @@ class _Sentences:
             held = f"the same memory ({memory}); " if memory else ""
             return f"{who}: {held}no speeds to compare on simulated GPUs"
         held = f"the same memory ({memory}), " if memory else ""
-        unsteady = any(is_wide(self.runs[index].throughput) for index in group)
+        unsteady = any(is_unreliable(self.runs[index].throughput) for index in group)
         return f"{who} cannot be told apart: {held}{_VARY if unsteady else 'same speed within noise'}"
 
     def of(self, better: _Better, shown: bool) -> str:
@@ -193,7 +193,7 @@ class _Sentences:
     def fastest(self, group: Sequence[int]) -> _Better | None:
         """The fastest runs, within noise of each other; None if no other is slower beyond noise."""
         speeds = {index: t.steps_per_second for index in group if (t := self.runs[index].throughput) is not None}
-        steady = [index for index in speeds if not is_wide(self.runs[index].throughput)]
+        steady = [index for index in speeds if not is_unreliable(self.runs[index].throughput)]
         if len(steady) < len(speeds) or not steady:
             return None  # an unsteady run may be faster than any other
         top = max(steady, key=lambda index: speeds[index])
@@ -231,7 +231,9 @@ class _Sentences:
         against = self.runs[less.reference]
         if against.simulated or any(self.runs[index].simulated for index in less.winners):
             return ""
-        if is_wide(against.throughput) or any(is_wide(self.runs[index].throughput) for index in less.winners):
+        if is_unreliable(against.throughput) or any(
+            is_unreliable(self.runs[index].throughput) for index in less.winners
+        ):
             return f"; speeds cannot be told apart: {_VARY}"
         if all(comparable_runs.why_speeds_equal(self.runs[index], against) for index in less.winners):
             return ", at the same speed within noise"
@@ -273,7 +275,7 @@ def _single_conclusion(run: Run, name: str) -> str:
     facts = []
     # Simulated GPUs compute on this computer's CPU.
     if run.throughput is not None and not run.simulated:
-        facts.append(f"{speed_text(run.throughput)} steps/s{f' ({_VARY})' if is_wide(run.throughput) else ''}")
+        facts.append(f"{speed_text(run.throughput)} steps/s{f' ({_VARY})' if is_unreliable(run.throughput) else ''}")
     if run.device_map and run.memory.nvml_peak_bytes:
         facts.append(f"{size(run.memory.nvml_peak_bytes)} of GPU memory")
     return f"{name}: {', '.join(facts)}" if facts else f"{name} completed"

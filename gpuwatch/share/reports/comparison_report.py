@@ -16,7 +16,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.step_times import is_wide
+from gpuwatch.experiment.trials.step_times import is_unreliable
 from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.comparable_runs import gpus, is_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
@@ -206,7 +206,7 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
     if run.throughput is None:
         return ()
     apart = bool(document.comparable) and index not in document.comparable
-    return (*((SCATTERED,) if is_wide(run.throughput) else ()), *((APART,) if apart else ()))
+    return (*((SCATTERED,) if is_unreliable(run.throughput) else ()), *((APART,) if apart else ()))
 
 
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
@@ -214,7 +214,9 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     meanings = (
         f"{BEST} best in its column" if document.best_run else "",
         f"{WORST} worst" if document.worst_run else "",
-        f"{SCATTERED} step times vary by more than 10 %" if any(is_wide(r.throughput) for r in document.runs) else "",
+        f"{SCATTERED} step times vary by more than 10 %"
+        if any(is_unreliable(r.throughput) for r in document.runs)
+        else "",
         f"{APART} not comparable with the others" if APART in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )

@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.trials.step_times import SCATTER, is_wide, speed_text, step_time_text
+from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports import chart_data
@@ -246,7 +246,7 @@ def _speed_text(run: Run) -> str:
     if (mean := uneven_step(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
         return f"{per_second_text(1 / mean)} steps/s on average, {median} ({_LATE})"
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
-    return f"{speed_text(t)} steps/s{more}, {median}{f' ({SCATTER})' if is_wide(t) else ''}"
+    return f"{speed_text(t)} steps/s{more}, {median}{f' ({UNRELIABLE_NOTE})' if is_unreliable(t) else ''}"
 
 
 def _process_note(run: Run) -> str:
@@ -375,7 +375,9 @@ def _speed(run: Run) -> Table:
     )
     # Differs from the mean per epoch that Keras prints, which includes them.
     note = "The median of the steps, without pauses, tracing and epoch ends." if run.is_program else ""
-    footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if is_wide(t) else ''}.".strip()
+    footnote = (
+        f"{note} ± is half the range from p10 to p90{f'; {UNRELIABLE_NOTE}' if is_unreliable(t) else ''}.".strip()
+    )
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if t.counted else ("Value",)
     known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(chart_data.step_time_chart(run))

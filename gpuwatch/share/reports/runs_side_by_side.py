@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
 from gpuwatch.core.model.run_comparison import Comparison, Difference
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
-from gpuwatch.experiment.trials.step_times import is_wide, speed_text
+from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.line_prefixes import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
@@ -168,7 +168,7 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
             notes.append(f"The speed of {clean(first.config)} ({what}) is not comparable with that of {names}.")
         else:
             notes.append(f"Speeds are compared among the {len(group)} runs of {what}, not with {names}.")
-    scattered = [clean(run.config) for run in runs if is_wide(run.throughput)]
+    scattered = [clean(run.config) for run in runs if is_unreliable(run.throughput)]
     if scattered:
         notes.append(
             f"Step times of {_listed(scattered)} vary by more than 10 %: these speeds are unreliable;"

@@ -15,7 +15,13 @@ from gpuwatch.core.model.try_results import Experiment, StepTime, Trial
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
 from gpuwatch.experiment.trials.step_times import relative_half_width, step_time_text
-from gpuwatch.experiment.trials.trial_summary import PASSED, SAME_MEMORY_SHARE, Summary, recorded_profiles, summaries
+from gpuwatch.experiment.trials.trial_summary import (
+    PASSED_VERDICTS,
+    SAME_MEMORY_SHARE,
+    SettingSummary,
+    recorded_profiles,
+    summarize_settings,
+)
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports import chart_data, run_report
@@ -58,7 +64,7 @@ _OR_ITS_END = ", or at its own end if that comes first"
 
 def trials_content(document: Experiment) -> Content:
     """The settings side by side, then every run."""
-    known = summaries(document.trials)
+    known = summarize_settings(document.trials)
     state, verdict = _verdict(document, known)
     not_tried = ((clean(summary.name), clean(summary.not_tried)) for summary in known if summary.not_tried)
     tables = (
@@ -94,7 +100,7 @@ def _titled(trial: Trial) -> str:
     return f"{clean(trial.name)}, {which}"
 
 
-def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
+def _verdict(document: Experiment, known: Sequence[SettingSummary]) -> tuple[str, str]:
     if any(trial.run is not None and trial.run.verdict == "interrupted" for trial in document.trials):
         return "warning", "interrupted"
     if document.fits:
@@ -106,14 +112,14 @@ def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
         if document.largest.value is None:
             return "error", "none fits"
         return ("ok", "confirmed") if document.largest.confirmed else ("warning", "not confirmed")
-    failed = sum(summary.tried and not summary.passed for summary in known)
-    beside = [trial.run.verdict in PASSED for trial in document.trials if trial.copy and trial.run is not None]
+    failed = sum(summary.was_tried and not summary.has_passed for summary in known)
+    beside = [trial.run.verdict in PASSED_VERDICTS for trial in document.trials if trial.copy and trial.run is not None]
     if beside and not all(beside):
         return "warning", f"{beside.count(False)} of {len(beside)} copies failed"
-    if not any(summary.tried for summary in known):
+    if not any(summary.was_tried for summary in known):
         return "warning", "nothing to compare"
     if failed:
-        tried = sum(summary.tried for summary in known)
+        tried = sum(summary.was_tried for summary in known)
         return ("error" if failed == tried else "warning"), f"{failed} of {tried} failed"
     return "ok", "all ran"
 
@@ -125,7 +131,7 @@ def _subject(document: Experiment) -> str:
     return " · ".join([count_text(len(runs), "run"), *hosts, *frameworks, document.started_at.strftime("%Y-%m-%d")])
 
 
-def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
+def _settings(document: Experiment, known: Sequence[SettingSummary]) -> Table:
     runs = [summary for summary in known if summary.runs]
     if document.largest is not None:
         name = document.largest.name
@@ -151,7 +157,7 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     elif len({tuple(run.trials[0].values.items()) for run in timed}) > 1:
         notes.append("With a different value, a step may do different work.")
     notes += [*_signals(document), *map(clean, document.notes)]
-    named = [(run.name, run.shown) for run in runs if run.shown is not None]
+    named = [(run.name, run.representative_run) for run in runs if run.representative_run is not None]
     same_memory = peaks and _same_memory(runs)
     left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
     return Table(
@@ -172,17 +178,17 @@ def _settings(document: Experiment, known: Sequence[Summary]) -> Table:
     ).without(*left_out)
 
 
-def _same_memory(runs: Sequence[Summary]) -> bool:
+def _same_memory(runs: Sequence[SettingSummary]) -> bool:
     """Whether NVML reports the same of all: of what they need, its bars would show nothing."""
     held = [amount for run in runs if run.memory is not None for amount in run.memory]
     return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY_SHARE)
 
 
-def _row(summary: Summary) -> dict[str, str]:
-    run, time = summary.shown, summary.step_time
+def _row(summary: SettingSummary) -> dict[str, str]:
+    run, time = summary.representative_run, summary.step_time
     mark = f" {_CHANGES}" if summary.changes_results else ""
     verdict = run.verdict if run is not None else UNKNOWN
-    times = f" ×{len(summary.runs)}" if len(summary.runs) > 1 and summary.passed else ""
+    times = f" ×{len(summary.runs)}" if len(summary.runs) > 1 and summary.has_passed else ""
     return {
         "SETTING": f"{clean(summary.name)}{mark}",
         "APPLIED": _applied(summary),
@@ -193,7 +199,7 @@ def _row(summary: Summary) -> dict[str, str]:
         "STEPS/S": per_second_text(1 / time.median_seconds)
         if time is not None and time.median_seconds > 0
         else UNKNOWN,
-        "MEASURED": clean(summary.furthest.covered).replace(" steps", "\u00a0steps"),
+        "MEASURED": clean(summary.furthest_trial.covered).replace(" steps", "\u00a0steps"),
         "VERDICT": f"{_marked(verdict)}{times}",
     }
 
@@ -202,7 +208,7 @@ def _marked(verdict: str) -> str:
     return f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}"
 
 
-def _applied(summary: Summary) -> str:
+def _applied(summary: SettingSummary) -> str:
     if summary.overridden:
         return f"no, set at {clean(summary.overridden)}"
     if summary.not_tried:
@@ -306,7 +312,7 @@ def _copies(trials: Sequence[Trial]) -> Table:
 def _failures(trials: Sequence[Trial]) -> Table:
     """Why runs failed, with the lines that show it: the first of each setting."""
     rows = list[tuple[str, str]]()
-    failed = [trial for trial in trials if trial.run and trial.run.verdict not in (*PASSED, "interrupted")]
+    failed = [trial for trial in trials if trial.run and trial.run.verdict not in (*PASSED_VERDICTS, "interrupted")]
     for trial, *_ in group_by(failed, lambda trial: trial.name).values():
         assert trial.run is not None
         name = f"{trial.name}, copy {trial.copy}" if trial.copy else trial.name
