@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpuwatch.explain.logs.log_facts import LINES_PER_TOPIC, LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser, parse
 from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES
-from gpuwatch.explain.logs.tensorflow_and_jax_oom import MAX_OOMS
+from gpuwatch.explain.logs.oom_collector import MAX_OOMS
 from tests.logs.logs import NAMES, text
 
 SCRAPS = st.sampled_from(

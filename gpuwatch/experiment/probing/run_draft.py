@@ -35,8 +35,8 @@ from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, is_older,
 from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger, Timeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
+from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
 from gpuwatch.explain.logs.op_placement_lines import IDLE_OPS
-from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
 from gpuwatch.explain.logs.output_tail import OutputTail
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from gpuwatch.sim.unsupported_messages import simulation_limit

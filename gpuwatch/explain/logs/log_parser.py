@@ -19,7 +19,6 @@ from gpuwatch.explain.logs import (
     log_ending,
     message_topics,
     pytorch_oom,
-    tensorflow_and_jax_oom,
 )
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.line_prefixes import (
@@ -35,10 +34,12 @@ from gpuwatch.explain.logs.log_frameworks import leave_out_unused, only_imported
 from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, MessageReader, absl_thread
 from gpuwatch.explain.logs.multiline_messages import OpenMessages
 from gpuwatch.explain.logs.nvidia_smi_table import driver_version_of_table
+from gpuwatch.explain.logs.oom_collector import OomCollector
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
+from gpuwatch.explain.logs.tensorflow_and_jax_oom import refused_bytes
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
 from gpuwatch.explain.logs.unexplained_failure_lines import program_lines
 from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
@@ -71,7 +72,7 @@ class LogParser:
     def __init__(self, lines_before: int = 0) -> None:
         self._facts = LogFacts(lines=lines_before)
         self._placements = PlacementCounter()
-        self._ooms = tensorflow_and_jax_oom.OomCollector()
+        self._ooms = OomCollector()
         self._memo: dict[str | bytes, tuple[str, str] | list[str] | int | None] = {}
         """What to do with a message, by its text; its kind, by its text without digits."""
         self._units = OpenMessages(self._facts)
@@ -203,7 +204,7 @@ class LogParser:
             elif not self._plain_line(line):
                 of_an_item = log_ending.is_error_line(line) and self._failed.take(shape, line)
                 self._learn(shape, _ERROR if of_an_item else _NOTHING)
-            elif self._ooms.full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
+            elif self._ooms.is_full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
                 self._learn(shape, _TORCH)
             return
@@ -256,7 +257,7 @@ class LogParser:
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
         kind = self._memo.get(_shape(message))
-        if kind == _REFUSAL and (refused := tensorflow_and_jax_oom.refused_bytes(message)) is not None:
+        if kind == _REFUSAL and (refused := refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
         return kind == _NOTHING
@@ -350,7 +351,7 @@ class LogParser:
             action = self._placements.executing(message)
         elif source in ("placer", "simple_placer") and self._placements.node(message):
             pass
-        elif (refused := tensorflow_and_jax_oom.refused_bytes(message)) is not None:
+        elif (refused := refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             self._facts.note("memory.refused", line)
             action = refused
@@ -369,15 +370,15 @@ class LogParser:
     def _allocator(self, line: str, message: str) -> None:
         self._last_of_dump = self._last[-1] if self._last else ""
         if "an out of memory trying" in message:
-            if self._ooms.head(message, absl_thread(line)):
+            if self._ooms.take_dump_head(message, absl_thread(line)):
                 self._dumps += 1
                 self._facts.note("memory.oom", line)
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if self._ooms.orphan(message, absl_thread(line)):
+        if self._ooms.take_headless_dump(message, absl_thread(line)):
             self._facts.note("memory.oom", line)
-        self._ooms.dump_line(message, absl_thread(line))
+        self._ooms.take_dump_line(message, absl_thread(line))
 
     # Everything else
 
@@ -390,7 +391,7 @@ class LogParser:
         if self._units.open and self._within(line):
             return True
         if self._ooms.in_dump():
-            self._ooms.dump_line(line)
+            self._ooms.take_dump_line(line)
         if not line:
             return False
         if "Executing op " in line:

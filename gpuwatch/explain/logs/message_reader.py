@@ -14,12 +14,12 @@ from gpuwatch.explain.logs import (
     message_topics,
     other_oom_messages,
     pytorch_oom,
-    tensorflow_and_jax_oom,
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.missing_libraries import LIBDEVICE, missing_libraries
 from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES, OpenMessages
+from gpuwatch.explain.logs.oom_collector import OomCollector, is_oom_without_dump
 from gpuwatch.explain.logs.python_exceptions import is_error
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type, pci_address
 from gpuwatch.explain.logs.tensorflow_device_lines import (
@@ -62,9 +62,7 @@ _CONTAINER_HOST = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}
 class MessageReader:
     """Takes messages; what they say goes into ``facts``, ``ooms`` and ``units``, which the parser of the log owns."""
 
-    def __init__(
-        self, facts: LogFacts, ooms: tensorflow_and_jax_oom.OomCollector, units: OpenMessages, last: Sequence[str]
-    ) -> None:
+    def __init__(self, facts: LogFacts, ooms: OomCollector, units: OpenMessages, last: Sequence[str]) -> None:
         """``last``: the last lines of the log, the current one included."""
         self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
         self.placement_failed = False
@@ -156,18 +154,18 @@ class MessageReader:
         if "evice" in message:
             self._read_device_message(line, message)
         if "OOM when allocating" in message:
-            if self._ooms.tensor(message):
+            if self._ooms.take_tensor_message(message):
                 facts.note("memory.oom", line)
             self._understood = True
-        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+        elif "cuMemAllocAsync failed" in message and self._ooms.take_message_without_dump(message):
             self._note("memory.oom", line)
         elif (oom := other_oom_messages.parse_oom(message)) is not None:
-            self._ooms.reported(oom)
+            self._ooms.add_complete(oom)
             self.add_framework(oom.allocator or "")
             self._note("memory.oom", line)
         elif pytorch_oom.is_out_of_memory(message):
-            if not self._ooms.full():
-                self._ooms.reported(pytorch_oom.parse_oom(message))
+            if not self._ooms.is_full():
+                self._ooms.add_complete(pytorch_oom.parse_oom(message))
             self.add_framework("pytorch")
             self._note("memory.oom", line)
         elif (
@@ -176,7 +174,7 @@ class MessageReader:
             or "OUT OF MEMORY" in message
             or "ErrorOutOfMemory" in message
             or "ErrorMemoryAllocation" in message
-            or tensorflow_and_jax_oom.is_oom_without_dump(message)
+            or is_oom_without_dump(message)
         ):
             self._read_memory_message(source, line, message)
             self._understood = True
@@ -209,15 +207,19 @@ class MessageReader:
             self._add_distinct(facts.unknown_gpu_lines, line[:400])
 
     def _read_memory_message(self, source: str, line: str, message: str) -> None:
-        failed = "trying to allocate" in message and self._ooms.head(message, absl_thread(line))
-        if failed or self._ooms.other(message) or (is_error(line) and self._ooms.unnamed(message)):
+        failed = "trying to allocate" in message and self._ooms.take_dump_head(message, absl_thread(line))
+        if (
+            failed
+            or self._ooms.take_message_without_dump(message)
+            or (is_error(line) and self._ooms.take_bare_exception(message))
+        ):
             self._facts.note("memory.oom", line)
         elif (
             not source
             and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(message_topics.folded(message))
-            and not self._ooms.full()
+            and not self._ooms.is_full()
         ):
-            self._ooms.reported(Oom())
+            self._ooms.add_complete(Oom())
             self._facts.note("memory.oom", line)
 
     def _note(self, topic: str, line: str) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpuwatch.core.model.run import Oom, RunError
-from gpuwatch.explain.logs import pytorch_oom, tensorflow_and_jax_oom
+from gpuwatch.core.model.run import Oom
+from gpuwatch.explain.logs.allocator_dump import OomDraft
 from gpuwatch.explain.logs.sizes_and_device_names import size_bytes
 
 
@@ -53,25 +53,53 @@ _TABLE = (
     _Wording("cuMemoryAllocate failed res=2", re.compile("cuMem"), "HAMi", "memory.limit-too-small"),
 )
 
-
-def is_out_of_memory_error(error: RunError) -> bool:
-    """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
-    if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
-        return True
-    return pytorch_oom.is_out_of_memory(error.message) or tensorflow_and_jax_oom.ran_out(error.message)
+# PyTorch's CPU allocator, NumPy.
+_HOST_MEMORY = re.compile(
+    r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory): you tried to allocate (\d{1,18}) bytes"
+    r"|MemoryError: Unable to allocate ([\d.]{1,24} [KMGT]?i?B) for an array"
+)
+# ONNX Runtime, PaddlePaddle.
+_GPU_MEMORY = re.compile(
+    r"Failed to allocate memory for requested buffer of size (\d{1,18})"
+    r"|Cannot allocate ([\d.]{1,24}[KMGT]?B) memory on GPU (\d{1,6})"
+)
+_CUPY = re.compile(
+    r"Out of memory allocating ([\d,]{1,24}) bytes"
+    r" \(allocated so far: ([\d,]{1,24}) bytes(?:, limit set to: ([\d,]{1,24}) bytes)?"
+)
+"""With what CuPy's pool holds."""
+_LIBRARY_TEXTS = ("DefaultCPUAllocator", "Unable to allocate", "requested buffer of size", "Cannot allocate")
+"""Lines that match :data:`_HOST_MEMORY` or :data:`_GPU_MEMORY` contain one of these."""
 
 
 def parse_oom(message: str) -> Oom | None:
     """The failure with the numbers that the message names; None for other messages."""
     for wording in _TABLE:
         if wording.text in message and (found := wording.pattern.search(message)) is not None:
-            named = found.groupdict()
-            asked = named.get("asked")
+            parts = found.groupdict()
+            asked = parts.get("asked")
             return Oom(
-                device=f"GPU:{int(named['device'])}" if named.get("device") else None,
+                device=f"GPU:{int(parts['device'])}" if parts.get("device") else None,
                 allocator=wording.program,
-                requested_bytes=size_bytes(f"{asked} {named['unit']}") if asked else None,
-                limit_bytes=int(named["limit"]) if named.get("limit") else None,
+                requested_bytes=size_bytes(f"{asked} {parts['unit']}") if asked else None,
+                limit_bytes=int(parts["limit"]) if parts.get("limit") else None,
                 verdict=wording.verdict,
             )
+    return None
+
+
+def library_oom(message: str) -> OomDraft | None:
+    """A failure of host memory (PyTorch, NumPy), or of GPU memory in CuPy, ONNX Runtime or PaddlePaddle; else None."""
+    if match := _CUPY.search(message):
+        requested, used, limit = (None if part is None else int(part.replace(",", "")) for part in match.groups())
+        oom = Oom(allocator="cupy", requested_bytes=requested, limit_bytes=limit, in_use_bytes=used)
+        return OomDraft(oom, exact=True)
+    if not any(text in message for text in _LIBRARY_TEXTS):
+        return None
+    if match := _HOST_MEMORY.search(message):
+        requested = int(match[1]) if match[1] else size_bytes(match[2])
+        return OomDraft(Oom(requested_bytes=requested, device="CPU:0", allocator="cpu"))
+    if match := _GPU_MEMORY.search(message):
+        requested = int(match[1]) if match[1] else size_bytes(match[2])
+        return OomDraft(Oom(requested_bytes=requested, device=f"GPU:{int(match[3])}" if match[3] else None))
     return None

@@ -33,7 +33,7 @@ from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import predict
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
-from gpuwatch.explain.logs.other_oom_messages import is_out_of_memory_error
+from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
 from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.sim.simulated_machine import context_bytes
