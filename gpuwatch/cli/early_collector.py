@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _FIRST_PICTURE_SECONDS = 0.1
 """Seconds to wait for the first picture without doing anything else."""
-INTERVAL_SECONDS = 1.0
-"""Seconds between samples of a collector that starts before the settings are known: their own default."""
 _FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
 _HEAVY = (
@@ -146,7 +144,9 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
         return
     gc.disable()
     exit_signals.undo_early_start = undo_start
-    _early_start = _fork(INTERVAL_SECONDS, share=True)
+    from gpuwatch.machine.collector.collector_protocol import DEFAULT_INTERVAL_SECONDS
+
+    _early_start = _fork(DEFAULT_INTERVAL_SECONDS, share=True)
     if _early_start is None:
         return
     from gpuwatch.ui.settings.settings_file import default_path, load

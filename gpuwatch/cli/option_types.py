@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from typing import Any
 
 import click
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.exact_sizes import parse_size
 from gpuwatch.core.formatting.durations import UNIT_SECONDS, parse_duration
 from gpuwatch.core.formatting.suggest import did_you_mean
 
-_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_AMOUNT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
+_MAX_SIZE_BYTES = 1 << 62
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
@@ -54,10 +52,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _AMOUNT.fullmatch(value)
-        if found is None or found[2].upper() not in _BYTES:
+        size = parse_size(value)
+        if size is None or size > _MAX_SIZE_BYTES:
             self.fail(f"{value!r} is not a size such as 500MB or 1GiB", param, ctx)
-        size = int(float(found[1]) * _BYTES[found[2].upper()])
         if size < self._least:
             self.fail(f"{value} is less than {self._least >> 20} MiB", param, ctx)
         return size

@@ -22,6 +22,7 @@ from gpuwatch.cli.recording_input import default_recording_file, read_recording,
 from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
+from gpuwatch.core.exact_sizes import exact_size
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.json_codec import to_json
@@ -85,7 +86,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.option(
     "--max-size",
     type=Size(recording_defaults.MIN_BYTES),
-    default=f"{recording_defaults.MAX_BYTES >> 30}GiB",
+    default=exact_size(recording_defaults.MAX_BYTES),
     show_default=True,
     help="Delete the oldest samples when the file reaches this size.",
 )

@@ -18,7 +18,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.machine.sources.nvidia import decode_nvml_answers
 from gpuwatch.sim import faults
 from gpuwatch.sim.find_machines import choose_machine
-from gpuwatch.sim.machine_shape import parse_size
+from gpuwatch.sim.machine_shape import parse_memory
 from gpuwatch.sim.simulated_machine import ANY_DEVICE, FOR_EVER, SimMachine
 
 _UNUSED = "gpuwatch.sim.unused"
@@ -381,7 +381,7 @@ def awake(machine: SimMachine, device: int) -> str:
 @click.option("--mig", "instance", type=click.IntRange(min=0), metavar="N", help="Index of its MIG instance.")
 def foreign_process(machine: SimMachine, device: int, memory: str, sm: float, instance: int | None) -> str:
     """Let a process of another PID namespace hold MEMORY."""
-    pid = faults.foreign_process(machine, device, parse_size(memory), sm, instance)
+    pid = faults.foreign_process(machine, device, parse_memory(memory), sm, instance)
     return f"has process {pid} of another PID namespace, which holds {memory}"
 
 

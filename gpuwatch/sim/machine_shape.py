@@ -7,19 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.exact_sizes import UNIT_BYTES, exact_size, parse_size
 from gpuwatch.sim.gpu_models import MODELS
 
 MAX_DEVICES: Final = 16
 MIN_MEMORY_BYTES: Final = 512 * 2**20
 MAX_MEMORY_BYTES: Final = 2**40
-_UNIT_BYTES: Final = {
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-}
+_UNITS: Final = {unit: UNIT_BYTES[unit] for unit in ("MIB", "GIB", "TIB", "MB", "GB", "TB")}
 MACHINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EXAMPLE: Final = "for example 2x24GiB (two GPUs of 24 GiB) or 8GiB (one)"
 _MODEL: Final = re.compile(r"\s*(?:(\d{1,9})\s*[x×*]\s*)?([a-z0-9]+)\s*")
@@ -62,30 +56,23 @@ class SimShape:
         found = _TEXT.fullmatch(text)
         if not found:
             raise _shape_error(text, "expected a number of GPUs and a memory size")
-        count, amount, unit = found["count"], found["amount"], found["unit"].lower()
+        count, amount, unit = found["count"], found["amount"], found["unit"]
         if count is not None and not re.fullmatch(r"\d{1,9}", count):
             raise _shape_error(text, "no number of GPUs before the x")
         if amount is None:
             raise _shape_error(text, "no memory size" + (" after the x" if count is not None else ""))
         if not unit:
             raise _shape_error(text, "no unit after the memory size")
-        if unit not in _UNIT_BYTES:
-            raise _shape_error(text, f"unknown unit {found['unit']!r} (MiB, GiB, TiB, MB, GB, TB)")
+        memory_bytes = parse_size(amount + unit, _UNITS)
+        if memory_bytes is None:
+            raise _shape_error(text, f"unknown unit {unit!r} (MiB, GiB, TiB, MB, GB, TB)")
         try:
-            return cls(int(count or 1), _bytes(amount, unit))
+            return cls(int(count or 1), memory_bytes)
         except UsageError as error:
             raise _shape_error(text, error.message) from None
 
-    @property
-    def memory_label(self) -> str:
-        """The memory of one GPU as text that `parse` reads back: 24GiB, 80GB, 1536MiB."""
-        for name in ("TiB", "GiB", "TB", "GB", "MiB", "MB"):
-            if self.memory_bytes % _UNIT_BYTES[name.lower()] == 0:
-                return f"{self.memory_bytes // _UNIT_BYTES[name.lower()]}{name}"
-        return f"{self.memory_bytes / 2**20:.10g}MiB"
-
     def __str__(self) -> str:
-        return f"{self.count}x{self.model or self.memory_label}"
+        return f"{self.count}x{self.model or exact_size(self.memory_bytes)}"
 
 
 def parse_machine(text: str) -> tuple[SimShape, str | None]:
@@ -101,21 +88,16 @@ def parse_machine(text: str) -> tuple[SimShape, str | None]:
     return parsed, name.strip() or None
 
 
-def parse_size(text: str) -> int:
-    """Bytes of a size with its unit: "2GiB", "1.5 GB", "512MiB".
+def parse_memory(text: str) -> int:
+    """Bytes of a GPU's memory, or of a part of it: "2GiB", "1.5 GB", "512MiB".
 
     Raises:
         UsageError: it is not a size.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", text)
-    if not found or found[2].lower() not in _UNIT_BYTES:
+    memory_bytes = parse_size(text, _UNITS)
+    if memory_bytes is None:
         raise UsageError(f"{text.strip()!r} is not a memory size", hint="for example 2GiB or 512MiB")
-    return _bytes(found[1], found[2].lower())
-
-
-def _bytes(amount: str, unit: str) -> int:
-    """Limited, so that a number too large for a float exceeds the maximum instead of failing."""
-    return round(min(float(amount), 1e15) * _UNIT_BYTES[unit])
+    return memory_bytes
 
 
 def _shape_error(text: str, why: str) -> UsageError:

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries, simulated_sysfs
@@ -43,8 +43,7 @@ ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
 
 # Bits of state.h.
-_KINDS: Final = {"C": 1, "G": 2, "C+G": 3, "M": 4, "M+C": 5}
-_VARYING: Final = 2
+_COMPUTES: Final = 1
 _FOREIGN: Final = 4
 _MAX_FAULTS: Final = 64
 _MAX_PROCESSES: Final = 1024
@@ -196,13 +195,10 @@ class SimMachine:
         device: int,
         memory_bytes: int,
         sm_percent: float = 0.0,
-        memory_percent: float = 0.0,
-        kind: Literal["C", "G", "C+G", "M", "M+C"] = "C",
-        vary: bool = False,
         foreign: bool = False,
         mig: int | None = None,
     ) -> None:
-        """Make a process appear on a device with this memory and load, until it exits or is detached.
+        """Make a process that computes appear on a device with this memory and load, until it exits or is detached.
 
         A second call for the same process and device replaces the first.
 
@@ -211,9 +207,6 @@ class SimMachine:
             device: Index of the GPU.
             memory_bytes: Memory it holds there, which must be free.
             sm_percent: Share of time in which its kernels run, 0-100.
-            memory_percent: Share of time in which it moves memory, 0-100.
-            kind: "C" compute, "G" graphics, "C+G", "M" (MPS server), "M+C" (MPS client).
-            vary: Let the load swing slowly around the given one.
             foreign: A pid of another PID namespace: it need not exist here, and stays until it is detached.
             mig: Index of its MIG instance; None: the first if MIG is on.
 
@@ -221,10 +214,9 @@ class SimMachine:
             GpuwatchError: no such process or device, or the memory does not fit.
         """
         self._check_device(device)
-        flags = (_VARYING if vary else 0) | (_FOREIGN if foreign else 0)
         code = self._control.gws_attach(
-            *(self._open_handle(), pid, device, memory_bytes, sm_percent / 100, memory_percent / 100),
-            *(_KINDS[kind], flags, -1 if mig is None else mig),
+            *(self._open_handle(), pid, device, memory_bytes, sm_percent / 100, 0.0),
+            *(_COMPUTES, _FOREIGN if foreign else 0, -1 if mig is None else mig),
         )
         if code:
             amounts = (memory_bytes, self.used_bytes(device), self.shape.memory_bytes)

@@ -17,6 +17,7 @@ from typing import Final
 
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.exact_sizes import exact_size
 from gpuwatch.sim import simulated_sysfs
 from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.gpu_models import MODELS
@@ -139,7 +140,7 @@ def create_machine_if_needed(
         )
     fresh = state.with_suffix(f".new-{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    label, memory = str(shape).encode(), shape.memory_label.encode()
+    label, memory = str(shape).encode(), exact_size(shape.memory_bytes).encode()
     code = control.gws_create(os.fsencode(fresh), shape.count, shape.memory_bytes, label, memory)
     if code:
         fresh.unlink(missing_ok=True)

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.sim.attached_process import attach_process
 from tests.terminal import Terminal, cpu_seconds, memory_bytes
 
 GIB = 1024**3
@@ -48,7 +49,8 @@ def populate(machine: SimMachine, processes: int, vary: bool) -> list[subprocess
     started = [subprocess.Popen(["sleep", "100000"]) for _ in range(processes)]
     count = len(machine.devices())
     for number, process in enumerate(started):
-        machine.attach(
+        attach_process(
+            machine,
             process.pid,
             number % count,
             (number % 9 + 1) * GIB // 4,

@@ -20,6 +20,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.sample_frames import KEY, read_frame
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.sim.attached_process import attach_process
 from tests.terminal import wait_until_ended
 
 Open = Callable[[str], SimMachine]
@@ -102,7 +103,7 @@ def test_what_somebody_else_has_read_of_a_collector_is_not_lost(sim_machine: Ope
 def test_devices_and_processes(sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("2x24GiB")
     pid = sleeper()
-    machine.attach(pid, 1, 3 * GIB, sm_percent=50, memory_percent=20)
+    attach_process(machine, pid, 1, 3 * GIB, sm_percent=50, memory_percent=20)
     feed = started(machine, 0.3)
     feed.wait(4, 10)
     snapshot = feed.wait(4, 10)[-1]

@@ -19,6 +19,7 @@ import pytest
 
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.sim.attached_process import attach_process
 
 GIB = 2**30
 Run = Callable[..., str]
@@ -86,9 +87,9 @@ print(json.dumps([one.total, one.used, one.free, two.total, two.used, two.free, 
 def test_processes_of_every_kind_and_version(machine: SimMachine, run: Run, idle_process: Idle) -> None:
     compute, graphics, both, mps = (idle_process().pid for _ in range(4))
     machine.attach(compute, 0, GIB)
-    machine.attach(graphics, 0, 2 * GIB, kind="G")
-    machine.attach(both, 0, GIB // 2, kind="C+G")
-    machine.attach(mps, 0, GIB // 4, kind="M")
+    attach_process(machine, graphics, 0, 2 * GIB, kind="G")
+    attach_process(machine, both, 0, GIB // 2, kind="C+G")
+    attach_process(machine, mps, 0, GIB // 4, kind="M")
     code = """
 def pids(name): return sorted([p.pid, p.usedGpuMemory] for p in getattr(N, name)(h[0]))
 print(json.dumps([pids("nvmlDeviceGetComputeRunningProcesses"), pids("nvmlDeviceGetComputeRunningProcesses_v2"),
@@ -193,7 +194,7 @@ time.sleep(0.5)
 out = [look(h[1]), look(h[0])]
 out[0]["energy"] -= first[0]; out[1]["energy"] -= first[1]
 print(json.dumps(out))"""
-    machine.attach(idle_process().pid, 1, GIB, sm_percent=50, memory_percent=20)
+    attach_process(machine, idle_process().pid, 1, GIB, sm_percent=50, memory_percent=20)
     machine.attach(idle_process().pid, 1, GIB, sm_percent=40)
     busy, idle = ask(run, machine, code)
     assert (busy["gpu"], busy["memory"], idle["gpu"], idle["memory"]) == (90, 20, 0, 0)
@@ -210,7 +211,7 @@ print(json.dumps(out))"""
 
 def test_process_utilisation(machine: SimMachine, run: Run, idle_process: Idle) -> None:
     busy, quiet = idle_process().pid, idle_process().pid
-    machine.attach(busy, 0, GIB, sm_percent=30, memory_percent=10)
+    attach_process(machine, busy, 0, GIB, sm_percent=30, memory_percent=10)
     machine.attach(quiet, 0, GIB)
     code = """
 import time
@@ -232,7 +233,7 @@ print(json.dumps([[[s.pid, s.smUtil, s.memUtil] for s in samples], [[s.pid, s.sm
 
 
 def test_a_varying_load_varies_slowly(machine: SimMachine, run: Run, idle_process: Idle) -> None:
-    machine.attach(idle_process().pid, 0, GIB, sm_percent=50, vary=True)
+    attach_process(machine, idle_process().pid, 0, GIB, sm_percent=50, vary=True)
     code = """
 import time
 seen = []

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.sim.attached_process import attach_process
 
 GIB = 2**30
 
@@ -39,7 +40,7 @@ def peer() -> Callable[..., str]:
 @pytest.fixture
 def busy(machine: SimMachine, idle_process: Callable[[], subprocess.Popen[bytes]]) -> tuple[SimMachine, int]:
     process = idle_process()
-    machine.attach(process.pid, 1, 3 * GIB, sm_percent=70, memory_percent=30)
+    attach_process(machine, process.pid, 1, 3 * GIB, sm_percent=70, memory_percent=30)
     return machine, process.pid
 
 

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.sim.machine_shape import parse_size
+from gpuwatch.sim.machine_shape import parse_memory
 from gpuwatch.sim.mig_layout import layout_text, parse_layout
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.sim.attached_process import attach_process
 from tests.sim.test_nvml import HEAD, Idle, Run, Start
 
 GIB = 2**30
@@ -63,14 +64,14 @@ def test_any_text_is_a_layout_or_refused(text: str) -> None:
 @given(st.text(max_size=12))
 def test_any_text_is_a_size_or_refused(text: str) -> None:
     try:
-        size = parse_size(text)
+        size = parse_memory(text)
     except UsageError:
         return
     assert size >= 0
 
 
 def test_sizes_have_units() -> None:
-    assert [parse_size(text) for text in ("2GiB", " 1.5 gb", "512MiB")] == [2 << 30, 1_500_000_000, 512 << 20]
+    assert [parse_memory(text) for text in ("2GiB", " 1.5 gb", "512MiB")] == [2 << 30, 1_500_000_000, 512 << 20]
 
 
 MIG = """
@@ -249,7 +250,7 @@ except N.NVMLError as e: other = e.value
 support = [N.nvmlGpmQueryDeviceSupport(d).isSupportedDevice for d in h]
 print(json.dumps([*support, measure(h[0], 2, 5, 10, 20, 3), other]))
 """
-    machine.attach(idle_process().pid, 0, GIB, sm_percent=60, memory_percent=20)
+    attach_process(machine, idle_process().pid, 0, GIB, sm_percent=60, memory_percent=20)
     machine.override(0, "gpm", 1)
     machine.override(0, "tensor_percent", 50)
     assert ask(run, machine, code) == [1, 0, [[0, 60], [0, 30], [0, 20], [0, 0], [3, 0]], 3]

@@ -16,6 +16,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.sim.attached_process import attach_process
 
 GIB = 1 << 30
 _LOOK = """
@@ -70,7 +71,7 @@ def test_pynvml_reads_running_and_ended_processes(machine: SimMachine) -> None:
     first, second = sleeping(), sleeping()
     began = time.time()
     try:
-        machine.attach(first.pid, 0, 3 * GIB, sm_percent=40, memory_percent=20)
+        attach_process(machine, first.pid, 0, 3 * GIB, sm_percent=40, memory_percent=20)
         machine.attach(second.pid, 0, GIB)
         time.sleep(1.0)
         ended(first)

@@ -21,6 +21,7 @@ from gpuwatch.machine.sources.nvidia.gpm import GpmReader
 from gpuwatch.machine.sources.nvidia.nvml_errors import PERMANENT
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.sim.attached_process import attach_process
 from tests.sources.test_nvml_faults import CODES
 
 Open = Callable[[str], SimMachine]
@@ -145,7 +146,7 @@ def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
     machine = sim_machine("2x8GiB")
     machine.override(0, "gpm", 1)
     machine.override(0, "tensor_percent", 50)
-    machine.attach(sleeper(), 0, GIB, sm_percent=60, memory_percent=20)
+    attach_process(machine, sleeper(), 0, GIB, sm_percent=60, memory_percent=20)
     machine.inject("nvmlGpm*", count=1_000_000)  # counts the calls
     feed = started(machine, gpm=False)
     quiet = feed.wait(4, 10)[-1]

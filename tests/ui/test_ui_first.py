@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
-from gpuwatch.cli import early_collector
 from gpuwatch.core.formatting.palettes import PALETTES
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
@@ -168,10 +167,6 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
     highlighted = text_styles.escape_sequences(palette, "background", 24, highlighted=True)
     assert "48;2;{};{};{}m".format(*ours) in highlighted["memory"]
     assert highlighted["frame"] == text_styles.escape_sequences(palette, "background", 24)["frame"]
-
-
-def test_the_first_collector_samples_as_settings_do_that_say_nothing() -> None:
-    assert Preferences().interval == early_collector.INTERVAL_SECONDS
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:

@@ -28,7 +28,7 @@ from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
 from gpuwatch.experiment.trials.try_result import TryResult
 from gpuwatch.sim.install_libraries import Tier
-from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_size
+from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_memory
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import private_name
 
@@ -47,7 +47,7 @@ def parse_cards(text: str) -> tuple[tuple[str, int], ...]:
     bytes_by_label = {}
     for word in text.split(","):
         label = word.strip()
-        bytes_by_label[label] = parse_size(label)
+        bytes_by_label[label] = parse_memory(label)
     return tuple(sorted(bytes_by_label.items(), key=lambda entry: entry[1]))
 
 

@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.run import Setting as RunSetting
 from gpuwatch.experiment.probing.probe_scripts import find_probe
 from gpuwatch.experiment.probing.settings_as_code import recipe
-from gpuwatch.sim.machine_shape import parse_size
+from gpuwatch.sim.machine_shape import parse_memory
 
 _MIB = 1 << 20
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -152,7 +152,7 @@ def _limit_setting(name: str, label: str, *program_names: str) -> Callable[[str]
     """A setting that the probe's configure() makes inside the program."""
 
     def make(value: str) -> TrialSetting:
-        limit_mib = parse_size(value) // _MIB
+        limit_mib = parse_memory(value) // _MIB
         if limit_mib < 1:
             raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
         amount = f"{limit_mib // 1024} GiB" if limit_mib % 1024 == 0 else f"{limit_mib} MiB"

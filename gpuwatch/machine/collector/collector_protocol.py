@@ -14,6 +14,9 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.driver_call_tracking import LeftOut
 
+DEFAULT_INTERVAL_SECONDS = 1.0
+"""Seconds between samples where nobody asks for another interval: without settings, and before they are known."""
+
 
 class Settings(msgspec.Struct):
     """What the parent wants of the collector's process, at its start."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.safe_text import printable
+from gpuwatch.machine.collector.collector_protocol import DEFAULT_INTERVAL_SECONDS
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.textual_themes import DEFAULT_THEME, is_theme, known_themes
 from gpuwatch.ui.settings.tabs import TABS
@@ -33,7 +34,7 @@ class Preferences:
     theme: str = DEFAULT_THEME
     ascii: bool | None = None
     """None: only if the terminal cannot show more."""
-    interval: float = 1.0
+    interval: float = DEFAULT_INTERVAL_SECONDS
     """Seconds between samples."""
     read_only: bool = False
     tab: str = TABS[0].id
