@@ -118,7 +118,7 @@ def trace_explanation(descriptor: int, path: Path) -> Explanation | None:
     except OSError:
         return None  # a pipe, or unreadable: reading it as a log says so
     packed = start.startswith(b"\x1f\x8b")  # gzip
-    kind = explain_trace_file.kind_of(_inflated(start, explain_trace_file.START_BYTES) if packed else start)
+    kind = explain_trace_file.file_kind(_inflated(start, explain_trace_file.START_BYTES) if packed else start)
     if kind is None:
         return None
     limit = explain_trace_file.LIMITS[kind]
@@ -129,7 +129,7 @@ def trace_explanation(descriptor: int, path: Path) -> Explanation | None:
     try:
         if len(content) > limit.bytes:
             raise InvalidTrace(limit.too_large)
-        return explain_trace_file.explain_recording(kind, content, str(path))
+        return explain_trace_file.explain_trace_file(kind, content, str(path))
     except InvalidTrace as error:
         raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
 
@@ -226,9 +226,9 @@ class InputFollower:
         if facts.lines == self._judged_lines:
             return
         self._judged_lines = facts.lines
-        from gpuwatch.explain.diagnosis.explain_log import findings_of
+        from gpuwatch.explain.diagnosis.explain_log import findings_so_far
 
-        telling = [found for found in findings_of(facts) if found.severity in ("error", "warning")]
+        telling = [found for found in findings_so_far(facts) if found.severity in ("error", "warning")]
         for found in telling[:_MAX_FINDINGS_AT_ONCE]:
             key = (found.id, found.device_uuid or "")
             if key in self._shown:

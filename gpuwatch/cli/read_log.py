@@ -181,7 +181,7 @@ def _refuse_what_is_no_log(start: bytes, source: str) -> None:
 
     if start.startswith(b"PK\3\4"):
         raise UsageError(f"{source} is an archive", hint=f"use unzip -p {shlex.quote(source)} | gpuwatch explain -")
-    kind = explain_trace_file.kind_of(start)
+    kind = explain_trace_file.file_kind(start)
     if kind in ("TensorFlow profile", "PyTorch snapshot"):
         raise UsageError(f"{source} is a {kind}, not a log", hint="name the file: gpuwatch explain FILE")
     if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _GPUWATCH_SCHEMA.search(start[:4096])):

@@ -74,7 +74,7 @@ def gather_diagnostic(
         missing=tuple(missing),
         simulated=simulated,
     )
-    return diagnostic_report(gathered, silent="" if answered else snapshot.problems[0].detail, files=files)
+    return diagnostic_report(gathered, why_no_snapshot="" if answered else snapshot.problems[0].detail, files=files)
 
 
 def _run_doctor(

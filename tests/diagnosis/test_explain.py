@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.explain.diagnosis.explain_log import explain, findings_of
+from gpuwatch.explain.diagnosis.explain_log import explain, findings_so_far
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.python_exceptions import essential_line
 from tests.every import every
@@ -148,7 +148,7 @@ def test_of_a_quiet_log_no_more_is_claimed_than_it_tells(lines: tuple[str, ...],
 def test_a_log_that_is_still_read_may_yet_name_a_gpu() -> None:
     parser = LogParser()
     parser.feed(_START)
-    assert not [found for found in findings_of(parser.facts) if found.severity != "info"]
+    assert not [found for found in findings_so_far(parser.facts) if found.severity != "info"]
 
 
 _LACKS = "gpuwatch: the simulated driver lacks"

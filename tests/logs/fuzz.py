@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.explain.diagnosis.explain_log import explanation
+from gpuwatch.explain.diagnosis.explain_log import explain_facts
 from gpuwatch.explain.logs.log_facts import LINES_PER_TOPIC
 from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.wrapped_lines import join_wrapped_lines
@@ -116,7 +116,7 @@ def check(lines: list[str]) -> None:
     facts = parser.facts
     assert facts.lines == len(lines)
     assert all(len(kept) <= LINES_PER_TOPIC for kept in facts.evidence.values())
-    document = explanation(facts, {}, source="fuzz")
+    document = explain_facts(facts, {}, source="fuzz")
     assert document.primary in CAUSES
     assert not any("own rule" in found.title for found in document.findings), document.findings
     assert all((oom.requested_bytes or 0) >= 0 for oom in document.ooms)

@@ -293,16 +293,18 @@ def test_the_latest_memory_is_drawn_over_its_time() -> None:
 
 
 def test_a_driver_that_does_not_answer_is_never_healthy() -> None:
-    document = diagnostic_report(looks(snapshot=None), silent="the driver did not answer within 10 s")
+    document = diagnostic_report(looks(snapshot=None), why_no_snapshot="the driver did not answer within 10 s")
     assert document.primary == "driver.bad-state"
     assert "No problems found" not in whole(document, "text")
 
 
 def test_simulated_gpus_whose_driver_does_not_answer_are_marked() -> None:
-    asked = diagnostic_report(looks(snapshot=None, doctor=None, simulated=True), silent="the driver did not answer")
+    asked = diagnostic_report(
+        looks(snapshot=None, doctor=None, simulated=True), why_no_snapshot="the driver did not answer"
+    )
     assert asked.simulated
     assert whole(asked, "text").startswith("[SIMULATED]")
-    real = diagnostic_report(looks(snapshot=None, doctor=None), silent="the driver did not answer")
+    real = diagnostic_report(looks(snapshot=None, doctor=None), why_no_snapshot="the driver did not answer")
     assert not real.simulated
     assert "SIMULATED" not in whole(real, "text")
 

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.explain_trace_file import explain_recording
+from gpuwatch.explain.diagnosis.explain_trace_file import explain_trace_file
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_op_names import OpNames, Variable
 from gpuwatch.share.reports.chart_types import Areas
@@ -78,7 +78,7 @@ def test_a_profile_without_moments_has_no_picture(profile: MemoryProfile) -> Non
 
 
 def test_redaction_replaces_paths() -> None:
-    found = explain_recording("PyTorch snapshot", SNAPSHOT, "/home/alice/snapshot.pickle")
+    found = explain_trace_file("PyTorch snapshot", SNAPSHOT, "/home/alice/snapshot.pickle")
     shown = render(masked_for_sending(found, redact=True), "text")
     assert "alice" not in shown
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.explain.diagnosis.explain_trace_file import explain_recording, kind_of
+from gpuwatch.explain.diagnosis.explain_trace_file import explain_trace_file, file_kind
 from gpuwatch.explain.traces.dcgm_diagnostic import is_diagnostic, read
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
@@ -53,7 +53,7 @@ THREE = {
 
 
 def explained(document: object) -> Any:
-    return explain_recording("DCGM diagnostic", json.dumps(document).encode(), "diag.json")
+    return explain_trace_file("DCGM diagnostic", json.dumps(document).encode(), "diag.json")
 
 
 def test_what_failed_is_named_with_its_gpu() -> None:
@@ -72,8 +72,8 @@ def test_what_failed_is_named_with_its_gpu() -> None:
 
 def test_older_forms_are_read_too() -> None:
     raw = b"WARNING: deprecated\n" + json.dumps(THREE, indent=1).encode()
-    assert kind_of(raw) == "DCGM diagnostic"
-    found = explain_recording("DCGM diagnostic", raw, "diag.json")
+    assert file_kind(raw) == "DCGM diagnostic"
+    found = explain_trace_file("DCGM diagnostic", raw, "diag.json")
     assert [(test.gpus, test.status, test.messages) for test in found.gpu_tests] == [
         ("GPUs 0, 1", "pass", ()),
         ("GPU 0", "warn", ("slow",)),

@@ -18,7 +18,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.log_without_finding import is_of_last_start, shows_nothing
+from gpuwatch.explain.diagnosis.log_without_finding import is_provisional, shows_nothing
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
@@ -33,8 +33,13 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
-_FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
-_OUT_OF_MEMORY, _MAX_FEW_LINES = "memory.oom", 2
+_ENDED_FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {
+    reported_ends.KILLED,
+    reported_ends.TERMINATED,
+    reported_ends.HOST_MEMORY,
+}
+_OUT_OF_MEMORY = "memory.oom"
+_MAX_LATE_STEP_LINES = 2
 """Lines of steps after an error that may have been printed before it."""
 _MAX_EMPTY_LINES = 16
 """Empty lines after which no message goes on."""
@@ -47,47 +52,47 @@ def explain(
     source: str | None = None,
     reader: LogReader | None = None,
 ) -> Explanation:
-    """Explains the lines of a log in one pass. ``environment``: only if it is that of the logged program.
+    """Explains the lines of a log in one pass.
 
-    ``reader``: one whose parser's facts the caller looks at meanwhile.
+    ``environment``: that of the logged program, if it is known. ``reader``: if the caller looks at its facts meanwhile.
     """
     reader = LogReader() if reader is None else reader
     feed, queries = reader.parser.feed, SmiQueryReader()
-    of_query, run = queries.take, 0
+    is_of_query, empty_lines = queries.take, 0
     for line in without_summaries(lines):
-        if not of_query(line):
-            run = 0
+        if not is_of_query(line):
+            empty_lines = 0
             if (key := reader.key) is not None and key in line and reader.begins(line):
                 feed = reader.parser.feed
             feed(line)
             if reader.parser.starts:
                 reader.begun()
                 feed = reader.parser.feed
-        elif run < _MAX_EMPTY_LINES:  # the rules for words of a log would judge what nvidia-smi only lists
-            run += 1
+        elif empty_lines < _MAX_EMPTY_LINES:  # what nvidia-smi only lists is not for the rules on log lines
+            empty_lines += 1
             feed("")
         else:
             reader.parser.skip()
     reader.parser.close()
-    found = explanation(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
-    return found if reader.earlier is None else _explanation_of_starts(found, reader.earlier, reader)
+    last = explain_facts(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
+    return last if reader.earlier is None else _explanation_of_starts(last, reader.earlier, reader)
 
 
 def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:
     """The explanation of the last of several starts; of another one if that failed and the last only followed from it,
     shows nothing, or is of another program, which worked."""
     facts, count, first = reader.parser.facts, reader.count, reader.first
-    before = explanation(earlier, {}, source=last.source, machine=last.machine)
+    before = explain_facts(earlier, {}, source=last.source, machine=last.machine)
     worked = last.primary == "healthy" and facts.ending_kind in (WORKED, KERAS)
-    shown, told = before, [f"the last start begins at line {first}"]
+    explained, lines = before, [f"the last start begins at line {first}"]
     if is_consequence(facts, earlier):
         title = (
             f"The log covers {count} or more programs; the last failed because one before it had failed: this "
             "explains that one"
         )
-        told = [f"{last.findings[0].title}, from line {first}"]
-    elif worked and (failed := _failed_of_others(last, reader)):
-        (name, shown), program = failed, reader.parser.program
+        lines = [f"{last.findings[0].title}, from line {first}"]
+    elif worked and (failed := _failed_other_program(last, reader)):
+        (name, explained), program = failed, reader.parser.program
         title = f"The log covers several programs. The last, {program}, worked; this explains {name}, which failed"
     elif (last.primary == "healthy" and not worked and before.primary != "healthy") or shows_nothing(last.findings[0]):
         title = (
@@ -97,35 +102,35 @@ def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogRead
     else:
         title = f"The log covers {count} or more starts; this explains the last, from line {first}"
         how = next((found.title for found in before.findings if found.id == before.primary), "")
-        told, shown = [f"before that: {how}"], last
-    note = info_finding("unknown", title=title, evidence=tuple(told))
-    return replace(shown, lines=last.lines, findings=(*shown.findings, note))
+        lines, explained = [f"before that: {how}"], last
+    note = info_finding("unknown", title=title, evidence=lines)
+    return replace(explained, lines=last.lines, findings=(*explained.findings, note))
 
 
-def _failed_of_others(last: Explanation, reader: LogReader) -> tuple[str, Explanation] | None:
-    """The last of the programs with another name than the last one's whose last start failed; None without one."""
+def _failed_other_program(last: Explanation, reader: LogReader) -> tuple[str, Explanation] | None:
+    """Name and explanation of the last program with another name than the last one's that failed; None without one."""
     if reader.parser.program:
         for name, facts in reversed(reader.programs.items()):
-            found = explanation(facts, {}, source=last.source, machine=last.machine)
+            found = explain_facts(facts, {}, source=last.source, machine=last.machine)
             if name != reader.parser.program and found.findings[0].severity == "error":
                 return name, found
     return None
 
 
-def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
+def findings_so_far(facts: LogFacts) -> tuple[Finding, ...]:
     """The findings so far, of a log that is still being read."""
     # Later lines may still mention a GPU.
-    return tuple(found for found in diagnose(Evidence(log=facts)) if not is_of_last_start(found))
+    return tuple(found for found in diagnose(Evidence(log=facts)) if not is_provisional(found))
 
 
-def explanation(
+def explain_facts(
     facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None, machine: Snapshot | None = None
 ) -> Explanation:
     """The explanation of parsed facts, and of the machine that the log shows."""
     evidence = Evidence(log=facts, environment=environment, snapshot=machine)
-    counting = _without_outlived(facts)
-    found = diagnose(dataclasses.replace(evidence, log=counting))
-    findings = _with_outlived_as_notes(found, diagnose(evidence) if counting is not facts else (), facts)
+    relevant = _without_survived_failures(facts)
+    found = diagnose(dataclasses.replace(evidence, log=relevant))
+    findings = _with_survived_as_notes(found, diagnose(evidence) if relevant is not facts else (), facts)
     return Explanation(
         source=source,
         lines=facts.lines,
@@ -143,33 +148,34 @@ def explanation(
     )
 
 
-def _without_outlived(log: LogFacts) -> LogFacts:
+def _without_survived_failures(log: LogFacts) -> LogFacts:
     """The facts without failures that the end of the log shows to be of no consequence; the same if there are none."""
-    last, gone = log.last_error_line or 0, set()
-    stopped, outlived = _was_stopped(log), _outlived(log)
-    died = stopped or died_of_its_own(log)
-    of_memory = bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()  # outlived: LogFacts.oom_survived
-    for topic, at in log.topic_line_numbers.items():
+    dropped = set()
+    stopped, survived_until = _was_stopped(log), _survived_until_line(log)
+    ended_otherwise = stopped or died_of_its_own(log)
+    of_memory = bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()  # LogFacts.oom_survived tells more
+    for topic, line_number in log.topic_line_numbers.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
-            warned = log.topics[topic] == log.warnings_by_topic.get(topic, 0)
+            only_warned = log.topics[topic] == log.warnings_by_topic.get(topic, 0)
             # That the program ended otherwise does not show that NCCL went on.
-            warned = warned and not any(map(NCCL_WARNING.search, log.evidence[topic]))
-            own_rule = topic == _OUT_OF_MEMORY and outlived >= last and of_memory and not stopped
-            if died if warned else at <= outlived and not own_rule:
-                gone.add(topic)
-    if not gone:
+            only_warned = only_warned and not any(map(NCCL_WARNING.search, log.evidence[topic]))
+            survived_error = survived_until >= (log.last_error_line or 0)
+            own_rule = topic == _OUT_OF_MEMORY and survived_error and of_memory and not stopped
+            if ended_otherwise if only_warned else line_number <= survived_until and not own_rule:
+                dropped.add(topic)
+    if not dropped:
         return log
     return replace(
         log,
-        topics={topic: count for topic, count in log.topics.items() if topic not in gone},
-        evidence={topic: lines for topic, lines in log.evidence.items() if topic not in gone},
-        ooms=[] if _OUT_OF_MEMORY in gone else log.ooms,
-        missing_libraries=[] if "cuda.missing-library" in gone else log.missing_libraries,
-        libraries_skipped=log.libraries_skipped and "cuda.libraries-skipped" not in gone,
-        cudart_missing=log.cudart_missing and "cuda.cudart-missing" not in gone,
-        cuinit_error=None if "driver.cuinit" in gone else log.cuinit_error,
-        driver_messages=[] if gone & {"driver.not-running", "driver.mismatch"} else log.driver_messages,
-        hidden_by_environment=None if "visibility.hidden" in gone else log.hidden_by_environment,
+        topics={topic: count for topic, count in log.topics.items() if topic not in dropped},
+        evidence={topic: lines for topic, lines in log.evidence.items() if topic not in dropped},
+        ooms=[] if _OUT_OF_MEMORY in dropped else log.ooms,
+        missing_libraries=[] if "cuda.missing-library" in dropped else log.missing_libraries,
+        libraries_skipped=log.libraries_skipped and "cuda.libraries-skipped" not in dropped,
+        cudart_missing=log.cudart_missing and "cuda.cudart-missing" not in dropped,
+        cuinit_error=None if "driver.cuinit" in dropped else log.cuinit_error,
+        driver_messages=[] if dropped & {"driver.not-running", "driver.mismatch"} else log.driver_messages,
+        hidden_by_environment=None if "visibility.hidden" in dropped else log.hidden_by_environment,
     )
 
 
@@ -177,57 +183,59 @@ def _was_stopped(log: LogFacts) -> bool:
     """Whether a signal, a scheduler or a person ended the program, as the last lines tell."""
     at = (
         log.reported_end_line_number
-        if log.reported_end in _FROM_OUTSIDE
+        if log.reported_end in _ENDED_FROM_OUTSIDE
         else log.topic_line_numbers.get("ended.killed", 0)
     )
     interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
     return interrupted or (at > 0 and log.lines - at <= END_LINES)
 
 
-def _outlived(log: LogFacts) -> int:
+def _survived_until_line(log: LogFacts) -> int:
     """The line up to which work followed the errors; 0 if none did."""
     stopped = _was_stopped(log)
-    if stopped and log.steps_printed_after_error > _MAX_FEW_LINES:
+    if stopped and log.steps_printed_after_error > _MAX_LATE_STEP_LINES:
         return log.last_error_line or 0
     return log.last_survived_error_line if stopped or not follows_from_another(log) else 0
 
 
-def _with_outlived_as_notes(found: Iterable[Finding], before: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
-    """The findings of what counts, with notes of those that do not: ``before`` has both."""
-    found, before = [*found], [*before]
+def _with_survived_as_notes(found: Iterable[Finding], of_all: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:
+    """The findings of what counts, with notes of those that do not: ``of_all`` has both."""
+    found, of_all = [*found], [*of_all]
     known = {finding.id for finding in found}
-    why = [
-        finding for finding in before if finding.id in NO_GPU and finding.id not in known and finding.severity != "info"
+    causes = [
+        finding for finding in of_all if finding.id in NO_GPU and finding.id not in known and finding.severity != "info"
     ]
-    if why and any(finding.title.endswith(NOT_WHY) for finding in found):
+    if causes and any(finding.title.endswith(NOT_WHY) for finding in found):
         found = [finding for finding in found if not finding.title.endswith(NOT_WHY)]
-        found += [replace(finding, severity="warning") for finding in why]
-    kept = [_of_a_program_that_worked(finding, log) for finding in found]
-    known = {finding.id for finding in kept}
-    outlived, noted_at = _outlived(log), log.topic_line_numbers
+        found += [replace(finding, severity="warning") for finding in causes]
+    counting = [_warning_if_program_worked(finding, log) for finding in found]
+    known = {finding.id for finding in counting}
+    survived_until, line_numbers = _survived_until_line(log), log.topic_line_numbers
+
+    def note(finding: Finding) -> Finding:
+        survived = line_numbers.get(finding.id, 1) <= survived_until
+        why = "the program continued after it" if survived else "only a warning"
+        return replace(finding, severity="info", title=f"{finding.title or CAUSES[finding.id]} ({why})")
+
     notes = [
-        replace(
-            finding,
-            severity="info",
-            title=f"{finding.title or CAUSES[finding.id]} ("
-            f"{'the program continued after it' if noted_at.get(finding.id, 1) <= outlived else 'only a warning'})",
-        )
-        for finding in before
+        note(finding)
+        for finding in of_all
         if finding.id not in known
         and finding.severity != "info"
         and finding.id not in ("unknown", "healthy", "program.error")
     ]
-    return tuple(by_severity([*kept, *notes]))
+    return tuple(by_severity([*counting, *notes]))
 
 
-def _of_a_program_that_worked(found: Finding, log: LogFacts) -> Finding:
+def _warning_if_program_worked(found: Finding, log: LogFacts) -> Finding:
     """A reason why no GPU was usable is a warning if the program worked to its end without one."""
     if found.id not in NO_GPU or found.severity != "error" or log.ending_kind not in (WORKED, KERAS):
         return found
-    told = [topic for topic in log.topics if names_cause([topic])]
+    causes = [topic for topic in log.topics if names_cause([topic])]
     went_on = (
-        log.last_survived_error_line >= (log.last_error_line or 0) or log.steps_printed_after_error > _MAX_FEW_LINES
+        log.last_survived_error_line >= (log.last_error_line or 0)
+        or log.steps_printed_after_error > _MAX_LATE_STEP_LINES
     )
-    if not went_on or announces_work(log.ending_line) or not all(topic in log.warnings_by_topic for topic in told):
+    if not went_on or announces_work(log.ending_line) or not all(topic in log.warnings_by_topic for topic in causes):
         return found
     return replace(found, severity="warning", title=f"{found.title}; the program worked without a GPU")

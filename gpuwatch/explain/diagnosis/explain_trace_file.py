@@ -11,7 +11,7 @@ from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.diagnosis.explain_log import explanation
+from gpuwatch.explain.diagnosis.explain_log import explain_facts
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, info_finding, warning_finding
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, safe_pickle, tensorflow_xplane, torch_memory_timeline
@@ -28,7 +28,7 @@ LIMITS: dict[FileKind, input_size_limits.Limit] = {
     "JAX memory profile": input_size_limits.JAX_PROFILE,
     "DCGM diagnostic": input_size_limits.DCGM,
 }
-_SOFTWARE = frozenset({"deployment", "software"})
+_SOFTWARE_CATEGORIES = frozenset({"deployment", "software"})
 """DCGM's categories of tests that say nothing of the hardware."""
 
 
@@ -45,12 +45,12 @@ _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable
 """How each kind is recognized, and read if it is of memory."""
 
 
-def kind_of(start: bytes) -> FileKind | None:
+def file_kind(start: bytes) -> FileKind | None:
     """What a file is by its first :data:`START_BYTES`; None for a log."""
-    return next((kind for kind, (begins, _) in _KINDS.items() if begins(start)), None)
+    return next((kind for kind, (recognizes, _) in _KINDS.items() if recognizes(start)), None)
 
 
-def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanation:
+def explain_trace_file(kind: FileKind, content: bytes, source: str) -> Explanation:
     """The explanation of a whole file; :class:`InvalidTrace` if it cannot be read."""
     _, read = _KINDS[kind]
     if read is None:
@@ -58,11 +58,11 @@ def explain_recording(kind: FileKind, content: bytes, source: str) -> Explanatio
     profiles = tuple(read(content))
     if not profiles:
         raise InvalidTrace("it contains no allocations: nothing used memory during the recording")
-    found = _failures(profiles, source)
+    found = _explanation_of_failures(profiles, source)
     return msgspec.structs.replace(found, kind=kind, memory_profiles=profiles)
 
 
-def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
+def _explanation_of_failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
     """The explanation of the refused requests, if there were any."""
     failed = [profile for profile in profiles if profile.failed_bytes is not None]
     framework = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}[(failed or profiles)[0].tool]
@@ -79,14 +79,14 @@ def _failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
         for profile in failed
     ]
     facts = LogFacts(frameworks=[framework], ooms=ooms)
-    found = explanation(facts, {}, source=source)
-    return msgspec.structs.replace(found, findings=tuple(_with_holder(found.findings, failed[0])))
+    found = explain_facts(facts, {}, source=source)
+    return msgspec.structs.replace(found, findings=tuple(_with_largest_holder(found.findings, failed[0])))
 
 
-def _with_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
+def _with_largest_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
     for found in findings:
-        asked = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
-        evidence = (*found.evidence, *asked, describe_largest_holder(profile))
+        request = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
+        evidence = (*found.evidence, *request, describe_largest_holder(profile))
         yield msgspec.structs.replace(found, evidence=evidence) if found.id.startswith("memory.") else found
 
 
@@ -106,7 +106,7 @@ def _explanation_of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Ex
 
 def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     failed = [test for test in result.tests if test.status == "fail"]
-    hardware = [test for test in failed if test.category.lower() not in _SOFTWARE]
+    hardware = [test for test in failed if test.category.lower() not in _SOFTWARE_CATEGORIES]
     software = [test for test in failed if test not in hardware]
     warned = [test for test in result.tests if test.status == "warn"]
     passed = sum(test.status == "pass" for test in result.tests)
@@ -129,7 +129,9 @@ def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
         )
     if warned:
         yield warning_finding(
-            "hardware.fault" if any(test.category.lower() not in _SOFTWARE for test in warned) else "unknown",
+            "hardware.fault"
+            if any(test.category.lower() not in _SOFTWARE_CATEGORIES for test in warned)
+            else "unknown",
             title=f"dcgmi diag: {_listed_tests(warned)} ended with a warning",
             evidence=_evidence(warned),
             action="Read the warnings; run dcgmi diag -r 3 for longer tests.",

@@ -18,15 +18,15 @@ from gpuwatch.explain.logs.message_topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
 NOTHING_KNOWN = "Nothing recognized: no line says whether the program worked, or how it ended"
-_WHAT_TELLS = (
+_WHAT_WOULD_SHOW_IT = (
     "The exit code (echo $?; sacct -j JOB) or more of the log, including stderr, would show that; gpuwatch run --"
     " python train.py shows both."
 )
 _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in the log: its last lines are warnings; the log does not say on which device the work ran"
-_FAILURE, _READ_BEFORE = row_named("last-lines")[:2]
-_DOUBT = "Whether it failed is not clear: near its end a line mentions a failure"
+_FAILURE, _READ_LINES_BEFORE = row_named("last-lines")[:2]
+_UNCLEAR_FAILURE = "Whether it failed is not clear: near its end a line mentions a failure"
 _LINES_BELOW_FAILURE = 3
 """Lines below a failure that may tell the way out."""
 _WRAPPER_KEYS = ("compile", "cmake", "cmake-first", "pip-build")
@@ -40,7 +40,7 @@ _TOPIC_MEANINGS = {
 """Topics that say what happened where nothing else does, and no work came after."""
 _TIME_LIMIT = re.compile(r"time limit|max(?:imum)? (?:run|wall|training)?[ -]?time", re.IGNORECASE)
 _AFTER_WORK = "Stopped by Ctrl+C (SIGINT) after its work; no failure in the log"
-_PROVISIONAL_TITLES = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _DOUBT)
+_PROVISIONAL_TITLES = (NO_GPU_NAMED, NOTHING_KNOWN, _FAILURE, _UNCLEAR_FAILURE)
 """Beginnings of titles that the rest of a log may contradict."""
 _MAX_LINES_AFTER_INTERRUPT = 60
 """Lines that may follow the KeyboardInterrupt that ended a program: Python's, of what it ended on the way."""
@@ -52,10 +52,10 @@ _MAX_SHOWN_CHARS, _MAX_FAILURE_CHARS, _MAX_ERROR_CHARS = 100, 160, 70
 
 def shows_nothing(found: Finding) -> bool:
     """Whether a finding says only that a log, or the last start in it, tells too little."""
-    return found.title.startswith((NOTHING_KNOWN, _DOUBT))
+    return found.title.startswith((NOTHING_KNOWN, _UNCLEAR_FAILURE))
 
 
-def is_of_last_start(found: Finding) -> bool:
+def is_provisional(found: Finding) -> bool:
     """Whether the rest of a log may contradict a finding."""
     return found.title.startswith(_PROVISIONAL_TITLES)
 
@@ -73,32 +73,32 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.ending_kind == log_ending.FAILED:
         meanings = ((message_meaning(line), line) for line in (log.ending_line, *log.last_lines))
         found = [(meaning, line) for meaning, line in meanings if meaning is not None]
-        for meaning, _ in sorted(found, key=lambda one: one[0].key in _WRAPPER_KEYS)[:1]:
-            shown, whole = next(line for same, line in reversed(found) if same == meaning), log.ending_line
-            return _finding_of(meaning, whole if shown in whole else shown)
+        for meaning, _ in sorted(found, key=lambda item: item[0].key in _WRAPPER_KEYS)[:1]:
+            shown = next(line for other, line in reversed(found) if other == meaning)
+            return _warning_finding(meaning, log.ending_line if shown in log.ending_line else shown)
         title = f"{_FAILURE}: {quoted(log.ending_line, _MAX_FAILURE_CHARS)}"
-        after = [*takewhile(lambda line: line not in log.ending_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
-        says = advice_in_message("\n".join((log.ending_line, *reversed(after))))
-        kind = None if says else advice_by_kind(log.ending_line)
-        action = f"Do what the log says: {says}." if says else kind.action if kind is not None else _READ_BEFORE
-        return _finding_of(Meaning(title, action[0].upper() + action[1:]), log.ending_line)
+        lines_below = [*takewhile(lambda line: line not in log.ending_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
+        said = advice_in_message("\n".join((log.ending_line, *reversed(lines_below))))
+        kind = None if said else advice_by_kind(log.ending_line)
+        action = f"Do what the log says: {said}." if said else kind.action if kind is not None else _READ_LINES_BEFORE
+        return _warning_finding(Meaning(title, action[0].upper() + action[1:]), log.ending_line)
     if log.failed_items:
         known = message_meaning(log.failed_items) or row_named("every-item")
         title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
-        return _finding_of(known._replace(title=title), log.failed_items)
+        return _warning_finding(known._replace(title=title), log.failed_items)
     for topic, known in _TOPIC_MEANINGS.items():
         worked = log.ending_kind in (log_ending.WORKED, log_ending.KERAS) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
-            return _finding_of(known, *lines[:2])
+            return _warning_finding(known, *lines[:2])
     if log.not_a_number:
-        return _finding_of(row_named("loss-is-nan"), log.not_a_number, certainty="fact")
+        return _warning_finding(row_named("loss-is-nan"), log.not_a_number, certainty="fact")
     if log.leaked_resources_line:
-        return _finding_of(row_named("ended-in-work"), log.ending_line, log.leaked_resources_line)
+        return _warning_finding(row_named("ended-in-work"), log.ending_line, log.leaked_resources_line)
     if log.ending_kind and (refused := log.lines_of("checkpoint.refused")):
-        return _finding_of(row_named("weights-refused"), refused[0], log.ending_line)
+        return _warning_finding(row_named("weights-refused"), refused[0], log.ending_line)
     if log.unexplained_failure_line:
-        title = f"{_DOUBT}: {quoted(log.unexplained_failure_line, _MAX_SHOWN_CHARS)}"
-        return _finding_of(Meaning(title, _WHAT_TELLS), log.unexplained_failure_line)
+        title = f"{_UNCLEAR_FAILURE}: {quoted(log.unexplained_failure_line, _MAX_SHOWN_CHARS)}"
+        return _warning_finding(Meaning(title, _WHAT_WOULD_SHOW_IT), log.unexplained_failure_line)
     names_a_gpu = _names_a_gpu(log)
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.ending_kind and not on_cpu:
@@ -115,14 +115,18 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             return healthy_finding(title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.last_output_line:
             beginning, action = (
-                ("No failure in the log; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_TELLS)
+                ("No failure in the log; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_WOULD_SHOW_IT)
             )
             beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
             title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
             return healthy_finding(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):
             return info_finding(
-                "unknown", certainty="likely", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_TELLS
+                "unknown",
+                certainty="likely",
+                title=NOTHING_KNOWN,
+                evidence=(log.last_line,),
+                action=_WHAT_WOULD_SHOW_IT,
             )
         return healthy_finding(title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
@@ -147,7 +151,7 @@ def _at_its_end(log: LogFacts) -> str:
     return f"No failure at its end, although it logged {quoted(log.logged_error, _MAX_ERROR_CHARS)}"
 
 
-def _finding_of(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
+def _warning_finding(known: Meaning, *lines: str, certainty: Certainty = "likely") -> Finding:
     return finding(known.cause, "warning", certainty, title=known.title, evidence=lines, action=known.action)
 
 
@@ -156,34 +160,34 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
     last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
     if log.went_on_after_last_error or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT:
         last = None
-    told = log.interrupt_line or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
-    if not told or "server.started" in log.topics:
+    line = log.interrupt_line or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
+    if not line or "server.started" in log.topics:
         by_a_person = (
-            bool(told) and interrupts.mentions_keyboard(log.interrupt_line) and not log.unexplained_failure_line
+            bool(line) and interrupts.mentions_keyboard(log.interrupt_line) and not log.unexplained_failure_line
         )
-        told_so = healthy_finding(
-            title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(told,)
+        stopped = healthy_finding(
+            title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(line,)
         )
-        return told_so if by_a_person and log.ending_kind != log_ending.FAILED else None
-    if last is None and _TIME_LIMIT.search(told) is not None:
+        return stopped if by_a_person and log.ending_kind != log_ending.FAILED else None
+    if last is None and _TIME_LIMIT.search(line) is not None:
         return healthy_finding(
-            title="The program stopped at its own time limit; no failure in the log", evidence=(told,)
+            title="The program stopped at its own time limit; no failure in the log", evidence=(line,)
         )
     if last is not None and log_ending.reports_all_done(log.ending_line):
         return healthy_finding(title=_AFTER_WORK, evidence=(log.ending_line,))
     while_started = last is not None and last.message == "terminated"
-    by_sigint = last is not None or interrupts.SIGINT_WORDS.search(told) is not None
+    by_sigint = last is not None or interrupts.SIGINT_WORDS.search(line) is not None
     how = "interrupted (Ctrl+C, SIGINT)" if by_sigint else "stopped from outside"
     title, action = f"It was {how}; until then the log shows no failure", ""
-    if while_started or "SIGTERM" in told or "signal 15" in told:
+    if while_started or "SIGTERM" in line or "signal 15" in line:
         until = " while it started" if while_started else "; until then the log shows no failure"
         title = f"It was ended by SIGTERM{until}"
         action = "Find out who sent it: a supervisor's time limit, a scheduler (sacct -j JOB) or a person."
-    if "arent appears" in told:
+    if "arent appears" in line:
         title = (
             "It ended when its parent process did (a closed session or notebook); until then the log shows no failure"
         )
-    return warning_finding("unknown", title=title, evidence=(told,), action=action)
+    return warning_finding("unknown", title=title, evidence=(line,), action=action)
 
 
 def _used_tensorflow(log: LogFacts) -> bool:

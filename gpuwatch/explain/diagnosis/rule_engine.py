@@ -1,4 +1,4 @@
-"""Runs every rule, sorts the findings, and picks the primary cause."""
+"""Runs the rules, joins and sorts their findings, and picks the primary cause."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from gpuwatch.explain.diagnosis.rules import gpu_modes_and_containers
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 
-_HIDES = ("visibility.hidden", "visibility.bad-ordinal")
+_HIDDEN_GPU_CAUSES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
 _MIN_TITLE_QUOTE_CHARS = 60
 """Characters at the beginning of a line that are in a title which quotes it, also if it is shortened."""
 _MIN_EQUAL_CHARS = 12
 """Characters from which equal text in two findings is the same log line."""
-_RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
-_FIRST_NO_GPU = _RANK[NO_GPU[0]]
+CAUSE_RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
+"""Of causes that can be the primary one: the lowest comes first."""
+_FIRST_NO_GPU = CAUSE_RANK[NO_GPU[0]]
 _CONDITIONS = tuple(condition for condition in conditions() if condition.reported_from_one_sample)
 
 
@@ -52,12 +53,17 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
     context = SampleContext(snapshot, at, 0.0, SampleHistory())
     context.add_to_history()
     mappings = evidence.run.device_map if evidence.run is not None else ()
-    used = {mapping.uuid for mapping in mappings if mapping.uuid}
+    used_uuids = {mapping.uuid for mapping in mappings if mapping.uuid}
     for condition in _CONDITIONS:
         for sign in condition.signs(context):
             if not sign.holds or (sign.process is not None and evidence.run is not None):
                 continue
-            if used and sign.device is not None and sign.device.uuid not in used and not condition.judges_lost_gpus:
+            if (
+                used_uuids
+                and sign.device is not None
+                and sign.device.uuid not in used_uuids
+                and not condition.judges_lost_gpus
+            ):
                 continue  # of the others only what may be why it did not get them
             occurrence = Occurrence.from_first_sign(
                 sign, at, report_after_seconds=0.0, end_after_seconds=0.0, first=True
@@ -82,9 +88,9 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
 
 def rules_for(evidence: Evidence) -> list[Rule]:
     """The rules that may find something in this evidence."""
-    seen = evidence.snapshot
-    answers = seen is not None and seen.driver is not None and bool(seen.devices) and not seen.problems
-    if answers and evidence.run is None and evidence.log is NO_LOG and not evidence.environment:
+    snapshot = evidence.snapshot
+    works = snapshot is not None and snapshot.driver is not None and snapshot.devices and not snapshot.problems
+    if works and evidence.run is None and evidence.log is NO_LOG and not evidence.environment:
         # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
         modules = (__name__, gpu_modes_and_containers.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
@@ -115,14 +121,16 @@ def rules_for(evidence: Evidence) -> list[Rule]:
     return RULES["evidence"]
 
 
-def diagnose_machine(facts: Facts, judged: Iterable[Finding]) -> tuple[Finding, ...]:
+def diagnose_machine(facts: Facts, run_findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings of a machine, most severe first: those of its run, and what only the doctor's facts show."""
-    found = [found for found in judged if found.id != "healthy"]
+    found = [found for found in run_findings if found.id != "healthy"]
     for entry in RULES["machine"]:
-        known = entry.unless is not None and any(item.severity == "error" or item.id in entry.unless for item in found)
-        for result in () if known else rule_results([entry], facts):
-            found = _joined_by_cause(found, result)
-    return tuple(_deduplicated(_driver_first(found) if facts.lacks_libcuda else found, Evidence()))
+        explained = entry.unless is not None and any(
+            item.severity == "error" or item.id in entry.unless for item in found
+        )
+        for result in () if explained else rule_results([entry], facts):
+            found = _with_joined(found, result)
+    return tuple(_deduplicated(_hidden_as_warnings(found) if facts.lacks_libcuda else found, Evidence()))
 
 
 def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Finding]:
@@ -130,28 +138,28 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
     found: dict[_Key, Finding] = {}
     for result in results:
         key = (result.id, result.device_uuid, result.pid, result.title)
-        known = found.get(key)
-        if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
+        same = found.get(key)
+        if same is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[same.severity]:
             found[key] = result
-    for key in _repeated_failures(found):
+    for key in _explained_failures(found):
         del found[key]
-    concluded = any(result.id == "healthy" for result in found.values())
-    if not concluded and not any(
-        _is_of_program_or_machine(result) and (result.severity != "info" or result.id in _RANK)
+    has_healthy = any(result.id == "healthy" for result in found.values())
+    if not has_healthy and not any(
+        _is_of_program_or_machine(result) and (result.severity != "info" or result.id in CAUSE_RANK)
         for result in found.values()
     ):
-        nothing = healthy_finding()
+        healthy = healthy_finding()
         if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
             from gpuwatch.explain.diagnosis.log_without_finding import nothing_found
 
-            nothing = nothing_found(evidence.log, found.values())
-        found[nothing.id, None, None, ""] = nothing
+            healthy = nothing_found(evidence.log, found.values())
+        found[healthy.id, None, None, ""] = healthy
     return by_severity(found.values())
 
 
-def _joined_by_cause(known: list[Finding], found: Finding) -> list[Finding]:
-    """One finding per cause and device: the higher severity, all evidence, the newer one's action."""
-    for index, other in enumerate(known):
+def _with_joined(findings: list[Finding], found: Finding) -> list[Finding]:
+    """``findings`` with another one, one per cause and device: the higher severity, all evidence, the newer action."""
+    for index, other in enumerate(findings):
         if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
             merged = finding(
                 found.id,
@@ -163,45 +171,48 @@ def _joined_by_cause(known: list[Finding], found: Finding) -> list[Finding]:
                 device_uuid=other.device_uuid,
                 pid=other.pid,
             )
-            return [*known[:index], merged, *known[index + 1 :]]
-    return [*known, found]
+            return [*findings[:index], merged, *findings[index + 1 :]]
+    return [*findings, found]
 
 
-def _driver_first(found: list[Finding]) -> list[Finding]:
+def _hidden_as_warnings(found: list[Finding]) -> list[Finding]:
     """Without libcuda no program can use a GPU, so what hides GPUs is only a warning then."""
     if not any(item.id.startswith("driver.") and item.severity == "error" for item in found):
         return found
     return [
-        replace(item, severity="warning") if item.id in _HIDES and item.severity != "info" else item for item in found
+        replace(item, severity="warning") if item.id in _HIDDEN_GPU_CAUSES and item.severity != "info" else item
+        for item in found
     ]
 
 
-def rule_results(rules: Iterable[Rule], known: object) -> Iterator[Finding]:
-    """What rules find in what is known; a rule that raises is reported as a finding, and the others still run."""
+def rule_results(rules: Iterable[Rule], rule_input: object) -> Iterator[Finding]:
+    """What rules find in their input; a rule that raises is reported as a finding, and the others still run."""
     for entry in rules:
         try:
-            yield from tuple(entry.find(known))
+            yield from tuple(entry.find(rule_input))
         except Exception as error:  # noqa: BLE001 - reported as a finding
             yield broken_rule_finding(entry.name, entry.causes, error)
 
 
-def _repeated_failures(found: Mapping[_Key, Finding]) -> list[_Key]:
+def _explained_failures(found: Mapping[_Key, Finding]) -> list[_Key]:
     """Unrecognized failures whose line is evidence for another cause: a line has one meaning."""
-    own = ("unknown", "healthy", "program.error")
-    named = [line for item in found.values() if item.id not in own for line in item.evidence]
+    unexplained = ("unknown", "healthy", "program.error")
+    explained_lines = [line for item in found.values() if item.id not in unexplained for line in item.evidence]
     return [
         key
         for key, item in found.items()
         for line in item.evidence[:1]
         if item.id in ("unknown", "program.error") and line[:_MIN_TITLE_QUOTE_CHARS] in item.title
-        if any(_is_same(line, other) for other in named)
+        if any(_is_same_message(line, other) for other in explained_lines)
     ]
 
 
-def _is_same(line: str, other: str) -> bool:
+def _is_same_message(line: str, other: str) -> bool:
     """Whether one line contains what the other says after its heading."""
-    text, theirs = line.partition(": ")[2].strip() or line.strip(), other.partition(": ")[2].strip()
-    return len(text) >= _MIN_EQUAL_CHARS and (text in other or (len(theirs) >= _MIN_EQUAL_CHARS and theirs in text))
+    text, other_text = line.partition(": ")[2].strip() or line.strip(), other.partition(": ")[2].strip()
+    return len(text) >= _MIN_EQUAL_CHARS and (
+        text in other or (len(other_text) >= _MIN_EQUAL_CHARS and other_text in text)
+    )
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:
@@ -217,7 +228,7 @@ def primary_cause(findings: Iterable[Finding]) -> str | None:
     """
     ordered = by_severity(findings)
     problems = (found.id for found in ordered if found.severity != "info" and _is_of_program_or_machine(found))
-    ranked = (found.id for found in ordered if found.id in _RANK)
+    ranked = (found.id for found in ordered if found.id in CAUSE_RANK)
     if (first := next(chain(problems, ranked), None)) is not None:
         return first
     ids = {found.id for found in ordered}
@@ -233,8 +244,8 @@ def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
     """Of two reasons why no GPU was usable, one that was reported comes before one that was inferred: a library that
     "cannot be loaded" may follow from its wrong version, which the log states. Both come before a program's own error,
     such as that of an import."""
-    rank = _RANK.get(found.id, len(_RANK) + (found.id in ("unknown", "healthy")))
-    inferred = rank >= _FIRST_NO_GPU and (found.certainty == "likely" or found.id not in _RANK)
+    rank = CAUSE_RANK.get(found.id, len(CAUSE_RANK) + (found.id in ("unknown", "healthy")))
+    inferred = rank >= _FIRST_NO_GPU and (found.certainty == "likely" or found.id not in CAUSE_RANK)
     return (SEVERITY_ORDER[found.severity], inferred, rank, found.id, found.device_uuid or "", found.pid or 0)
 
 

@@ -1,4 +1,4 @@
-"""All that finds causes, as it is declared: rules on evidence, on the doctor's facts, and conditions over time."""
+"""The registry of rules: how rules and conditions are declared, and the findings that they report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
-"""What a rule looks at: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.facts.Facts`, samples over time."""
+"""What a rule takes: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.doctor_facts.Facts`, or samples."""
 Needs = Literal["log", "run", "program"]
 """A part of :class:`.evidence.Evidence`, by its name there."""
 _F = TypeVar("_F", bound=Callable[..., Iterable[Finding]])
@@ -23,14 +23,14 @@ class Rule(msgspec.Struct, frozen=True):
 
     name: str
     causes: tuple[str, ...]
-    """Those that it may report; none if it only has events."""
+    """Causes that it may report; none if it only has events."""
     find: Any
     """A pure function from the input to findings; over samples, a :class:`.conditions.condition_registry.Condition`."""
     takes: Input = "evidence"
     replaces_conditions: bool = False
     """Whether it replaces conditions over time if there is only one snapshot."""
     unless: tuple[str, ...] | None = None
-    """It reports what nothing explains: only if no other finding is an error, or of these causes. None: always."""
+    """It is asked only if no finding is an error or of one of these causes. None: always."""
 
 
 RULES: dict[Input, list[Rule]] = {"evidence": [], "machine": [], "samples": []}
@@ -54,7 +54,7 @@ def rule(
 ) -> Callable[[_F], _F]:
     """Declares a function as a rule, with the fields of :class:`Rule`.
 
-    ``needs``: what the function takes too; without that it is not asked.
+    ``needs``: a part of the evidence that is passed to the function as well; without that it is not called.
     """
 
     def declare(function: _F) -> _F:
@@ -96,6 +96,6 @@ def finding(
 info_finding = partial(finding, severity="info")
 warning_finding = partial(finding, severity="warning")
 error_finding = partial(finding, severity="error")
-"""Findings of a cause by their severity."""
+"""Findings of a cause with this severity."""
 healthy_finding = partial(info_finding, "healthy", certainty="likely")
 """The finding that nothing is wrong."""
