@@ -20,7 +20,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 if TYPE_CHECKING:
     from gpuwatch.cli.hosts_options import ChosenHosts
     from gpuwatch.session.alerts.alerts import Alerts
-    from gpuwatch.ui.settings.settings_file import Loaded
+    from gpuwatch.ui.settings.settings_file import LoadedSettings
     from gpuwatch.ui.tables.host_filter import HostFilter
 
 _FLEET_INTERVAL_SECONDS = 5.0
@@ -38,7 +38,7 @@ def need_terminal(pipe_hint: str, text_hint: str) -> None:
         raise UsageError(unable, hint=text_hint)
 
 
-def run_dashboard(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> int:
+def run_dashboard(ctx: click.Context, settings: LoadedSettings, alerts: Alerts | None = None) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     need_terminal("in a pipe or a batch job, use gpuwatch snapshot", "gpuwatch snapshot prints the same as text")
     enter_simulation(ctx)
@@ -113,7 +113,7 @@ def host_list_order(
 
 
 def run_fleet(
-    settings: Loaded, interval: float | None, chosen: ChosenHosts, order: tuple[HostFilter | None, str, bool]
+    settings: LoadedSettings, interval: float | None, chosen: ChosenHosts, order: tuple[HostFilter | None, str, bool]
 ) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     need_terminal(

@@ -14,7 +14,7 @@ from gpuwatch.cli.shared_options import option_set
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.settings.settings_file import Loaded
+    from gpuwatch.ui.settings.settings_file import LoadedSettings
 
 
 def _choice_option(
@@ -93,7 +93,7 @@ replay_options = option_set(*_OPTIONS)
 """Those of a dashboard that shows a recording."""
 
 
-def loaded_preferences(config_file: Path | None, given: dict[str, Any]) -> Loaded:
+def loaded_preferences(config_file: Path | None, given: dict[str, Any]) -> LoadedSettings:
     """The settings file's preferences, overridden by the command line.
 
     :class:`UsageError` for an invalid option; errors in the file are in the result.
@@ -101,7 +101,7 @@ def loaded_preferences(config_file: Path | None, given: dict[str, Any]) -> Loade
     from gpuwatch.ui.settings import preferences, settings_file
 
     path = config_file.expanduser() if config_file is not None else settings_file.default_path()
-    loaded = settings_file.load(path)
+    loaded = settings_file.load_settings(path)
     checks = {setting.field: setting.convert for setting in preferences.SETTINGS}
     changes: dict[str, Any] = {}
     for name, value in given.items():

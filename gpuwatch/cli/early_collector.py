@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpuwatch.machine.collector.forked_collector import ForkedProcess
     from gpuwatch.ui.settings.preferences import Preferences
-    from gpuwatch.ui.startup.first_frame import Picture
+    from gpuwatch.ui.startup.first_frame import FirstFrame
 
 _FIRST_PICTURE_SECONDS = 0.1
 """Seconds to wait for the first picture without doing anything else."""
@@ -50,15 +50,15 @@ class EarlyStart:
 
     def __init__(self, collector: ForkedProcess | Popen[bytes]) -> None:
         self.collector = collector
-        self.picture: Picture | None = None
+        self.picture: FirstFrame | None = None
         self.frames: list[tuple[bytes, bytes]] = []
         """Frames read from the collector so far: the next reader starts with these."""
 
     def paint(self, chosen: Preferences, more: Sequence[str] = ()) -> None:
         """Paints the devices, then the processes, as soon as they are known; imports Textual and ``more`` meanwhile."""
-        from gpuwatch.ui.startup.first_frame import Picture
+        from gpuwatch.ui.startup.first_frame import FirstFrame
 
-        picture = Picture(chosen)
+        picture = FirstFrame(chosen)
         if not picture.possible or self.frames:
             return
         self.picture = picture
@@ -149,9 +149,9 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
     _early_start = _fork(DEFAULT_INTERVAL_SECONDS, share=True)
     if _early_start is None:
         return
-    from gpuwatch.ui.settings.settings_file import default_path, load
+    from gpuwatch.ui.settings.settings_file import default_path, load_settings
 
-    loaded = load(default_path())
+    loaded = load_settings(default_path())
     if not loaded.notice:
         from dataclasses import replace
 

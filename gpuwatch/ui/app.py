@@ -30,14 +30,14 @@ from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.screens.base_tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.screens.overview import OverviewScreen
-from gpuwatch.ui.settings.actions import of_tab
+from gpuwatch.ui.settings.actions import tab_actions
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded
+from gpuwatch.ui.settings.settings_file import LoadedSettings
 from gpuwatch.ui.settings.tabs import FLEET, TABS
 from gpuwatch.ui.startup.terminal_driver import TerminalDriver
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
-from gpuwatch.ui.widgets.textual_internals import internal
+from gpuwatch.ui.widgets.textual_internals import private_attribute
 
 if TYPE_CHECKING:
     from gpuwatch.session.background_probes import ProbeRuns
@@ -92,7 +92,7 @@ class GpuwatchApp(PreferencesApp):
         session: Session,
         *,
         probe_runs: ProbeRuns | None = None,
-        settings: Loaded | None = None,
+        settings: LoadedSettings | None = None,
         ascii_only: bool = False,
         few_colors: bool = False,
         notice: str = "",
@@ -113,11 +113,11 @@ class GpuwatchApp(PreferencesApp):
         self.chosen_gpu: str | None = None
         """UUID of the device on the GPU tab."""
         self.chosen_process: Identity | None = None
-        self.where: Sequence[str] = ()
+        self.host_arguments: Sequence[str] = ()
         """The options that name the hosts of a list; empty for a single machine."""
-        self.finds_probe = False
+        self.opens_probe_finder = False
         """Whether the Probes tab is to ask for the name of a probe when it is opened."""
-        self.explained: set[str] = set()
+        self.explained_keys: set[str] = set()
         """Keys that do something else than in htop, and have said so."""
         self.next_command: tuple[str, ...] = ()
         """What gpuwatch is to go on with once the dashboard has ended: a command, or options of another dashboard."""
@@ -175,13 +175,13 @@ class GpuwatchApp(PreferencesApp):
         """Returns to the list of hosts; False: a single machine is shown."""
         return False
 
-    def leave_for(self, *arguments: str) -> None:
+    def exit_to_run(self, *arguments: str) -> None:
         """Ends the dashboard; gpuwatch goes on with these arguments."""
         self.next_command = arguments
         self.exit()
 
     @property
-    def cannot(self) -> tuple[str, ...]:
+    def unavailable_actions(self) -> tuple[str, ...]:
         """Actions that the watched machine does not allow: their keys are not offered."""
         return ()
 
@@ -205,17 +205,17 @@ class GpuwatchApp(PreferencesApp):
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         for session in self.sessions.values():
             session.start(self._wake)
-        if not self._take():
+        if not self._draw_samples():
             self.tab.show(self.session.view())
         self._wait(_TICK_SECONDS * 1.4)
         self.set_timer(_FIRST_PREPARE_SECONDS, self._prepare)
         if self.session.own_machine:
-            self.set_timer(_FIRST_PAST_SECONDS, self._look_for_past)
+            self.set_timer(_FIRST_PAST_SECONDS, self._look_for_recording)
         self.set_timer(_SETTLED_SECONDS, gc.freeze)  # these objects stay: skip them in garbage collections
         self._show_from = time.monotonic() + _MAX_FIRST_FRAME_SECONDS
         self.call_after_refresh(self._take_over)
         if self.settings_file is not None and self.settings_file.notice:
-            self.tab.show_message(self.settings_file.fitted(self.size.width - HELP_AND_QUIT_CELLS), "warning", 60)
+            self.tab.show_message(self.settings_file.fit_notice(self.size.width - HELP_AND_QUIT_CELLS), "warning", 60)
         if self._notice:
             self.tab.show_message(
                 cut_to_width(self._notice, self.size.width - HELP_AND_QUIT_CELLS), "accent", _NOTICE_SECONDS
@@ -224,12 +224,12 @@ class GpuwatchApp(PreferencesApp):
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 
     @property
-    def _holds(self) -> bool:
-        return self.terminal is not None and self.terminal.holds
+    def _holds_output(self) -> bool:
+        return self.terminal is not None and self.terminal.holds_output
 
     def _take_over(self) -> None:
         """Replaces the first frame as soon as Textual has drawn at least as much."""
-        if not self._holds:
+        if not self._holds_output:
             return
         drawn = self.session.snapshot is not None and bool(self.overview.processes.lines)
         if drawn or self.tab is not self.overview or time.monotonic() > self._show_from:
@@ -270,7 +270,7 @@ class GpuwatchApp(PreferencesApp):
     @property
     def failure(self) -> Exception | None:
         """The error that ended the dashboard."""
-        return internal(self, "_exception", Exception)
+        return private_attribute(self, "_exception", Exception)
 
     def _fatal_error(self) -> None:
         if self.failure is None:
@@ -279,16 +279,16 @@ class GpuwatchApp(PreferencesApp):
             self.panic()
 
     def _wake(self) -> None:
-        """Called from the feed's thread: :meth:`_arrived` runs in the event loop.
+        """Called from the feed's thread: :meth:`_samples_arrived` runs in the event loop.
 
         A message through the app's queue would take a tenth of the CPU time of a quiet second.
         """
         if self._home is not None:
             loop, context = self._home
             with suppress(RuntimeError):  # the loop is closed: the app has ended
-                loop.call_soon_threadsafe(self._arrived, context=context)
+                loop.call_soon_threadsafe(self._samples_arrived, context=context)
 
-    def _arrived(self) -> None:
+    def _samples_arrived(self) -> None:
         if not self.is_running:
             return
         try:
@@ -303,16 +303,16 @@ class GpuwatchApp(PreferencesApp):
     def _draw_news(self) -> None:
         """Draws new samples; or the host alone, while the driver delays the first sample."""
         session = self.session
-        if not self._take() and session.snapshot is None and session.feed.status().machine is not None:
+        if not self._draw_samples() and session.snapshot is None and session.feed.status().machine is not None:
             with self.terminal_writes:
                 self._show()
 
-    def _look_for_past(self) -> None:
+    def _look_for_recording(self) -> None:
         """Looks for a recording that continues the past, in a thread: it may be large."""
-        self.set_timer(_PAST_SECONDS, self._look_for_past)
-        threading.Thread(target=self._open_past, args=(self.session,), name="gpuwatch-past", daemon=True).start()
+        self.set_timer(_PAST_SECONDS, self._look_for_recording)
+        threading.Thread(target=self._open_recording, args=(self.session,), name="gpuwatch-past", daemon=True).start()
 
-    def _open_past(self, session: Session) -> None:
+    def _open_recording(self, session: Session) -> None:
         from gpuwatch.session.recorded_and_live_samples import open_past
 
         past = open_past(session.past)
@@ -323,7 +323,7 @@ class GpuwatchApp(PreferencesApp):
             except RuntimeError:  # the loop is closed: the app has ended
                 past.recording.close()
 
-    def _take(self) -> bool:
+    def _draw_samples(self) -> bool:
         """Draws new samples of the session on screen; False if there are none."""
         session, first = self.session, self.session.snapshot is None
         for other in self.sessions.values():
@@ -331,8 +331,8 @@ class GpuwatchApp(PreferencesApp):
                 other.take()
         if not session.take():
             return False
-        self.tell_gaps()
-        if first and not self._holds:
+        self.report_gaps()
+        if first and not self._holds_output:
             # The first diagnosis imports the rules: draw first.
             self.call_after_refresh(self._diagnose_first)
         self._last_data = time.monotonic()
@@ -383,12 +383,12 @@ class GpuwatchApp(PreferencesApp):
 
     # Preferences
 
-    def preferred(self) -> None:
+    def preferences_changed(self) -> None:
         self.tab.show(self.session.view())
 
-    def gathered(self) -> Preferences:
+    def current_preferences(self) -> Preferences:
         """The preferences as they would be saved now, with the state of the screen; not the tab that is open."""
-        gathered = replace(super().gathered(), **self.overview.processes.chosen_order)
+        gathered = replace(super().current_preferences(), **self.overview.processes.order_preferences)
         if self.session.recorded:
             return gathered
         return replace(gathered, interval=self.session.feed.interval, read_only=self.session.read_only)
@@ -403,14 +403,14 @@ class GpuwatchApp(PreferencesApp):
             self.session.pause()
         self.tab.show(self.session.view())
 
-    def look_at(self, move: Callable[[Playhead], None]) -> None:
+    def move_playhead(self, move: Callable[[Playhead], None]) -> None:
         """Moves to another moment; pauses first if needed."""
         if self.session.snapshot is not None:
             move(self.session.pause())
-            self.tell_gaps()
+            self.report_gaps()
             self.tab.show(self.session.view())
 
-    def tell_gaps(self) -> None:
+    def report_gaps(self) -> None:
         """Says in the footer which gaps were passed over or gone to."""
         gaps = self.session.take_gaps()
         if gaps:
@@ -451,13 +451,13 @@ class GpuwatchApp(PreferencesApp):
         """The command palette: every action of this tab and of the others, themes, ASCII mode."""
         if screen is self.tab:
             here, replay, offered = self.tab.TAB, self.session.recorded, {""}
-            for action in of_tab(here, replay=replay):
+            for action in tab_actions(here, replay=replay):
                 if action.name:
                     offered.add(action.name)
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name, action.help, partial(self.run_action, run))
             for tab in TABS if here != FLEET.id else ():
-                for action in of_tab(tab.id, replay=replay):
+                for action in tab_actions(tab.id, replay=replay):
                     if action.name not in offered:
                         offered.add(action.name)
                         run_there = partial(self._run_on, tab.id, action.run or action.id)

@@ -19,7 +19,7 @@ from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.screens.host_list import FleetScreen
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded
+from gpuwatch.ui.settings.settings_file import LoadedSettings
 
 INTERVALS_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between two reads of all hosts that the keys step through."""
@@ -57,7 +57,7 @@ class FleetApp(GpuwatchApp):
         watch: FleetPoller,
         open_feed: Callable[[str], Feed],
         *,
-        settings: Loaded | None = None,
+        settings: LoadedSettings | None = None,
         ascii_only: bool = False,
         few_colors: bool = False,
         command: Sequence[str] = (),
@@ -68,7 +68,7 @@ class FleetApp(GpuwatchApp):
         super().__init__(self._idle, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
         self.fleet_watch = watch
         self._open_feed = open_feed
-        self.where = tuple(command)
+        self.host_arguments = tuple(command)
         self.now = clock
         self.summary: FleetSummary | None = None
         self.fleet_screen = FleetScreen()
@@ -78,10 +78,12 @@ class FleetApp(GpuwatchApp):
     def get_default_screen(self) -> Screen[None]:
         return self.fleet_screen
 
-    def gathered(self) -> Preferences:
+    def current_preferences(self) -> Preferences:
         """The preferences as they would be saved now; those of single machines stay."""
         before = self.preferences
-        return replace(super().gathered(), tab=before.tab, interval=before.interval, read_only=before.read_only)
+        return replace(
+            super().current_preferences(), tab=before.tab, interval=before.interval, read_only=before.read_only
+        )
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -105,7 +107,7 @@ class FleetApp(GpuwatchApp):
             super()._draw_news()
 
     @property
-    def cannot(self) -> tuple[str, ...]:
+    def unavailable_actions(self) -> tuple[str, ...]:
         """Signals, probes and reports are for the user's own machine."""
         return () if self.session is self._idle else ("signal", "probe_gpu", "diagnostic")
 
@@ -132,7 +134,7 @@ class FleetApp(GpuwatchApp):
         session.start(self._wake)
         await self.push_screen(self.overview.TAB)
         self.overview.say("Esc comes back to the hosts", "accent")
-        self._take()
+        self._draw_samples()
 
     async def show_tab(self, tab_id: str, *, back: bool = False) -> None:
         """Opens a tab of the host; probes run on the machine of their user alone."""

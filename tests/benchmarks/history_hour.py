@@ -75,7 +75,7 @@ async def run(seconds: int) -> None:
                 )
         for what, seconds_back in (("half an hour", -1800), ("a minute", -60)):
             begun = time.process_time()
-            app.look_at(lambda past, back=seconds_back: past.jump(back))  # type: ignore[misc]
+            app.move_playhead(lambda past, back=seconds_back: past.jump(back))  # type: ignore[misc]
             await pilot.pause()
             print(f"{what} back: {(time.process_time() - begun) * 1e3:.0f} ms of CPU, drawn")
 

@@ -201,7 +201,7 @@ async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:
         await pilot.press("escape", "y")
         await pilot.pause()
         assert "copied: gpuwatch --interval 60" in text_of(app)
-        assert app.gathered().tab == "overview"
+        assert app.current_preferences().tab == "overview"
 
 
 async def test_a_click_on_a_title_sorts(many: FakePrometheus) -> None:

@@ -17,7 +17,7 @@ from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.metric_series import Content, Options
 from gpuwatch.share.exporter.metrics_page import Page
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.panes.host_list_lines import host_line
+from gpuwatch.ui.panes.host_list_lines import host_row
 from gpuwatch.ui.tables.host_columns import place_columns, sorted_hosts
 from tests.every import every
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
@@ -269,7 +269,7 @@ def test_any_label_of_any_series(label: str) -> None:
         hosts_of = summarize_fleet(fleet).hosts
         placed = place_columns(120, hosts_of)
         for host in sorted_hosts(hosts_of, "host", reverse=False):
-            assert width_of("".join(text for text, _ in host_line(host, placed, 120).spans)) == 120
+            assert width_of("".join(text for text, _ in host_row(host, placed, 120).spans)) == 120
 
 
 def test_every_exporter_reports_what_the_list_needs() -> None:

@@ -43,7 +43,7 @@ from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.exporter.metrics_page import Content, Options, Page
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
-from gpuwatch.ui.panes.overview_summary import summary_items, wrong_now
+from gpuwatch.ui.panes.overview_summary import main_problem, summary_items
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 
 SHAPE = "10x24GiB"
@@ -269,7 +269,7 @@ class Watched:
 
     def _check_view(self, when: str, view: View, trouble: bool, noted: bool) -> None:
         """Both lines at the top of the dashboard: the verdict, and the answer, which names the GPU."""
-        words, told = verdict(view)[0], wrong_now(view)
+        words, told = verdict(view)[0], main_problem(view)
         if words.startswith("● all well") == (trouble or noted) or (told is None or told.severity == "info") == trouble:
             self.wrong.append(f"{self.what}, {when}: {words}; {told}")
         elif told is not None and trouble and "GPU" not in told.lead + told.text and "driver" not in told.text.lower():

@@ -42,7 +42,7 @@ from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_mean
 from gpuwatch.machine.recording.compression_and_checksums import decompress as block
 from gpuwatch.machine.recording.compression_and_checksums import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
-from gpuwatch.ui.settings.settings_file import understood
+from gpuwatch.ui.settings.settings_file import parse_settings
 from gpuwatch.ui.tables import host_filter, process_filter
 from gpuwatch.ui.tables.filter_language import FilterError
 from tests.reports.documents import full_run
@@ -114,7 +114,7 @@ def _web(text: str) -> None:
 
 
 def _settings(text: str) -> None:
-    understood(text)
+    parse_settings(text)
 
 
 def _page() -> bytes:

@@ -333,8 +333,8 @@ def test_settings_of_another_user_are_not_taken(foreign_home: Path, monkeypatch:
     path.write_text('filter = "python"\n')
     monkeypatch.delenv("GPUWATCH_CONFIG_FILE")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(foreign_home))
-    loaded = settings_file.load(settings_file.default_path())
+    loaded = settings_file.load_settings(settings_file.default_path())
     assert loaded.preferences == Preferences()
     assert loaded.problems == (f"is not used: {foreign_home} belongs to user {ATTACKER}",)
     monkeypatch.setenv("GPUWATCH_CONFIG_FILE", str(path))
-    assert not settings_file.load(settings_file.default_path()).problems, "a file that was named is meant"
+    assert not settings_file.load_settings(settings_file.default_path()).problems, "a file that was named is meant"

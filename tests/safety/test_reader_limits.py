@@ -30,7 +30,7 @@ from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
 from gpuwatch.share.assistant import allowed_files, run_commands
 from gpuwatch.share.assistant.tool_arguments import ExplainArguments, parse_arguments
 from gpuwatch.share.exporter.web_config import WebConfig
-from gpuwatch.ui.settings.settings_file import load
+from gpuwatch.ui.settings.settings_file import load_settings
 from gpuwatch.ui.tables import filter_language, process_filter
 from tests.fleet.prometheus_server import served
 from tests.traces.hostile import PROFILE, SNAPSHOT
@@ -142,7 +142,7 @@ CASES: dict[str, Callable[[Path], str]] = {
     "RUN_MEMORY": run_memory,
     "DOCUMENT": of_file(read_document, b'{"schema": "gpuwatch.run/1"}' + b" " * SMALL),
     "RECORDING": recording,
-    "SETTINGS": lambda path: (path.symlink_to("/dev/zero"), "; ".join(load(path).problems))[1],
+    "SETTINGS": lambda path: (path.symlink_to("/dev/zero"), "; ".join(load_settings(path).problems))[1],
     "WEB_CONFIGURATION": of_file(WebConfig, b"# \n" * SMALL),
     "TOKEN": lambda path: (path.write_text("x" * 2 * SMALL), prometheus(b"", token_file=path))[1],
     "PROMETHEUS": lambda path: prometheus(b" " * 2 * SMALL),
@@ -165,8 +165,8 @@ DEEP: dict[str, Callable[[Path], str]] = {
     "DCGM": of_file(explanation_of, b'{"DCGM Diagnostic": ' + NESTED + b"}"),
     "DOCUMENT": of_file(read_document, b'{"schema": "gpuwatch.run/1", "settings": ' + NESTED),
     "a page": of_file(read_document, f"<!doctype html>{EMBED_BEGIN}{'[' * 200_000}{EMBED_END}".encode()),
-    "SETTINGS": lambda path: (path.write_text("a." * 99 + "a = 1"), "; ".join(load(path).problems))[1],
-    "in a value": lambda path: (path.write_text("a = " + "[" * 9999), "; ".join(load(path).problems))[1],
+    "SETTINGS": lambda path: (path.write_text("a." * 99 + "a = 1"), "; ".join(load_settings(path).problems))[1],
+    "in a value": lambda path: (path.write_text("a = " + "[" * 9999), "; ".join(load_settings(path).problems))[1],
     "WEB_CONFIGURATION": of_file(WebConfig, NESTED[:60_000]),
     "PROMETHEUS": lambda path: prometheus(b'{"status":"success","data":' + NESTED),
     "HOSTS": lambda path: refused(EXIT_USAGE, lambda: parse_hosts("n" + "[1," * 99)),

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.machine.history.machine_event import MachineEvent, Severity
 from gpuwatch.session.event_timeline import Track, round_begin, round_times, track_of_events
 from gpuwatch.session.view import PlayheadPosition
-from gpuwatch.ui.widgets.timeline import labels, track_spans
+from gpuwatch.ui.widgets.timeline import problem_labels, track_spans
 from tests.diagnosis.watching import gpu, sample, seconds, watched
 
 HOT, LOST = "GPU 0 throttled (thermal)", "GPU 1 has fallen off the bus"
@@ -37,7 +37,7 @@ EVENTS = [
 def drawn(happened: Track, width: int = 100, *, end: float = 99.0, cursor: float | None = None) -> tuple[str, str]:
     past = PlayheadPosition(0.0, 0.0, end, 1.0, [(0.0, 70.0), (80.0, end)], happened)
     return "".join(text for text, _ in track_spans(past, happened, width, cursor)), "".join(
-        text for text, _ in labels(past, happened, width)
+        text for text, _ in problem_labels(past, happened, width)
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.machine.sources.nvidia import nvml_binding
-from gpuwatch.ui.panes.top_and_host_lines import no_gpus
+from gpuwatch.ui.panes.top_and_host_lines import why_no_gpus
 from tests.conftest import gpuwatch
 from tests.ui import machines
 
@@ -70,7 +70,7 @@ def test_the_dashboard_does_not_blame_the_driver() -> None:
     lack = nvml_binding.why_unusable(SimpleNamespace(nvmlInit=None), None)
     assert lack is not None
     snapshot = machines.snapshot((), (), problems=(lack,), driver=None)
-    assert no_gpus(snapshot)[1] == "gpuwatch could not query the driver: GPUs unknown"
+    assert why_no_gpus(snapshot)[1] == "gpuwatch could not query the driver: GPUs unknown"
 
 
 def test_nvidias_own_module_is_no_problem_and_one_that_is_missing_is() -> None:

@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.terminal_support import why_only_ascii
 from gpuwatch.ui.drawing.glyphs import ASCII_REPLACEMENTS, ascii_key_name, to_ascii
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded, default_path
+from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path
 from gpuwatch.ui.settings.tabs import TABS
 from tests.every import every
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
@@ -39,7 +39,7 @@ def widths(lines: list[str]) -> list[int]:
     ],
 )
 async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path: Any) -> None:
-    settings = Loaded(default_path(), Preferences(ascii=True))
+    settings = LoadedSettings(default_path(), Preferences(ascii=True))
     app, feed = app_with(machine, probe_runs=made_up_probe_runs(tmp_path), settings=settings)
     async with app.run_test(size=size) as pilot:
         feed.push()
@@ -54,7 +54,7 @@ async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path:
 
 
 async def test_every_sheet_is_ascii(tmp_path: Any) -> None:
-    settings = Loaded(default_path(), Preferences(ascii=True))
+    settings = LoadedSettings(default_path(), Preferences(ascii=True))
     app, feed = app_with("pair", probe_runs=made_up_probe_runs(tmp_path), settings=settings)
     filters = (("slash", *"user:é"), ("slash", *"mem>lots"))
     others = ("question_mark", "c", "s", "i", "f", "K", "ctrl+p", "P", "shift+tab c", "4 enter", "4 p", "4 e")
@@ -87,7 +87,7 @@ async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_pa
         assert "".join(after).isascii()
         # The footer names keys in words; every other line is the same, sign by sign.
         assert [to_ascii(line) for line in before[:-1]] == after[:-1]
-        assert app.gathered().ascii is True
+        assert app.current_preferences().ascii is True
         app.action_toggle_ascii()
         await arrived(pilot)
         assert lines_of(pilot) == before
@@ -113,7 +113,7 @@ async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: An
         feed.push()
         await arrived(pilot)
         assert "".join(lines_of(pilot)).isascii()
-        assert app.gathered().ascii is None
+        assert app.current_preferences().ascii is None
 
 
 def test_a_sign_has_the_width_of_what_stands_for_it() -> None:

@@ -11,12 +11,12 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.ui.panes.gpu_line import columns_for
-from gpuwatch.ui.screens.column_chooser import Chooser
+from gpuwatch.ui.panes.gpu_line import fit_columns
+from gpuwatch.ui.screens.column_chooser import ColumnChooser
 from gpuwatch.ui.screens.save_preferences import BrokenFile
 from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
+from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path, load_settings
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, OPTIONAL_FIELDS, card_spans, line_spans
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS, DEFAULT_COLUMNS, place_columns, why_unavailable
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -53,7 +53,7 @@ async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stag
         assert before[:4] == ["GPU", "PID", "USER", "TYPE"]
         await pilot.press("c")
         await settle(pilot)
-        assert isinstance(stage.app.screen, Chooser)
+        assert isinstance(stage.app.screen, ColumnChooser)
         await pilot.press("down", "down", "space")  # USER off
         assert "USER" not in head(stage)
         assert stage.app.preferences.columns == tuple(c for c in DEFAULT_COLUMNS if c != "user")
@@ -91,7 +91,7 @@ async def test_the_last_column_stays(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 3)
         await settle(pilot)
-        stage.app.prefer(columns=("pid",))
+        stage.app.set_preferences(columns=("pid",))
         await pilot.press("c", "space")
         assert stage.app.preferences.columns == ("pid",)
         assert "PID" in head(stage)
@@ -108,7 +108,7 @@ async def test_a_click_switches_and_one_beside_closes(stage: Stage) -> None:
         assert "user" not in stage.app.preferences.columns
         assert sheet is not None
         await pilot.click(offset=(1, 1))
-        assert not isinstance(stage.app.screen, Chooser)
+        assert not isinstance(stage.app.screen, ColumnChooser)
 
 
 async def test_what_nobody_can_supply_is_hidden_by_itself_and_listed_with_its_reason(stage: Stage) -> None:
@@ -178,7 +178,7 @@ async def test_unexplained_memory_says_its_reason_with_any_columns(stage: Stage)
         stage.past(machines.pair, 3)
         await settle(pilot)
         for columns in (("pid", "memory"), ("command", "memory", "gpu"), ("memory", "pid", "gpu"), ("cpu",)):
-            stage.app.prefer(columns=columns)
+            stage.app.set_preferences(columns=columns)
             line = next(line for line in stage.app.overview.processes.plain.splitlines() if "not owned by" in line)
             if "memory" in columns:
                 assert "0.8" in line
@@ -194,7 +194,7 @@ async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
         await settle(pilot)
         await pilot.press("c")
         await settle(pilot)
-        assert isinstance(stage.app.screen, Chooser)
+        assert isinstance(stage.app.screen, ColumnChooser)
         at = DEFAULT_FIELDS.index("ecc")
         await pilot.press(*["down"] * at, "space")
         assert "ECC no errors" not in gpus.plain
@@ -247,7 +247,7 @@ def test_no_number_of_a_line_is_cut() -> None:
 def test_lines_of_gpus_fit_with_any_fields(width: int) -> None:
     devices = tuple(machines.device(n) for n in range(16))
     for chosen in (DEFAULT_FIELDS, tuple(FIELDS), ("fan",), ("trend",), ()):
-        at = columns_for(width, devices, chosen)
+        at = fit_columns(width, devices, chosen)
         frames = 4 if at.gpu_bar > 1 else 0
         fixed = 2 + at.index + 1 + 6 + 6 + frames + 2
         used = fixed + at.name + at.gpu_bar + at.memory_bar + at.total + sum(f.line_cells for f in at.fields)
@@ -269,7 +269,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         stage.past(machines.pair, 5)
         await settle(pilot)
         stage.app.theme = "gpuwatch-contrast"
-        stage.app.prefer(columns=("pid", "cpu", "command"))
+        stage.app.set_preferences(columns=("pid", "cpu", "command"))
         stage.app.overview.processes.sort_by("pid")
         await pilot.press("t", "slash", *"torch", "enter", "minus", "w")
         await settle(pilot)
@@ -279,7 +279,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         "interval": 2.0,
         "processes": {"columns": ["pid", "cpu", "command"], "sort": "pid", "tree": True, "filter": "torch"},
     }
-    again = make_stage(settings=load(default_path()))
+    again = make_stage(settings=load_settings(default_path()))
     async with again.app.run_test(size=(120, 40)) as pilot:
         again.past(machines.pair, 5)
         await settle(pilot)
@@ -316,7 +316,7 @@ async def test_w_again_undoes_what_was_saved(stage: Stage, before: str | None) -
 
 
 async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[..., Stage]) -> None:
-    stage = make_stage(settings=Loaded(default_path(), Preferences(tab="events", read_only=True)))
+    stage = make_stage(settings=LoadedSettings(default_path(), Preferences(tab="events", read_only=True)))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
         await settle(pilot)
@@ -330,7 +330,7 @@ async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[...,
 async def test_a_broken_file_is_reported_and_never_written(make_stage: Callable[..., Stage]) -> None:
     path = default_path()
     path.write_text('theme = "gpuwatch-light"\ntab = 3\n')
-    stage = make_stage(settings=load(path))
+    stage = make_stage(settings=load_settings(path))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
         await settle(pilot)
@@ -357,7 +357,7 @@ async def test_a_broken_file_is_reported_and_never_written(make_stage: Callable[
 
 async def test_an_unwritable_path_is_reported(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    stage = make_stage(settings=Loaded(tmp_path / "file" / "settings.toml", Preferences(interval=5)))
+    stage = make_stage(settings=LoadedSettings(tmp_path / "file" / "settings.toml", Preferences(interval=5)))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
         await settle(pilot)
@@ -420,7 +420,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
             marked = [line for line in lines if line.startswith("▶")]
             assert len(marked) == 1
             chooser = stage.app.screen
-            assert isinstance(chooser, Chooser)
+            assert isinstance(chooser, ColumnChooser)
             assert f"] {chooser.choices[chooser.sheet.cursor or 0].title} " in marked[0]
             assert column is not None
             await pilot.press("down")
@@ -431,7 +431,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
 async def test_an_unknown_key_is_reported_and_kept_by_saving(make_stage: Callable[..., Stage]) -> None:
     path = default_path()
     path.write_text("tree = true # of another version\n")
-    stage = make_stage(settings=load(path))
+    stage = make_stage(settings=load_settings(path))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
         await settle(pilot)

@@ -21,7 +21,7 @@ from gpuwatch.ui.drawing import textual_themes
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.top_and_host_lines import top_line
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded
+from gpuwatch.ui.settings.settings_file import LoadedSettings
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, load_level
 from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, PaintedPane, contrast
@@ -63,7 +63,7 @@ def test_who_can_be_drawn_on(term: str, unable: bool) -> None:
 
 
 def app_with(chosen: str) -> GpuwatchApp:
-    loaded = Loaded(preferences=Preferences(theme=chosen), path=Path("/nowhere/gpuwatch.toml"))
+    loaded = LoadedSettings(preferences=Preferences(theme=chosen), path=Path("/nowhere/gpuwatch.toml"))
     return GpuwatchApp(Session(FakeFeed()), settings=loaded, few_colors=True)
 
 
@@ -76,7 +76,7 @@ async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: 
         assert isinstance(feed, FakeFeed)
         feed.push(machines.broken())
         await pilot.pause()
-        assert app.gathered().theme == chosen
+        assert app.current_preferences().theme == chosen
         pane = app.screen.query(PaintedPane).first()
         number = {
             style: pane.rich_style_of(style).color.number for style in ("error", "warning", "ok", "memory", "accent")
@@ -84,7 +84,7 @@ async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: 
         assert number == {"error": 1, "warning": 3, "ok": 2, "memory": 5, "accent": 6}
         assert pane.rich_style_of("dim").dim
         app.theme = "nord"
-        assert app.gathered().theme == "nord", "who chooses another one now means it"
+        assert app.current_preferences().theme == "nord", "who chooses another one now means it"
 
 
 def test_a_theme_of_sixteen_colours_that_was_chosen_is_left_alone() -> None:

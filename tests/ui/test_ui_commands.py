@@ -203,7 +203,9 @@ async def test_a_command_too_long_for_the_footer_is_a_sheet(stage: Stage) -> Non
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        stage.app.prefer(columns=("pid", "user", "memory", "sm", "cpu", "host", "time", "framework", "command"))
+        stage.app.set_preferences(
+            columns=("pid", "user", "memory", "sm", "cpu", "host", "time", "framework", "command")
+        )
         await pilot.press("y")
         await settle(pilot)
         shown = "".join(stage.app.screen.sheet.plain.split())  # type: ignore[attr-defined]

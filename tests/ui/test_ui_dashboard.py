@@ -19,7 +19,7 @@ from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import Group, groups, help_lines
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.settings.actions import ACTIONS, of_tab
+from gpuwatch.ui.settings.actions import ACTIONS, tab_actions
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from gpuwatch.ui.tables.device_notes import attention_mark
 from tests.ui import machines
@@ -496,7 +496,9 @@ async def test_help_lists_every_action_of_every_tab_once(stage: Stage) -> None:
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)
         text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
-        for action in (one for tab in TABS for one in of_tab(tab.id) if one.help and not one.id.startswith("show_tab")):
+        for action in (
+            one for tab in TABS for one in tab_actions(tab.id) if one.help and not one.id.startswith("show_tab")
+        ):
             assert action.help in text or f"{action.shown} " in text, action
             assert action.shown in text
         for tab in TABS:
@@ -646,7 +648,7 @@ async def test_palette_has_the_actions(stage: Stage) -> None:
         await settle(pilot)
         commands = list(stage.app.get_system_commands(stage.app.screen))
         titles = {command.title for command in commands}
-        assert {a.name for a in of_tab("overview") if a.name} <= titles
+        assert {a.name for a in tab_actions("overview") if a.name} <= titles
         pause = next(command for command in commands if command.title == "Pause or resume")
         await pause.callback()
         assert stage.app.session.paused
@@ -672,7 +674,7 @@ async def test_themes_redraw_everything(stage: Stage) -> None:
 def test_every_action_has_a_method_and_keys_are_not_taken_twice() -> None:
     for tab in TABS:
         screen = make_tab(tab.id)
-        for action in of_tab(tab.id):
+        for action in tab_actions(tab.id):
             if not action.run:
                 assert hasattr(screen, f"action_{action.id.partition('(')[0]}"), (tab.id, action.id)
     for pane, actions in ACTIONS.items():

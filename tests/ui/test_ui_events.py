@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.settings.tabs import labels, number_of
+from gpuwatch.ui.settings.tabs import number_of, tab_labels
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -27,7 +27,9 @@ def alone(tick: int) -> Snapshot:
 
 
 def news(stage: Stage) -> str:
-    return "".join(text for tab, text, _ in labels("overview", 200, stage.app.session.unseen_events) if tab == "events")
+    return "".join(
+        text for tab, text, _ in tab_labels("overview", 200, stage.app.session.unseen_events) if tab == "events"
+    )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

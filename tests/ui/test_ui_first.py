@@ -26,8 +26,8 @@ from gpuwatch.ui.drawing import text_styles
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded
-from gpuwatch.ui.startup.first_frame import picture
+from gpuwatch.ui.settings.settings_file import LoadedSettings
+from gpuwatch.ui.startup.first_frame import first_frame_lines
 from tests.screen import Screen
 from tests.terminal import Terminal, family, wait_until_ended
 from tests.ui import machines
@@ -63,7 +63,7 @@ async def test_everything_stands_where_textual_puts_it(
     stage: Stage, size: tuple[int, int], make: Callable[[], Snapshot]
 ) -> None:
     snapshot = replace(make(), findings=())
-    lines = picture(view_of(ahead_of(snapshot)), Preferences(), *size, ascii_only=False)
+    lines = first_frame_lines(view_of(ahead_of(snapshot)), Preferences(), *size, ascii_only=False)
     painted = ["".join(text for text, _ in line.spans).rstrip() for line, _ in lines]
     assert len(painted) == size[1]
     async with stage.app.run_test(size=size) as pilot:
@@ -122,8 +122,8 @@ async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
     make_stage: Callable[..., Stage], made: Snapshot, size: tuple[int, int], chosen: Preferences
 ) -> None:
     snapshot = replace(made, findings=())
-    picked = Loaded(Path("settings.toml"), chosen)
-    lines = picture(view_of(snapshot), chosen, *size, ascii_only=False, with_processes=True)
+    picked = LoadedSettings(Path("settings.toml"), chosen)
+    lines = first_frame_lines(view_of(snapshot), chosen, *size, ascii_only=False, with_processes=True)
     assert len(lines) == size[1]
     stage = make_stage(settings=picked)
     async with stage.app.run_test(size=size) as pilot:
@@ -171,7 +171,7 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
 
 def test_there_is_no_picture_without_devices_or_room() -> None:
     for snapshot, size in ((machines.no_driver(), (120, 40)), (machines.pair(), (50, 10)), (machines.pair(), (20, 5))):
-        assert picture(view_of(ahead_of(snapshot)), Preferences(), *size, ascii_only=False) == []
+        assert first_frame_lines(view_of(ahead_of(snapshot)), Preferences(), *size, ascii_only=False) == []
 
 
 @pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
@@ -224,7 +224,7 @@ import sys, time
 from gpuwatch.cli import early_collector
 from gpuwatch.ui.startup import first_frame as first
 early_collector._FIRST_PICTURE_SECONDS = 20
-real = first.Picture.paint
+real = first.FirstFrame.paint
 def paint(self, snapshot, with_processes=False):
     loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]
     done = real(self, snapshot, with_processes=with_processes)
@@ -232,7 +232,7 @@ def paint(self, snapshot, with_processes=False):
         file.write(" ".join(["painted" if done else "not painted", *loaded]))
     time.sleep(PAUSE)
     return done
-first.Picture.paint = paint
+first.FirstFrame.paint = paint
 from gpuwatch.cli.entry_point import main
 sys.argv[:] = ["gpuwatch"]
 main()

@@ -13,7 +13,7 @@ from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded
+from gpuwatch.ui.settings.settings_file import LoadedSettings
 from tests.fleet.demo import fleet
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -34,7 +34,7 @@ class Canned(Prometheus):
 
 def app_of(hosts: int, **preferences: Any) -> FleetApp:
     source = PrometheusSource(Canned(hosts), clock=lambda: NOON)
-    settings = Loaded(machines_path(), Preferences(**preferences))
+    settings = LoadedSettings(machines_path(), Preferences(**preferences))
     return FleetApp(FleetPoller(source, 5.0), lambda name: FakeFeed(), settings=settings, clock=lambda: NOON)
 
 

@@ -25,7 +25,7 @@ from gpuwatch.ui.drawing.wrapping import drop_last_clauses, wrap_line
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import default_path, load, understood
+from gpuwatch.ui.settings.settings_file import default_path, load_settings, parse_settings
 from gpuwatch.ui.tables.gpu_fields import (
     DEFAULT_FIELDS,
     FIELDS,
@@ -253,7 +253,7 @@ async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[.
         await until(pilot, lambda: "layout: graphs (w saves it)" in overview.keys.plain)
         await pilot.press("L")
         await until(pilot, lambda: stage.app.preferences.layout == "automatic")
-    again = make_stage(settings=load(default_path()))
+    again = make_stage(settings=load_settings(default_path()))
     async with again.app.run_test(size=(120, 40)) as pilot:
         again.push(machines.many(8, 5))
         await until(pilot, lambda: drawn_as(again) == "line")
@@ -284,7 +284,7 @@ async def test_graphs_are_chosen_in_a_sheet(stage: Stage) -> None:
         await until(pilot, lambda: re.match(r"│ GPU  \d\d % .* MEM ", gpus.plain.splitlines()[1]))
         lines = gpus.plain.splitlines()[2:]
         assert not any("GPU " in line or "PWR " in line for line in lines[5:7]), "a number is there once"
-        stage.app.prefer(graphs=("power",))
+        stage.app.set_preferences(graphs=("power",))
         await until(pilot, lambda: gpus.plain.splitlines()[1].startswith("│ PWR "))
 
 
@@ -339,7 +339,7 @@ def styles(lines: list[Line]) -> set[str]:
 
 
 def test_thresholds_come_from_the_settings_file() -> None:
-    found, problems, _ = understood("[thresholds]\nutilization = [10, 20]\nmemory = []\nclock = [50]\n")
+    found, problems, _ = parse_settings("[thresholds]\nutilization = [10, 20]\nmemory = []\nclock = [50]\n")
     assert not problems
     assert found.thresholds == Thresholds()._replace(utilization=(10.0, 20.0), memory=(), clock=(50.0,))
     device = machines.device(busy=25, readings={"memory.used_bytes": machines._TOTAL * 0.93})
@@ -363,7 +363,7 @@ def test_thresholds_come_from_the_settings_file() -> None:
     ],
 )
 def test_wrong_thresholds_are_reported(value: str, message: str) -> None:
-    found, problems, _ = understood(f"[thresholds]\nmemory = {value}\n")
+    found, problems, _ = parse_settings(f"[thresholds]\nmemory = {value}\n")
     assert message in problems[0]
     assert found == Preferences()
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.ui.settings.settings_file import load
+from gpuwatch.ui.settings.settings_file import load_settings
 from gpuwatch.ui.tables.gpu_order import ORDERS
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -72,7 +72,7 @@ async def test_s_sorts_the_gpus_and_the_cursor_stays_on_its_gpu(stage: Stage, si
 async def test_every_layout_follows_the_order(make_stage: Callable[..., Stage], tmp_path: Path, layout: str) -> None:
     file = tmp_path / "own.toml"
     file.write_text(f'[gpus]\norder = "memory"\nlayout = "{layout}"\n')
-    stage = make_stage(settings=load(file))
+    stage = make_stage(settings=load_settings(file))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(loaded())
         await pilot.pause()
@@ -105,7 +105,7 @@ async def test_an_order_stays_for_some_seconds(stage: Stage) -> None:
 
 async def test_w_keeps_the_order(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
     file = tmp_path / "kept.toml"
-    stage = make_stage(settings=load(file))
+    stage = make_stage(settings=load_settings(file))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(loaded())
         await pilot.pause()
@@ -113,4 +113,4 @@ async def test_w_keeps_the_order(make_stage: Callable[..., Stage], tmp_path: Pat
         await pilot.press("s", "s", "s", "w")
         await pilot.pause()
     assert 'order = "temperature"' in file.read_text()
-    assert load(file).preferences.gpu_order == "temperature"
+    assert load_settings(file).preferences.gpu_order == "temperature"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.ui.screens.jump_mode import Jump, labels
+from gpuwatch.ui.screens.jump_mode import JumpScreen, jump_labels
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.probe_table_rows import ConfigRow
 from tests.ui import machines
@@ -18,21 +18,21 @@ from tests.ui.test_ui_ascii import lines_of
 from tests.ui.waiting import settle
 
 
-async def jump(stage: Stage, pilot: Pilot[None]) -> Jump:
+async def jump(stage: Stage, pilot: Pilot[None]) -> JumpScreen:
     await pilot.press("semicolon")
     await settle(pilot)
     screen = stage.app.screen
-    assert isinstance(screen, Jump)
+    assert isinstance(screen, JumpScreen)
     return screen
 
 
-def label_at(screen: Jump, x: int, y: int) -> str:
+def label_at(screen: JumpScreen, x: int, y: int) -> str:
     return next(label for label, target in screen.targets.items() if (target.x, target.y) == (x, y))
 
 
 def test_no_label_is_the_start_of_another() -> None:
     for count in (0, 1, 26, 27, 300):
-        found = labels(count)
+        found = jump_labels(count)
         assert len(set(found)) == count
         assert not any(a != b and a.startswith(b) for a in found for b in found)
 

@@ -85,7 +85,7 @@ async def test_the_column_goes_with_the_instances(stage: Stage) -> None:
 @pytest.mark.parametrize("width", [80, 160])
 async def test_a_process_has_the_number_of_its_instance(stage: Stage, width: int) -> None:
     async with stage.app.run_test(size=(width, 40)) as pilot:
-        stage.app.prefer(columns=("pid", "mig", "memory", "command"))
+        stage.app.set_preferences(columns=("pid", "mig", "memory", "command"))
         stage.push(divided())
         await settle(pilot)
         row = next(line for line in stage.app.overview.processes.plain.splitlines() if " 11 " in line)

@@ -180,7 +180,7 @@ async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Sta
         stage.past(machines.pair)
         await pilot.pause()
         await pilot.press("slash", *"bob", "enter")
-        stage.app.look_at(lambda past: past.jump(-60))
+        stage.app.move_playhead(lambda past: past.jump(-60))
         await pilot.pause()
         assert stage.app.session.paused
         await pilot.press("escape")

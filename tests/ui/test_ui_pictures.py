@@ -13,7 +13,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.session.background_probes import ProbeRuns
 from gpuwatch.ui.screens import help_sheet
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded, default_path
+from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path
 from gpuwatch.ui.tables import process_columns, reading_groups
 from gpuwatch.ui.tables.process_filter import EXAMPLES
 from tests.ui import machines
@@ -75,12 +75,12 @@ def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[in
 
 @pytest.mark.parametrize(("machine", "size"), [("pair", (120, 40)), ("forty", (80, 24))], ids=size_of)
 def test_ascii(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int]) -> None:
-    assert compare(snap_compare, machine, size, settings=Loaded(default_path(), Preferences(ascii=True)))
+    assert compare(snap_compare, machine, size, settings=LoadedSettings(default_path(), Preferences(ascii=True)))
 
 
 def test_theme(snap_compare: Callable[..., bool]) -> None:
     assert compare(
-        snap_compare, "pair", (120, 40), settings=Loaded(default_path(), Preferences(theme="gpuwatch-light"))
+        snap_compare, "pair", (120, 40), settings=LoadedSettings(default_path(), Preferences(theme="gpuwatch-light"))
     )
 
 

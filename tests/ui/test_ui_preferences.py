@@ -22,7 +22,14 @@ from gpuwatch.ui.drawing.overview_layout import LAYOUTS
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
-from gpuwatch.ui.settings.settings_file import Broken, Loaded, comment, load, save, understood
+from gpuwatch.ui.settings.settings_file import (
+    InvalidSettingsFile,
+    LoadedSettings,
+    load_settings,
+    parse_settings,
+    save_settings,
+    setting_comment,
+)
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.gpu_fields import FIELDS, GRAPHS
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID
@@ -68,7 +75,7 @@ def test_every_preference_has_its_key() -> None:
 
 
 def test_everything_is_read() -> None:
-    found, problems, unknown = understood(EVERYTHING)
+    found, problems, unknown = parse_settings(EVERYTHING)
     assert (problems, unknown) == ((), ())
     assert found == Preferences(
         theme="gpuwatch-light",
@@ -97,8 +104,8 @@ def test_everything_is_read() -> None:
 
 
 def test_no_file_says_nothing(tmp_path: Path) -> None:
-    assert load(tmp_path / "none.toml") == Loaded(tmp_path / "none.toml")
-    assert load(tmp_path / "none" / "settings.toml").notice == ""
+    assert load_settings(tmp_path / "none.toml") == LoadedSettings(tmp_path / "none.toml")
+    assert load_settings(tmp_path / "none" / "settings.toml").notice == ""
 
 
 @pytest.mark.parametrize(
@@ -134,15 +141,15 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
 def test_a_problem_is_one_line_and_the_rest_is_used(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("read-only = true\n" + text + "\n")
-    loaded = load(path)
+    loaded = load_settings(path)
     assert loaded.notice.startswith("settings.toml: ")
     assert message in loaded.notice
     assert "\n" not in loaded.notice
     assert loaded.notice.isprintable()
     assert loaded.preferences.read_only
     before = path.read_bytes()
-    with pytest.raises(Broken) as refused:
-        save(Preferences(), path)
+    with pytest.raises(InvalidSettingsFile) as refused:
+        save_settings(Preferences(), path)
     assert "not saved: settings.toml: " in refused.value.message
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["settings.toml"], "nothing is left beside it"
@@ -160,72 +167,72 @@ def test_a_problem_is_one_line_and_the_rest_is_used(tmp_path: Path, text: str, m
 def test_an_unknown_key_is_one_line_and_kept_by_saving(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(f"interval = 2  # slow\n{text}\n")
-    loaded = load(path)
+    loaded = load_settings(path)
     assert (loaded.preferences, loaded.problems) == (Preferences(interval=2), ())
     assert loaded.lines == (loaded.notice,) == (f"settings.toml: ignored {message}",)
-    assert loaded.fitted(200) == loaded.notice
-    assert loaded.fitted(30) == f"settings.toml: {len(loaded.unknown)} unknown key{'s' * (len(loaded.unknown) > 1)}"
-    save(dataclasses.replace(loaded.preferences, interval=5, sort="pid", gpm=True), path)
+    assert loaded.fit_notice(200) == loaded.notice
+    assert loaded.fit_notice(30) == f"settings.toml: {len(loaded.unknown)} unknown key{'s' * (len(loaded.unknown) > 1)}"
+    save_settings(dataclasses.replace(loaded.preferences, interval=5, sort="pid", gpm=True), path)
     after = path.read_text()
     assert after.startswith("interval = 5  # slow\n")
     assert all(line in after for line in text.splitlines())
-    assert load(path) == dataclasses.replace(loaded, preferences=Preferences(interval=5, sort="pid", gpm=True))
+    assert load_settings(path) == dataclasses.replace(loaded, preferences=Preferences(interval=5, sort="pid", gpm=True))
 
 
 def test_good_columns_of_a_list_with_a_bad_one_are_used() -> None:
-    found, problems, _ = understood('[processes]\ncolumns = ["pid", "memroy", "command"]')
+    found, problems, _ = parse_settings('[processes]\ncolumns = ["pid", "memroy", "command"]')
     assert len(problems) == 1
     assert found.columns == ("pid", "command")
 
 
 def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
     broken = EVERYTHING.replace('"memory",   "command"]', '"memory"').replace("interval = 2", "interval = = 2")
-    found, problems, _ = understood(broken)
+    found, problems, _ = parse_settings(broken)
     assert len(problems) == 1
     assert problems[0].startswith("line 4: ")
     assert found == dataclasses.replace(
-        understood(EVERYTHING)[0], interval=Preferences().interval, columns=Preferences().columns
+        parse_settings(EVERYTHING)[0], interval=Preferences().interval, columns=Preferences().columns
     )
 
 
 def test_several_problems_are_counted_and_the_first_is_shown() -> None:
-    loaded = Loaded(Path("/x/settings.toml"), *understood("ascii = 1\ngpm = 2\ntree = 0\ntheme = 3"))
+    loaded = LoadedSettings(Path("/x/settings.toml"), *parse_settings("ascii = 1\ngpm = 2\ntree = 0\ntheme = 3"))
     first = "theme is 3, not text in quotes"
     assert loaded.notice == f"settings.toml: 3 problems (w): {first}"
     whole = f"settings.toml: 3 problems (w): {first}"
-    assert loaded.fitted(len(whole)) == whole
-    assert loaded.fitted(len(whole) - 1) == "settings.toml: 3 problems (w): theme is 3"
-    assert loaded.fitted(40) == "settings.toml: 3 problems, w shows them"
+    assert loaded.fit_notice(len(whole)) == whole
+    assert loaded.fit_notice(len(whole) - 1) == "settings.toml: 3 problems (w): theme is 3"
+    assert loaded.fit_notice(40) == "settings.toml: 3 problems, w shows them"
     assert [line.split()[1] for line in loaded.lines] == ["theme", "ascii", "gpm", "ignored"]
 
 
 def test_a_problem_that_does_not_fit_is_not_cut() -> None:
-    loaded = Loaded(Path("/x/settings.toml"), *understood("interval = 'abc'"))
-    assert loaded.fitted(80) == loaded.notice == "settings.toml: interval is “abc”, not a number from 0.25 to 60"
-    assert loaded.fitted(80 - HELP_AND_QUIT_CELLS) == loaded.notice, "there is room for it beside help and quit"
-    assert loaded.fitted(55) == "settings.toml: interval is “abc” (w)"
-    assert loaded.fitted(30) == "settings.toml: 1 problem, w shows it"
-    assert Loaded(Path("/x/settings.toml")).fitted(55) == ""
+    loaded = LoadedSettings(Path("/x/settings.toml"), *parse_settings("interval = 'abc'"))
+    assert loaded.fit_notice(80) == loaded.notice == "settings.toml: interval is “abc”, not a number from 0.25 to 60"
+    assert loaded.fit_notice(80 - HELP_AND_QUIT_CELLS) == loaded.notice, "there is room for it beside help and quit"
+    assert loaded.fit_notice(55) == "settings.toml: interval is “abc” (w)"
+    assert loaded.fit_notice(30) == "settings.toml: 1 problem, w shows it"
+    assert LoadedSettings(Path("/x/settings.toml")).fit_notice(55) == ""
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"theme = '\xe9'"])
 def test_a_file_that_is_not_utf8_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "settings.toml"
     path.write_bytes(content)
-    assert "is not UTF-8" in load(path).notice
-    with pytest.raises(Broken):
-        save(Preferences(), path)
+    assert "is not UTF-8" in load_settings(path).notice
+    with pytest.raises(InvalidSettingsFile):
+        save_settings(Preferences(), path)
 
 
 def test_a_folder_in_its_place_is_reported(tmp_path: Path) -> None:
-    assert "cannot be read" in load(tmp_path).notice
-    with pytest.raises(Broken):
-        save(Preferences(), tmp_path)
+    assert "cannot be read" in load_settings(tmp_path).notice
+    with pytest.raises(InvalidSettingsFile):
+        save_settings(Preferences(), tmp_path)
 
 
 def test_a_new_file_holds_what_differs_and_the_rest_as_comments(tmp_path: Path) -> None:
     path = tmp_path / "new" / "settings.toml"
-    save(Preferences(theme="gpuwatch-light", columns=("pid", "command")), path)
+    save_settings(Preferences(theme="gpuwatch-light", columns=("pid", "command")), path)
     assert tomllib.loads(path.read_text()) == {
         "theme": "gpuwatch-light",
         "processes": {"columns": ["pid", "command"]},
@@ -234,16 +241,16 @@ def test_a_new_file_holds_what_differs_and_the_rest_as_comments(tmp_path: Path) 
     }
     assert path.read_text().startswith("# ")
     assert "# interval = 1.0  # seconds between samples" in path.read_text(), "a default is a comment"
-    assert load(path).preferences == Preferences(theme="gpuwatch-light", columns=("pid", "command"))
+    assert load_settings(path).preferences == Preferences(theme="gpuwatch-light", columns=("pid", "command"))
 
 
 def test_comments_order_and_layout_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(EVERYTHING)
-    was = load(path).preferences
-    save(was, path)
+    was = load_settings(path).preferences
+    save_settings(was, path)
     assert path.read_text() == EVERYTHING, "every setting is there, so not a byte changes"
-    save(dataclasses.replace(was, theme="gpuwatch", sort="sm", descending=None), path)
+    save_settings(dataclasses.replace(was, theme="gpuwatch", sort="sm", descending=None), path)
     expected = EVERYTHING.replace('"gpuwatch-light"', '"gpuwatch"').replace('sort = "cpu"', 'sort = "sm"')
     lines = [line for line in path.read_text().splitlines() if not line.startswith("# descending = true  # ")]
     assert lines == expected.replace("descending = false\n", "").splitlines()
@@ -252,9 +259,9 @@ def test_comments_order_and_layout_are_kept(tmp_path: Path) -> None:
 def test_every_setting_has_a_meaning_and_its_comment_is_read_as_its_default() -> None:
     for setting in SETTINGS:
         assert setting.help, setting.name
-        line = comment(setting).removeprefix("# ")
+        line = setting_comment(setting).removeprefix("# ")
         assert len(line.partition("  # ")[2]) == len(setting.help)
-        found, problems, unknown = understood(f"[{setting.table}]\n{line}" if setting.table else line)
+        found, problems, unknown = parse_settings(f"[{setting.table}]\n{line}" if setting.table else line)
         assert (problems, unknown) == ((), ()), line
         default = getattr(Preferences(), setting.field)
         assert getattr(found, setting.field) == (default if default is not None else setting.example)
@@ -262,19 +269,19 @@ def test_every_setting_has_a_meaning_and_its_comment_is_read_as_its_default() ->
 
 def test_saving_again_changes_nothing_and_a_set_value_replaces_its_comment(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
-    save(Preferences(), path)
+    save_settings(Preferences(), path)
     first = path.read_text()
-    assert all(comment(setting) in first.splitlines() for setting in SETTINGS)
-    assert load(path).preferences == Preferences()
-    save(Preferences(), path)
+    assert all(setting_comment(setting) in first.splitlines() for setting in SETTINGS)
+    assert load_settings(path).preferences == Preferences()
+    save_settings(Preferences(), path)
     assert path.read_text() == first
-    save(Preferences(interval=2.0, tree=True), path)
+    save_settings(Preferences(interval=2.0, tree=True), path)
     text = path.read_text()
     assert "interval = 1.0" not in text
     assert "# tree = false" not in text
     assert re.search(r"^interval = 2.0 # seconds", text, re.M)
     assert re.search(r"^tree = true # show", text, re.M)
-    save(Preferences(interval=2.0, tree=True), path)
+    save_settings(Preferences(interval=2.0, tree=True), path)
     assert path.read_text() == text
 
 
@@ -292,15 +299,15 @@ def test_saving_again_changes_nothing_and_a_set_value_replaces_its_comment(tmp_p
 def test_comments_of_the_user_and_unknown_keys_stay(tmp_path: Path, before: str) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(before, newline="")
-    was = load(path)
-    save(was.preferences, path)
+    was = load_settings(path)
+    save_settings(was.preferences, path)
     after = path.read_bytes().decode()
-    assert load(path) == was
+    assert load_settings(path) == was
     assert ("\r\n" in before) == ("\r\n" in after)
     rest = iter(after.splitlines())
     assert all(line in rest for line in before.splitlines()), "every line is there, in order"
     assert after.count("interval = ") == 1 or "future" in before
-    save(was.preferences, path)
+    save_settings(was.preferences, path)
     assert path.read_bytes().decode() == after
 
 
@@ -311,7 +318,7 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
     real.chmod(0o640)
     link = tmp_path / "settings.toml"
     link.symlink_to(real)
-    save(Preferences(interval=2), link)
+    save_settings(Preferences(interval=2), link)
     assert link.is_symlink()
     assert real.read_text().startswith("interval = 2\n")
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
@@ -320,14 +327,14 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
 def test_an_impossible_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(GpuwatchError, match=r"cannot save to .*: (Not a directory|File exists)"):
-        save(Preferences(theme="gpuwatch-light"), tmp_path / "file" / "settings.toml")
+        save_settings(Preferences(theme="gpuwatch-light"), tmp_path / "file" / "settings.toml")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(GpuwatchError, match="Permission denied"):
-        save(Preferences(theme="gpuwatch-light"), tmp_path / "settings.toml")
+        save_settings(Preferences(theme="gpuwatch-light"), tmp_path / "settings.toml")
 
 
 def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +346,7 @@ def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(settings_file.os, "fsync", full)
     with pytest.raises(GpuwatchError, match="No space left"):
-        save(Preferences(interval=2), path)
+        save_settings(Preferences(interval=2), path)
     assert path.read_text() == "interval = 5\n"
     assert [one.name for one in tmp_path.iterdir()] == ["settings.toml"]
 
@@ -347,13 +354,13 @@ def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeyp
 def test_the_other_path_is_free(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     (tmp_path / "settings-1.toml").touch()
-    assert settings_file.beside(path) == tmp_path / "settings-2.toml"
+    assert settings_file.unused_path_beside(path) == tmp_path / "settings-2.toml"
 
 
 async def test_the_problem_stands_beside_help_and_quit(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("interval = 'abc'\n")
-    stage = make_stage(settings=load(path))
+    stage = make_stage(settings=load_settings(path))
     async with stage.app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         line = stage.app.overview.keys.plain
@@ -367,12 +374,12 @@ def test_a_read_only_file_is_reported_and_not_replaced(tmp_path: Path) -> None:
     path.write_text("interval = 2\n")
     path.chmod(0o444)
     with pytest.raises(GpuwatchError, match=r"ro\.toml is read-only") as raised:
-        save(Preferences(interval=5), path)
+        save_settings(Preferences(interval=5), path)
     assert raised.value.hint == "chmod u+w ro.toml unlocks it"
     assert path.read_text() == "interval = 2\n"
     assert [one.name for one in tmp_path.iterdir()] == ["ro.toml"]
     path.chmod(0o644)
-    save(Preferences(interval=5), path)
+    save_settings(Preferences(interval=5), path)
     assert "interval = 5" in path.read_text()
 
 
@@ -411,8 +418,8 @@ def test_what_is_saved_is_what_is_read(
 ) -> None:
     path = tmp_path_factory.mktemp("some") / "settings.toml"
     path.write_text(before, newline="")
-    save(some, path)
-    assert load(path) == Loaded(path, some)
+    save_settings(some, path)
+    assert load_settings(path) == LoadedSettings(path, some)
     for line in before.splitlines():
         if line.startswith("#"):
             assert line in path.read_text()
@@ -421,7 +428,7 @@ def test_what_is_saved_is_what_is_read(
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
 @settings(deadline=None)
 def test_any_text_is_understood_or_explained(text: str) -> None:
-    found, problems, unknown = understood(text)
+    found, problems, unknown = parse_settings(text)
     assert all(problem.isprintable() for problem in (*problems, *unknown))
     assert isinstance(found, Preferences)
 
@@ -430,7 +437,7 @@ def test_any_text_is_understood_or_explained(text: str) -> None:
 @settings(deadline=None)
 def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
     text = EVERYTHING[:place] + spoiler + EVERYTHING[place:]
-    _, problems, _ = understood(text)
+    _, problems, _ = parse_settings(text)
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -440,7 +447,7 @@ def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems ask platformdirs")
 @pytest.mark.parametrize("chosen", [None, "", "/srv/settings", "relative"])
 def test_the_file_lies_where_platformdirs_says(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(settings_file.ENVIRONMENT, raising=False)
+    monkeypatch.delenv(settings_file.PATH_VARIABLE, raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     if chosen is not None:
         monkeypatch.setenv("XDG_CONFIG_HOME", chosen)

@@ -271,8 +271,8 @@ async def test_selected_runs_are_compared_side_by_side(
             assert "c compare 3" in screen.keys.plain
             await pilot.press("c")
             await settle(pilot)
-            assert len(screen.document().runs) == 3
-            assert screen.below.plain.count("Δ ") == len(screen.document().differences) > 0
+            assert len(screen.comparison().runs) == 3
+            assert screen.below.plain.count("Δ ") == len(screen.comparison().differences) > 0
             await pilot.press("c")
             await settle(pilot)
             assert "Δ" not in screen.below.plain
@@ -289,11 +289,11 @@ async def test_selected_runs_are_compared_side_by_side(
         await pilot.press("c")
         await settle(pilot)
         assert [row.script.name for row in screen.table.items if isinstance(row, ConfigRow)] == ["growth", "limit"]
-        assert len(screen.document().runs) == 2
+        assert len(screen.comparison().runs) == 2
         assert "c show all" in screen.keys.plain
         await pilot.press("c")
         await settle(pilot)
-        assert len(screen.document().runs) == 3
+        assert len(screen.comparison().runs) == 3
         bench.probe_runs.chosen.clear()
         for runs, said in ((("growth",), "only growth has run; select two with space"), ((), "nothing has run yet")):
             bench.probe_runs.runs = {name: bench.probe_runs.runs[name] for name in runs}
@@ -400,7 +400,7 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         await settle(pilot)
         assert "to compare" not in plain(stage)
         assert "└ 2.0 h ago" in plain(stage)
-        assert len(screen.document().runs) == 2
+        assert len(screen.comparison().runs) == 2
         rows = screen.table.items
         assert sum(isinstance(row, EarlierRunRow) for row in rows) == 2
         assert isinstance(rows[-2], GroupRow)
@@ -542,7 +542,7 @@ async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
             await until(pilot, lambda name=keys[1:]: name in bench.probe_runs.runs and bench.probe_runs.live is None)
             screen = stage.app.screen
             assert isinstance(screen, ProbesScreen)
-            assert (screen.filter_bar, screen.filter, screen.found) == (None, None, keys[1:])
+            assert (screen.filter_bar, screen.filter, screen.found_name) == (None, None, keys[1:])
             assert bench.runners[-1].options.visible == (machines.uuid(1),)
             await pilot.press("1")
             await settle(pilot)
@@ -554,7 +554,7 @@ async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
         await pilot.press("home", "1", "p", "down", "down")
         await settle(pilot)
         second = list(bench.probe_runs.scripts)[1]
-        assert screen.found == second, "arrows choose one of the list, not its headings"
+        assert screen.found_name == second, "arrows choose one of the list, not its headings"
         await pilot.press("enter")
         await until(pilot, lambda: second in bench.probe_runs.runs and bench.probe_runs.live is None)
         assert not acted

@@ -14,11 +14,11 @@ from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.sources.process_details import ProcessDetails, read_process_details
 from gpuwatch.session.process_history import Identity, ProcessHistories, process_identity
-from gpuwatch.ui.details.environment_effects import settings_of
-from gpuwatch.ui.details.process_sections import known_map
+from gpuwatch.ui.details.environment_effects import variable_effects
+from gpuwatch.ui.details.process_sections import most_certain_map
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
-from gpuwatch.ui.widgets.graphs import step
+from gpuwatch.ui.widgets.graphs import axis_end
 from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -230,30 +230,30 @@ def test_a_map_is_a_fact_from_the_driver_and_likely_from_the_environment() -> No
     shot = swapped()
     rows = shot.processes
     zero, one = machines.uuid(0), machines.uuid(1)
-    likely, source = known_map(rows, (), shot)
+    likely, source = most_certain_map(rows, (), shot)
     assert [(entry.ordinal, entry.index, entry.certainty) for entry in likely] == [
         (0, 1, "likely"),
         (1, 0, "likely"),
     ]
     assert source.startswith("likely: from its environment")
-    known, source = known_map(rows, ((0, one), (1, zero)), shot)
+    known, source = most_certain_map(rows, ((0, one), (1, zero)), shot)
     assert {entry.certainty for entry in known} == {"fact"}
     assert source == "fact: reported by the simulated driver"
-    other, source = known_map(rows, ((0, zero),), shot)
+    other, source = most_certain_map(rows, ((0, zero),), shot)
     assert [(entry.ordinal, entry.index) for entry in other] == [(0, 0)]
     assert "its environment alone suggests others" in source
-    assert known_map((), (), shot)[0] == ()
+    assert most_certain_map((), (), shot)[0] == ()
 
 
 def test_one_visible_gpu_on_which_the_driver_lists_it_is_a_fact() -> None:
     mapped = (Mapped(ordinal=0, uuid=machines.uuid(1), index=1),)
     there = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices="1")
     shot = machines.snapshot(DEVICES, (there,))
-    assert known_map((there,), (), shot)[0][0].certainty == "fact"
+    assert most_certain_map((there,), (), shot)[0][0].certainty == "fact"
     elsewhere = machines.process(0, gpu=0, device_map=mapped, cuda_visible_devices="1")
-    assert known_map((elsewhere,), (), shot)[0][0].certainty == "likely", "the program set another list itself"
+    assert most_certain_map((elsewhere,), (), shot)[0][0].certainty == "likely", "the program set another list itself"
     unset = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices=None)
-    assert known_map((unset,), (), shot)[0][0].certainty == "likely"
+    assert most_certain_map((unset,), (), shot)[0][0].certainty == "likely"
 
 
 def test_history_is_kept_of_few() -> None:
@@ -274,7 +274,7 @@ def test_history_is_kept_of_few() -> None:
 
 
 def test_axes_grow_in_steps() -> None:
-    assert [step(most, 100) for most in (0, 3, 100, 101, 399, 6400)] == [100, 100, 100, 200, 400, 6400]
+    assert [axis_end(most, 100) for most in (0, 3, 100, 101, 399, 6400)] == [100, 100, 100, 200, 400, 6400]
 
 
 @every(
@@ -300,7 +300,7 @@ def test_axes_grow_in_steps() -> None:
     ]
 )
 def test_settings_in_words(environment: dict[str, str], effect: str, wrong: bool) -> None:
-    setting = settings_of(environment, "tensorflow 2.21.0", DEVICES)[0]
+    setting = variable_effects(environment, "tensorflow 2.21.0", DEVICES)[0]
     assert effect in setting.effect
     assert setting.wrong is wrong
 

@@ -101,14 +101,14 @@ async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subp
         whole = "\n".join(
             "".join(text for text, _ in line.spans) for line in screen.facts.content + screen.about.content
         )
-        assert "tensorflow 2." in screen.who.plain
+        assert "tensorflow 2." in screen.identity.plain
         certainty = "fact" if tier == "plugin" else "likely"
         assert f"GPU:0 → physical 1  {certainty}" in whole
         assert f"GPU:1 → physical 0  {certainty}" in whole
         shown = " ".join(whole.split())
         assert "CUDA_VISIBLE_DEVICES=1,0 → GPU:0 is physical 1, GPU:1 is physical 0" in shown
         assert "TF_FORCE_GPU_ALLOW_GROWTH=true → memory grows as needed" in shown
-        assert "verysecret" not in whole + screen.who.plain
+        assert "verysecret" not in whole + screen.identity.plain
         process.stdin.write("\n")
         process.stdin.flush()
         process.wait(30)

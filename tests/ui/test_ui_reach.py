@@ -9,7 +9,7 @@ from textual.command import CommandList
 from textual.widgets.option_list import Option
 
 from gpuwatch.ui.app import Palette
-from gpuwatch.ui.settings.actions import ACTIONS, Action, of_tab
+from gpuwatch.ui.settings.actions import ACTIONS, Action, tab_actions
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -19,7 +19,7 @@ from tests.ui.waiting import settle
 def unreached(stage: Stage, tab: Tab) -> Iterator[Action]:
     """The actions of a tab that none of its keys runs where the focus is now, and not named either."""
     bound = {key: active.binding.action for key, active in stage.app.screen.active_bindings.items()}
-    for action in of_tab(tab.id):
+    for action in tab_actions(tab.id):
         runs = {action.run or f"screen.{action.id}", action.run.removeprefix("app.")}
         if not action.name and not any(bound.get(key) in runs for key in action.keys.split(",")):
             yield action
@@ -40,7 +40,7 @@ async def test_every_action_is_a_tabs_number_and_its_key_or_in_the_palette(stage
         missed -= {one for one in ACTIONS["users"] if "users" in tab.panes}
         missed -= {one for one in missed if one.id == "up_by_k"}  # where k moves up anyway
         missed -= {one for one in missed if one.keys == "escape"}  # leaves what is open
-        known = {one.id for one in of_tab(tab.id) if one.name}
+        known = {one.id for one in tab_actions(tab.id) if one.name}
         assert {one.id for one in missed if one.id not in known} == set()
 
 
@@ -66,7 +66,7 @@ async def test_the_palette_has_every_named_action_of_every_tab(stage: Stage, tab
         titles = [command.title for command in stage.app.get_system_commands(stage.app.screen)]
         assert len(titles) == len(set(titles))
         for other in TABS:
-            for action in (one for one in of_tab(other.id) if one.name):
+            for action in (one for one in tab_actions(other.id) if one.name):
                 assert any(title == action.name or title.endswith(f": {action.name}") for title in titles), action
 
 

@@ -417,7 +417,7 @@ async def test_settings_of_the_live_dashboard_stay(
     one = replay(recorded(tmp_path / "slow.gpuwatch", day(1, 2, 30, apart=5.0), interval=5.0))
     async with one.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        kept = one.app.gathered()
+        kept = one.app.current_preferences()
         assert (kept.interval, kept.read_only) == (1.0, False)
         await pilot.press("plus")
         await pilot.press("T", *"12:05", "enter")

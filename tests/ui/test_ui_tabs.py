@@ -20,7 +20,7 @@ from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpSheet
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.time_prompt import TimePrompt
-from gpuwatch.ui.settings.tabs import TABS, labels
+from gpuwatch.ui.settings.tabs import TABS, tab_labels
 from gpuwatch.ui.tables.device_notes import SHORT_TITLES
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
@@ -160,7 +160,7 @@ async def test_pause_holds_on_every_tab(stage: Stage) -> None:
 @pytest.mark.parametrize("active", [tab.id for tab in TABS])
 def test_labels_fold_and_the_active_one_is_named(active: str) -> None:
     for room in range(0, 120):
-        shown = labels(active, room)
+        shown = tab_labels(active, room)
         text = "".join(part for _, part, _ in shown)
         assert f"{next(tab.title for tab in TABS if tab.id == active)}]" in text
         assert [tab_id for tab_id, _, _ in shown] == [tab.id for tab in TABS]

@@ -61,7 +61,7 @@ def hidden_names() -> list[str]:
 
 def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """As in a version of Textual without these names; Textual itself keeps them."""
-    real = textual_internals.internal
+    real = textual_internals.private_attribute
 
     def internal(owner: object, name: str, kind: type[object]) -> object | None:
         return None if name in names else real(owner, name, kind)

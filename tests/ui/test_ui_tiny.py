@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.ui.panes.small_terminal import tiny_lines
+from gpuwatch.ui.panes.small_terminal import small_terminal_lines
 from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.widgets.one_line_panes import KeyLine
 from tests.ui import machines
@@ -55,7 +55,7 @@ async def test_nothing_is_wider_or_higher_than_the_terminal(stage: Stage, name: 
         await settle(pilot)
         view = stage.app.session.view()
     for width, height in ((59, 40), (40, 12), (30, 8), (24, 6), (20, 5), (10, 3), (3, 1)):
-        lines = ["".join(text for text, _ in line.spans) for line in tiny_lines(view, width, height)]
+        lines = ["".join(text for text, _ in line.spans) for line in small_terminal_lines(view, width, height)]
         assert len(lines) <= height
         assert all(cell_len(line) <= width for line in lines), (width, height)
         if name == "sixteen" and height == 8:

@@ -176,9 +176,9 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, ProcessScreen)
-        assert "20  alice" in screen.who.plain
+        assert "20  alice" in screen.identity.plain
         assert "uses no GPU" in screen.facts.plain
-        assert "no longer" not in screen.who.plain
+        assert "no longer" not in screen.identity.plain
 
 
 async def test_hostile_commands_in_a_tree(stage: Stage) -> None:

@@ -14,9 +14,9 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.reports.report_by_document_kind import content_of
-from gpuwatch.ui.details.finding_lines import all_evidence
+from gpuwatch.ui.details.finding_lines import all_finding_lines
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.panes.host_list_lines import wrong_line
+from gpuwatch.ui.panes.host_list_lines import problem_line
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -320,12 +320,12 @@ def test_what_cannot_be_read_is_not_called_well_anywhere() -> None:
         shot = machines.snapshot((device,))
         builder = LineBuilder(120)
         hosts = (HostView(name="a", snapshot=shot),)
-        wrong_line(builder, summarize_fleet(Fleet(taken_at=0.0, source="x", hosts=hosts)))
+        problem_line(builder, summarize_fleet(Fleet(taken_at=0.0, source="x", hosts=hosts)))
         line = "".join(text for text, _ in builder.spans)
         assert ("●" in line) is well
         assert ("too little is known" in line) is not well
         view = View(shot, History(), FeedStatus("ok", 0.0), shot.taken_at.timestamp(), 1.0)
         assert (content_of(shot).state == "ok") is well, "a sample of a recording"
-        told = str(all_evidence(view))
+        told = str(all_finding_lines(view))
         assert ("No problems found" in told) is well
         assert ("Not judged" in told) is not well

@@ -13,7 +13,7 @@ from gpuwatch.ui.tables.process_columns import device_prefix
 _ALMOST_VISIBLE = re.compile(r"CUDA_?VISIBLE_?(DEVICE|GPU)S?$|GPU_VISIBLE_DEVICES$", re.IGNORECASE)
 
 
-class Setting(NamedTuple):
+class VariableEffect(NamedTuple):
     """A variable, its value (None: not set) and its effect."""
 
     name: str
@@ -22,13 +22,15 @@ class Setting(NamedTuple):
     wrong: bool = False
 
 
-def settings_of(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> list[Setting]:
+def variable_effects(
+    environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]
+) -> list[VariableEffect]:
     """Variables that affect GPUs, with their effect; important ones that are not set come last."""
-    found: list[Setting] = []
+    found: list[VariableEffect] = []
     if "CUDA_VISIBLE_DEVICES" in environment:
         found.append(_visible(environment, framework, devices))
     found += [
-        Setting(name, value, "not a name that CUDA reads; it reads CUDA_VISIBLE_DEVICES", wrong=True)
+        VariableEffect(name, value, "not a name that CUDA reads; it reads CUDA_VISIBLE_DEVICES", wrong=True)
         for name, value in environment.items()
         if name not in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and _ALMOST_VISIBLE.match(name)
     ]
@@ -36,30 +38,30 @@ def settings_of(environment: Mapping[str, str], framework: str | None, devices: 
         value = environment.get(name)
         if value is not None:
             effect = say(value)
-            found.append(Setting(name, value, effect.lstrip("!"), wrong=effect.startswith("!")))
+            found.append(VariableEffect(name, value, effect.lstrip("!"), wrong=effect.startswith("!")))
     name = (framework or "").partition(" ")[0]
     if name == "tensorflow" and not {"TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR"} & environment.keys():
         effect = "TensorFlow takes nearly all free memory, unless the program changes that"
-        found.append(Setting("TF_FORCE_GPU_ALLOW_GROWTH", None, effect))
+        found.append(VariableEffect("TF_FORCE_GPU_ALLOW_GROWTH", None, effect))
     if "CUDA_VISIBLE_DEVICES" not in environment:
-        found.append(Setting("CUDA_VISIBLE_DEVICES", None, "it may see every GPU that its container has"))
+        found.append(VariableEffect("CUDA_VISIBLE_DEVICES", None, "it may see every GPU that its container has"))
     return found
 
 
-def _visible(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> Setting:
+def _visible(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> VariableEffect:
     value = environment["CUDA_VISIBLE_DEVICES"]
     seen = visible_devices(value, environment.get("CUDA_DEVICE_ORDER"), devices)
     prefix = device_prefix(framework)
     if seen.unsure:
-        return Setting("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.unsure}")
+        return VariableEffect("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.unsure}")
     if not devices:
-        return Setting("CUDA_VISIBLE_DEVICES", value, "no GPU is known here to compare with")
+        return VariableEffect("CUDA_VISIBLE_DEVICES", value, "no GPU is known here to compare with")
     parts = [f"{prefix or 'device '}{mapping.ordinal} is physical {mapping.index}" for mapping in seen.map]
     if seen.invalid is not None and not seen.hidden:
         end = f"the list ends at “{seen.invalid}”, which is not a GPU here or is listed twice"
         end += "" if parts else ": it sees no GPU"
-        return Setting("CUDA_VISIBLE_DEVICES", value, "; ".join([*parts, end]), wrong=True)
-    return Setting("CUDA_VISIBLE_DEVICES", value, ", ".join(parts) or "hides every GPU from it", wrong=not parts)
+        return VariableEffect("CUDA_VISIBLE_DEVICES", value, "; ".join([*parts, end]), wrong=True)
+    return VariableEffect("CUDA_VISIBLE_DEVICES", value, ", ".join(parts) or "hides every GPU from it", wrong=not parts)
 
 
 def _growth(value: str) -> str:

@@ -17,7 +17,7 @@ _OPTIONS = (
     *("ascii", "gpm", "notify", "own_collector", "read_only", "descending", "tree"),
 )
 """Preferences that have an option of the same name."""
-_OF_LIVE = ("interval", "gpm", "notify", "own_collector", "read_only")
+_LIVE_ONLY = ("interval", "gpm", "notify", "own_collector", "read_only")
 """Those that mean nothing for a recording."""
 
 
@@ -54,7 +54,7 @@ def replay_command(path: Path, moment: float, speed: float, preferences: Prefere
     if speed != 1:
         parts += ["--speed", f"{speed:g}"]
     default = Preferences()
-    live = {name: getattr(default, name) for name in _OF_LIVE}
+    live = {name: getattr(default, name) for name in _LIVE_ONLY}
     return parts + dashboard_command(replace(preferences, **live))
 
 

@@ -17,15 +17,15 @@ Entry = Finding | Problem
 
 MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("•", "dim")}
 """Glyph and style of a severity."""
-HEALTHY = ("●", "ok")
-PAST = ("○", "dim")
+HEALTHY_MARK = ("●", "ok")
+PAST_MARK = ("○", "dim")
 
 
 def finding_mark(finding: Finding) -> tuple[str, str]:
     """Glyph and style of a finding; past and healthy ones have their own."""
     if finding.until is not None:
-        return PAST
-    return HEALTHY if finding.id == "healthy" else MARKS[finding.severity]
+        return PAST_MARK
+    return HEALTHY_MARK if finding.id == "healthy" else MARKS[finding.severity]
 
 
 def finding_times(finding: Finding) -> str:
@@ -68,7 +68,7 @@ def entry_lines(entry: Entry, snapshot: Snapshot | None) -> SpanLines:
     in_evidence = entry.until is None and any("since " in line for line in entry.evidence)
     moment = f" · {finding_times(entry)}" if entry.since is not None and not in_evidence else ""
     cause = cause_of(entry)
-    named: list[Span] = [(cause, page_link(cause)), (f" · {entry.certainty}{moment}", "dim")] if cause else []
+    named: list[Span] = [(cause, cause_page_style(cause)), (f" · {entry.certainty}{moment}", "dim")] if cause else []
     return [
         [(f"{glyph} ", style), (printable(entry.title), "strong")],
         [(f"  {where}{process}", "dim"), *(named or [(f"{id_and_certainty(entry)}{moment}", "dim")])],
@@ -77,7 +77,7 @@ def entry_lines(entry: Entry, snapshot: Snapshot | None) -> SpanLines:
     ]
 
 
-def page_link(cause: str) -> str:
+def cause_page_style(cause: str) -> str:
     """The style of a cause id: a link to its page."""
     from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 
@@ -85,7 +85,7 @@ def page_link(cause: str) -> str:
     return link_style(file_url(page), "dim") if page is not None else "dim"
 
 
-def all_evidence(view: View) -> SpanLines:
+def all_finding_lines(view: View) -> SpanLines:
     """All findings and source problems, most important first."""
     lines: SpanLines = []
     snapshot = view.snapshot

@@ -16,7 +16,7 @@ from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import SpanLines
-from gpuwatch.ui.panes.mig_line import by_instance, mig_spans, processes_text
+from gpuwatch.ui.panes.mig_line import mig_spans, processes_by_instance, processes_text
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
 
@@ -31,7 +31,7 @@ _COUNTERS = (
     ("events.board_limit_seconds", "board limit"),
     ("events.sync_boost_seconds", "sync boost"),
 )
-LEVELS = {
+TOPOLOGY_LEVELS = {
     "INT": "on one board",
     "PIX": "behind one PCIe bridge",
     "PXB": "across several PCIe bridges",
@@ -138,7 +138,7 @@ def _value_and_limits(name: str, value: str, limits: list[str]) -> list[Span]:
 
 def mig_lines(device: Device, processes: Iterable[Process], width: int) -> SpanLines:
     """Its MIG instances: profile, memory, and the processes on each."""
-    on = by_instance(device, processes)
+    on = processes_by_instance(device, processes)
     lines: SpanLines = []
     for instance in device.mig_instances:
         lines.append(mig_spans(instance, on.pop(instance.id, []), 10 if width >= 66 else 4))
@@ -193,7 +193,7 @@ def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
 
 
 def _path(found: Connection) -> str:
-    level = LEVELS.get(found.level or "", found.level or "")
+    level = TOPOLOGY_LEVELS.get(found.level or "", found.level or "")
     if not found.nvlinks:
         return level
     links = f"{found.nvlinks} NVLink{'s' * (found.nvlinks > 1)}"

@@ -17,7 +17,7 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.tables.process_columns import COLUMNS, Row, UnexplainedMemory, command_text, is_on_cpu
 
-_WORDS = {
+_REASON_TEXTS = {
     "not_supported": "not supported by this device or driver",
     "permission_denied": "permission denied",
     "failed": "the call failed",
@@ -29,13 +29,13 @@ _WORDS = {
 }
 
 
-_OFTEN = {
+_HOW_OFTEN = {
     Lane.FAST: "queried with every sample",
     Lane.SLOW: "queried every few seconds",
     Lane.ONCE: "queried until it is known",
     Lane.GPM: "queried with every sample",
 }
-_AGAIN = "retried once a minute"
+_RETRIED = "retried once a minute"
 _TITLES = {column.reading: (column.title, column.help) for column in COLUMNS if column.reading}
 
 
@@ -62,17 +62,19 @@ def _entries(
             lines.append([("    ", "text"), (detail, "text")])
             continue
         code = f", NVML code {why.code}" if why.code is not None else ""
-        lines.append([("    ", "text"), (_WORDS[why.reason] + code, "warning" if why.reason == "failed" else "text")])
+        lines.append(
+            [("    ", "text"), (_REASON_TEXTS[why.reason] + code, "warning" if why.reason == "failed" else "text")]
+        )
         call = spec.call if spec is not None else ""
         notes = [detail or (f"queried with {call}" if call else "")]
-        if spec is not None and spec.lane in _OFTEN and (why.code is not None or why.reason != "not_supported"):
-            notes.append(_AGAIN if why.reason == "not_supported" else _OFTEN[spec.lane])
+        if spec is not None and spec.lane in _HOW_OFTEN and (why.code is not None or why.reason != "not_supported"):
+            notes.append(_RETRIED if why.reason == "not_supported" else _HOW_OFTEN[spec.lane])
         notes.append(last(name) if last is not None else "")
         lines += [[("    ", "text"), (note, "dim")] for note in notes if note]
     return lines
 
 
-def _as_of(view: View) -> list[Span]:
+def _read_at(view: View) -> list[Span]:
     if view.snapshot is None:
         return []
     moment = view.snapshot.taken_at.timestamp()
@@ -96,7 +98,7 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
 
 def missing_of_device(device: Device, view: View) -> tuple[str, SpanLines]:
     """Title and lines for one device."""
-    return "Missing readings", [_as_of(view), *_of_device(device, view)]
+    return "Missing readings", [_read_at(view), *_of_device(device, view)]
 
 
 def _of_device(device: Device, view: View) -> SpanLines:
@@ -117,14 +119,14 @@ def missing_of_row(row: Row, view: View) -> tuple[str, SpanLines]:
     """Title and lines for one row of the process table, and its device."""
     if isinstance(row, UnexplainedMemory):
         amount = f"{memory(row.amount)} owned by no listed process"
-        lines: SpanLines = [[(amount, "strong")], [(row.reason, "text")], _as_of(view)]
+        lines: SpanLines = [[(amount, "strong")], [(row.reason, "text")], _read_at(view)]
         for part, _ in row.parts:
             lines += [[], *_of_device(part, view)]
         return "Unexplained memory", lines
     lines = [[("process ", "dim"), (str(row.pid), "strong"), ("  " + command_text(row), "text")]]
     if row.note:
         lines.append([(f"note: {printable(row.note)}", "warning")])
-    lines += [_as_of(view), []]
+    lines += [_read_at(view), []]
     unmapped = "it is on no GPU; Enter shows why" if is_on_cpu(row) else "its device map is unknown"
     for name, value, why in (
         ("USER", row.user, "the owner could not be read"),

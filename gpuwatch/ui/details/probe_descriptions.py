@@ -28,7 +28,7 @@ def runs_progress(probe_runs: ProbeRuns) -> list[Span]:
     return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut_to_width(what, 24)}  ", "accent")]
 
 
-def next_runs(probe_runs: ProbeRuns, view: View) -> list[str]:
+def next_run_facts(probe_runs: ProbeRuns, view: View) -> list[str]:
     """Framework, GPU, workload and time: what all of the next runs have in common."""
     parameters = probe_runs.parameters
     found = probe_runs.interpreter
@@ -89,7 +89,7 @@ def why_not_comparable(probe_runs: ProbeRuns) -> str:
 
 def event_text(event: Event) -> Span:
     """An event in words, with its style; no words if it is not worth showing."""
-    text, style = _words(event)
+    text, style = _event_span(event)
     return printable(text)[:400], style
 
 
@@ -98,7 +98,7 @@ def current_activity(live: Live) -> str:
     return next((text for _, event in reversed(live.events) if (text := event_text(event)[0])), live.doing)
 
 
-def _words(event: Event) -> Span:
+def _event_span(event: Event) -> Span:
     data = event.data
     match event.kind:
         case "start":

@@ -21,8 +21,8 @@ from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails, Relative
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
-from gpuwatch.ui.details.environment_effects import settings_of
-from gpuwatch.ui.details.finding_lines import entry_lines, page_link
+from gpuwatch.ui.details.environment_effects import variable_effects
+from gpuwatch.ui.details.finding_lines import cause_page_style, entry_lines
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import SpanLines
@@ -46,7 +46,7 @@ def without_secrets(details: ProcessDetails) -> ProcessDetails:
     return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
 
-def who_lines(
+def identity_lines(
     who: Identity, rows: tuple[Process, ...], at: float, details: ProcessDetails | None, note: Span
 ) -> SpanLines:
     """Two lines: the command; then start time, framework and container. ``at``: the moment shown, in epoch seconds."""
@@ -82,7 +82,7 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
         return []
     name = device_prefix(rows[0].framework) or "device "
     held = {row.device_uuid: row for row in rows}
-    device_map, source = known_map(rows, numbers, view.snapshot)
+    device_map, source = most_certain_map(rows, numbers, view.snapshot)
     lines: SpanLines = []
 
     def add(spans: list[Span], row: Process | None) -> None:
@@ -144,7 +144,7 @@ def setting_lines(rows: tuple[Process, ...], details: ProcessDetails | None, vie
             return note
     lines: SpanLines = []
     framework = first.framework if not note else None
-    for setting in settings_of(environment, framework, view.devices):
+    for setting in variable_effects(environment, framework, view.devices):
         name = printable(setting.name)
         if setting.value is None:
             if not note:
@@ -203,7 +203,7 @@ def environment_lines(details: ProcessDetails | None) -> SpanLines:
     ]
 
 
-def known_map(
+def most_certain_map(
     rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snapshot | None
 ) -> tuple[tuple[Mapped, ...], str]:
     """The most certain map of a process, and its source in one line; empty if there is no map.
@@ -260,7 +260,7 @@ def cpu_lines(process: Process, view: View, details: ProcessDetails | None) -> S
         lines.append([("  · ", "dim"), ("it was given MIG instances: whether it uses them is not known", "text")])
         return [*lines, *_commands(process, details)]
     known = reason.cause != "unknown"
-    named: list[Span] = [("  ", "dim"), (reason.cause, page_link(reason.cause)), (" · likely", "dim")]
+    named: list[Span] = [("  ", "dim"), (reason.cause, cause_page_style(reason.cause)), (" · likely", "dim")]
     lines.append(named if known else [("  cause unknown", "dim")])
     doubt = may_be_on_gpu(process, snapshot)
     lines += [[("  · ", "dim"), (line, "text")] for line in (*reason.evidence, doubt) if line]

@@ -49,7 +49,7 @@ def gpu_card(
     lines = [_top(device, width, edge, selected=selected)]
     bad, bad_style = state_note(device)
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost(device, view, inner, plan, bad, bad_style, choice)
+        rows = _lost_device(device, view, inner, plan, bad, bad_style, choice)
     else:
         processes = view.processes if plan.mig_lines else ()
         divided = mig_instance_lines(device, processes, plan.mig_lines, inner)
@@ -234,7 +234,7 @@ def _with_middle(rows: Sequence[str], style: str) -> list[list[Span]]:
     return lines
 
 
-def _lost(
+def _lost_device(
     device: Device, view: View, inner: int, plan: Plan, text: str, style: str, choice: GpuChoice
 ) -> list[LineBuilder]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""

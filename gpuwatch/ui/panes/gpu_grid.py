@@ -52,7 +52,7 @@ def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, cursor: 
     if not plan.scrolls:
         return lines
     room = plan.gpu_height - 1
-    return [*lines[top : top + room], _more(view, len(lines), plan.columns, top, room, width, findings)]
+    return [*lines[top : top + room], _hidden_gpus_line(view, len(lines), plan.columns, top, room, width, findings)]
 
 
 def rows_of_lines(count: int, plan: Plan) -> int:
@@ -60,7 +60,7 @@ def rows_of_lines(count: int, plan: Plan) -> int:
     return -(-count // plan.columns)
 
 
-def _more(
+def _hidden_gpus_line(
     view: View, rows: int, columns: int, top: int, room: int, width: int, findings: Mapping[str | None, Finding]
 ) -> Line:
     """How many GPUs are hidden above and below, and how many of them have findings."""
@@ -106,13 +106,13 @@ def _rows(
     view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], choice: GpuChoice
 ) -> list[Line]:
     cell_width = width // plan.columns
-    columns = gpu_line.columns_for(cell_width, tuple(view.devices), choice.fields)
+    columns = gpu_line.fit_columns(cell_width, tuple(view.devices), choice.fields)
     lines: list[Line] = []
     if plan.heading:
         builder = LineBuilder(width)
         for column in range(plan.columns):
             part = LineBuilder(cell_width)
-            gpu_line.heading(part, columns, view, choice.order)
+            gpu_line.draw_heading(part, columns, view, choice.order)
             builder.fill_to(column * cell_width)
             builder.add_spans(part.spans)
         lines.append(builder.fill_to(width, style="header").line())
@@ -127,7 +127,9 @@ def _rows(
             builder.fill_to(column * cell_width)
             severity = findings[device.uuid].severity if device.uuid in findings else ""
             part = LineBuilder(cell_width)
-            gpu_line.draw(part, device, columns, view, choice.thresholds, finding=severity, selected=number == cursor)
+            gpu_line.draw_gpu_line(
+                part, device, columns, view, choice.thresholds, finding=severity, selected=number == cursor
+            )
             builder.add_spans(part.spans)
         lines.append(builder.fill_to(width).line())
         if plan.mig_lines:

@@ -32,9 +32,9 @@ _MIN_BARS_CELLS = 8
 _BARS_AND_TREND_CELLS = 30
 """Cells reserved for bars and trend before extra fields get any."""
 _TOTAL_CELLS = 7
-_CORE = ("free", "power", "temperature")
+_KEPT_FIELDS = ("free", "power", "temperature")
 """Fields dropped last, in this order."""
-_DRAW = replace(FIELDS["power"], line_cells=6, text=None)
+_POWER_WITHOUT_LIMIT = replace(FIELDS["power"], line_cells=6, text=None)
 """The field of the power, without its limit."""
 
 
@@ -52,7 +52,7 @@ class LineColumns:
     trend: int
 
 
-def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] = DEFAULT_FIELDS) -> LineColumns:
+def fit_columns(width: int, devices: tuple[Device, ...], chosen: Sequence[str] = DEFAULT_FIELDS) -> LineColumns:
     """Fits the parts into ``width``. Extra fields are added if there is room; as space shrinks, the trend is
     dropped, then the name, the length of the bars, the power limit, and at last power, temperature and the total.
     """
@@ -60,7 +60,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 9)
     name = name if "name" in chosen else 0
     fields = [FIELDS[text] for text in chosen if FIELDS[text].line_cells]
-    kept = [field.id for field in fields if field.id in _CORE]
+    kept = [field.id for field in fields if field.id in _KEPT_FIELDS]
     total = _TOTAL_CELLS
     # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
     fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
@@ -73,8 +73,8 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     if free() < _MIN_BARS_CELLS:
         fixed -= 2  # one cell instead of each frame
         if free() < 0:
-            fields = [_DRAW if field.id == "power" else field for field in fields]
-        for field_id in _CORE:
+            fields = [_POWER_WITHOUT_LIMIT if field.id == "power" else field for field in fields]
+        for field_id in _KEPT_FIELDS:
             if field_id in kept and free() < 0:
                 kept.remove(field_id)
         if free() < 0:
@@ -86,7 +86,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
         beside = _MIN_BARS_WITH_NAME_CELLS + (
             _BARS_AND_TREND_CELLS if field.shown_by_default and "trend" in chosen else 0
         )
-        if field.id not in _CORE and free() - field.line_cells >= beside:
+        if field.id not in _KEPT_FIELDS and free() - field.line_cells >= beside:
             kept.append(field.id)
     bars = max(free(), 2)
     trend = 0
@@ -97,7 +97,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
 
 
-def heading(builder: LineBuilder, at: LineColumns, view: View, sorted_by: str = "index") -> None:
+def draw_heading(builder: LineBuilder, at: LineColumns, view: View, sorted_by: str = "index") -> None:
     """The column titles; the one that sorts the GPUs with an arrow."""
     builder.add("  ", "header").add(
         align_left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header"
@@ -116,7 +116,7 @@ def heading(builder: LineBuilder, at: LineColumns, view: View, sorted_by: str = 
     builder.fill_to(builder.width, style="header")
 
 
-def draw(
+def draw_gpu_line(
     builder: LineBuilder,
     device: Device,
     at: LineColumns,
@@ -134,10 +134,10 @@ def draw(
         throttled=bool(throttled_text(device, view.findings)),
         reserved=bool(reserved_note(device, view.snapshot)),
     )
-    standing = at.gpu_bar == 1
+    vertical_bars = at.gpu_bar == 1
     builder.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
-    builder.add(glyph if standing else " ", style)
+    builder.add(glyph if vertical_bars else " ", style)
     builder.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
         builder.add(align_left(cut_middle(printable(short_name(device.name)), at.name - 1), at.name), "text")
@@ -164,16 +164,16 @@ def draw(
     if at.trend:
         builder.add(" ")
         fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
-        if fitting and not _used(device, view):  # nothing else shows that it is not free
+        if fitting and not _has_programs(device, view):  # nothing else shows that it is not free
             builder.add(align_left(fitting[0], at.trend), "dim")
         else:
             busy = view.history.series(device.uuid, "utilization.gpu_percent")
             _, columns = recent_columns(view, view.history.times, busy, at.trend)
             builder.add(braille(tuple(columns), low=0, high=100)[0], "graph")
-    builder.fill_to(builder.width - 2).add(" " + ("" if standing else glyph), style)
+    builder.fill_to(builder.width - 2).add(" " + ("" if vertical_bars else glyph), style)
 
 
-def _used(device: Device, view: View) -> bool:
+def _has_programs(device: Device, view: View) -> bool:
     return any(row.device_uuid == device.uuid and row.type != "G" for row in view.processes)
 
 

@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.panes.overview_summary import Wrong, write_wrong
+from gpuwatch.ui.panes.overview_summary import MainProblem, draw_problem
 from gpuwatch.ui.panes.top_and_host_lines import error_count
 from gpuwatch.ui.tables.host_columns import PlacedColumn, model_of, used_by
 
@@ -75,7 +75,7 @@ def free_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
         return
     builder.add(f"○ {summary.free}", "ok" if summary.free else "dim")
     builder.add(f" of {summary.gpus} GPU{'s' * (summary.gpus != 1)}", "text")
-    _counts(builder, summary.free_hosts, "host", " ")
+    _add_counts(builder, summary.free_hosts, "host", " ")
 
 
 def used_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
@@ -86,10 +86,10 @@ def used_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     used = [gpu for host in summary.hosts if host.view.answered for gpu in host.gpus if gpu.use == "used"]
     builder.add(f"■ {len(used)}", "text" if used else "dim")
     nobody = sum(not any(holder.name for holder in gpu.holders) for gpu in used)
-    _counts(builder, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user", " ×")
+    _add_counts(builder, [*summary.holders, *([("not known", nobody)] if nobody else [])], "user", " ×")
 
 
-def _counts(builder: LineBuilder, counts: Sequence[tuple[str, int]], what: str, sign: str) -> None:
+def _add_counts(builder: LineBuilder, counts: Sequence[tuple[str, int]], what: str, sign: str) -> None:
     """Names with numbers, as many as fit."""
     builder.add("  ")
     for place, (name, number) in enumerate(counts):
@@ -103,7 +103,7 @@ def _counts(builder: LineBuilder, counts: Sequence[tuple[str, int]], what: str, 
         builder.add(text, "text").add(amount, "dim")
 
 
-def wrong_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
+def problem_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     """The most important finding of all hosts; else the hosts that do not answer; else that all is well."""
     if summary is None:
         return
@@ -116,8 +116,8 @@ def wrong_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     if summary.errors_and_warnings:
         host, finding = summary.errors_and_warnings[0]
         lead = f"{printable(host.name)}  {gpu_label(host, finding.device_uuid)}"
-        wrong = Wrong(finding.severity, lead, printable(finding.title), "", len(summary.errors_and_warnings))
-        write_wrong(builder.add(" "), wrong, ("[f]", "list"))
+        wrong = MainProblem(finding.severity, lead, printable(finding.title), "", len(summary.errors_and_warnings))
+        draw_problem(builder.add(" "), wrong, ("[f]", "list"))
     elif silent:
         names = ", ".join(printable(host.name) for host in silent)
         why = f": {printable(silent[0].view.reason)}" if len(silent) == 1 else ""
@@ -138,7 +138,7 @@ def gpu_label(host: HostSummary, uuid: str | None) -> str:
     return f"GPU {found.index}: " if found is not None and found.index >= 0 else ""
 
 
-def header(placed: Sequence[PlacedColumn], width: int, sort: str, *, reverse: bool) -> Line:
+def header_line(placed: Sequence[PlacedColumn], width: int, sort: str, *, reverse: bool) -> Line:
     """The titles of the columns; an arrow beside the one that sorts."""
     builder = LineBuilder(width)
     for place in placed:
@@ -154,7 +154,7 @@ def header(placed: Sequence[PlacedColumn], width: int, sort: str, *, reverse: bo
     return builder.fill_to(width, style="header").line()
 
 
-def host_line(host: HostSummary, placed: Sequence[PlacedColumn], width: int) -> Line:
+def host_row(host: HostSummary, placed: Sequence[PlacedColumn], width: int) -> Line:
     """One host."""
     builder = LineBuilder(width)
     both = any(placement.column.id == "user" for placement in placed)
@@ -175,7 +175,7 @@ def _name(builder: LineBuilder, host: HostSummary) -> None:
 
 def _free(builder: LineBuilder, host: HostSummary) -> None:
     if not host.view.answered or not host.gpus:
-        _known(builder, None)
+        _add_value(builder, None)
         return
     text = f"{host.free}/{len(host.gpus)}"
     builder.fill_to(builder.width - len(text)).add(str(host.free), "ok" if host.free else "dim").add(
@@ -187,12 +187,12 @@ def _gpus(builder: LineBuilder, host: HostSummary) -> None:
     more = len(host.gpus) - builder.width
     shown = host.gpus if more <= 0 else host.gpus[: builder.width - len(f"+{more + 3}")]
     for gpu in shown:
-        builder.add(*(gpu_sign(gpu) if host.view.answered else ("–", "dim")))
+        builder.add(*(gpu_mark(gpu) if host.view.answered else ("–", "dim")))
     if more > 0:
         builder.add(f"+{len(host.gpus) - len(shown)}", "dim")
 
 
-def gpu_sign(gpu: GpuUse) -> Span:
+def gpu_mark(gpu: GpuUse) -> Span:
     """One cell: free, how busy, lost, or not known."""
     if gpu.use == "free":
         return "○", "ok"
@@ -206,7 +206,7 @@ def gpu_sign(gpu: GpuUse) -> Span:
     return meter(max(busy / 100, 0.01)), "text"  # green is for what is free
 
 
-def _known(builder: LineBuilder, text: str | None, style: str = "text") -> None:
+def _add_value(builder: LineBuilder, text: str | None, style: str = "text") -> None:
     """At the right of its column; None: unknown."""
     builder.add(align_right(UNKNOWN if text is None else text, builder.width), "dim" if text is None else style)
 
@@ -220,7 +220,7 @@ def _memory(host: HostSummary) -> str | None:
 def _temperature(builder: LineBuilder, host: HostSummary) -> None:
     hot = host.hottest is not None and host.hottest >= _HOT_CELSIUS
     text = None if host.hottest is None else f"{host.hottest:.0f}°{'▲' if hot else ' '}"
-    _known(builder, text, "high" if hot else "text")
+    _add_value(builder, text, "high" if hot else "text")
 
 
 def _state(builder: LineBuilder, host: HostSummary, *, both: bool) -> None:
@@ -244,9 +244,11 @@ _CELLS: dict[str, Callable[[LineBuilder, HostSummary], object]] = {
     "host": _name,
     "free": _free,
     "gpus": _gpus,
-    "util": lambda builder, host: _known(builder, None if host.utilization is None else f"{host.utilization:.0f}%"),
-    "mem": lambda builder, host: _known(builder, _memory(host)),
-    "most": lambda builder, host: _known(builder, None if host.memory_free is None else short_gib(host.memory_free)),
+    "util": lambda builder, host: _add_value(builder, None if host.utilization is None else f"{host.utilization:.0f}%"),
+    "mem": lambda builder, host: _add_value(builder, _memory(host)),
+    "most": lambda builder, host: _add_value(
+        builder, None if host.memory_free is None else short_gib(host.memory_free)
+    ),
     "temp": _temperature,
     "model": lambda builder, host: builder.add(cut_to_width(printable(model_of(host)), builder.width), "dim"),
     "user": lambda builder, host: builder.add(cut_to_width(used_by(host), builder.width), "text"),

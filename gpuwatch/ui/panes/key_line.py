@@ -8,13 +8,13 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.settings.actions import Action, for_pane
+from gpuwatch.ui.settings.actions import Action, pane_actions
 
 HELP_AND_QUIT_CELLS = 17
 """Cells that a message leaves for help and quit."""
-NOBODY = dict.fromkeys(("open_process", "environment", "signal", "tag", "missing", "tree"), "")
+NO_PROCESS_TITLES = dict.fromkeys(("open_process", "environment", "signal", "tag", "missing", "tree"), "")
 """Titles where no process is listed, so that keys about one do nothing."""
-_FIRST = {
+_FIRST_KEYS = {
     **dict.fromkeys(("processes", "gpus", "summary"), ("↵", "/", "s", "K", "p", "#", "I", "r", "u")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
     "timeline": ("← →", "PgUp", "PgDn", "P", "T"),
@@ -23,7 +23,7 @@ _FIRST = {
 """Keys of a pane that a narrow line names, too: what most people come for."""
 
 
-def gpu_numbers(view: View) -> str:
+def gpu_number_range(view: View) -> str:
     """``0-3``: which numbers the key of GPUs takes; empty if there is no GPU."""
     found = [device.index for device in view.devices]
     return f"{min(found)}-{max(found)}" if len(found) > 1 else "".join(map(str, found))
@@ -31,7 +31,7 @@ def gpu_numbers(view: View) -> str:
 
 def gpu_number_title(view: View) -> dict[str, str]:
     """The title of that key, by its id."""
-    return {"gpu_number": f"GPU {numbers}" if (numbers := gpu_numbers(view)) else ""}
+    return {"gpu_number": f"GPU {numbers}" if (numbers := gpu_number_range(view)) else ""}
 
 
 def key_line(
@@ -60,8 +60,8 @@ def key_line(
     if covered:
         return builder.fill_to(builder.width).line(), []
     text, hiding = note  # which names the filter, and so its key
-    actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer and not (hiding and a.id == "filter")]
-    first = () if replay else _FIRST.get(pane, ())  # a replay's own keys come first
+    actions = [a for a in pane_actions(pane, tab, replay=replay) if a.footer and not (hiding and a.id == "filter")]
+    first = () if replay else _FIRST_KEYS.get(pane, ())  # a replay's own keys come first
     actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
     last = [a for a in actions if a.id in ("help", "quit")]
     named = [a for a in actions if a in last or a.shown in first]

@@ -49,7 +49,7 @@ def processes_text(rows: Sequence[Process]) -> str:
     return ", ".join(named) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
 
 
-def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:
+def processes_by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:
     """The processes on a device by the id of their MIG instance; None: not reported."""
     on: dict[str | None, list[Process]] = {}
     for row in processes:
@@ -60,7 +60,7 @@ def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None
 
 def mig_instance_lines(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[LineBuilder]:
     """At most ``lines`` lines for the instances of a device; the last one counts those left out."""
-    on = by_instance(device, processes)
+    on = processes_by_instance(device, processes)
     parts = device.mig_instances
     shown = parts if len(parts) <= lines else parts[: max(lines - 1, 0)]
     builders: list[LineBuilder] = []

@@ -11,16 +11,16 @@ from gpuwatch.ui.drawing.border import with_border
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.panes.top_and_host_lines import no_gpus
+from gpuwatch.ui.panes.top_and_host_lines import why_no_gpus
 from gpuwatch.ui.settings.tabs import number_of
 
-SHAPE = "2x24GiB"
+SIMULATED_GPUS = "2x24GiB"
 _GPU_SOURCES = ("nvml", "driver", "gpu", "collector")
 
 
 def no_gpu_height(view: View, width: int) -> int:
     """Lines the whole text needs inside the frame."""
-    return len(_text(view, width)[2])
+    return len(_content(view, width)[2])
 
 
 def no_gpu_lines(view: View, width: int, height: int, *, keys: bool = True) -> list[Line]:
@@ -28,35 +28,35 @@ def no_gpu_lines(view: View, width: int, height: int, *, keys: bool = True) -> l
 
     ``keys``: whether the keys of the Overview work there; else its tab is named too.
     """
-    title, style, body = _text(view, width, keys=keys)
+    title, style, body = _content(view, width, keys=keys)
     room = height - 2
     if len(body) > room and view.snapshot is not None:
-        body = [*_cut_off(body[: max(room - 1, 0)]), body[-1]]
+        body = [*_with_ellipsis(body[: max(room - 1, 0)]), body[-1]]
     lines = [LineBuilder(width - 4).add("  ").add_spans(line).line() for line in body]
     return with_border(lines, width, height, title=[(title, style)])
 
 
-def _text(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[list[Span]]]:
+def _content(view: View, width: int, *, keys: bool = True) -> tuple[str, str, list[list[Span]]]:
     inner = max(width - 6, 10)
     snapshot = view.snapshot
     if snapshot is None or view.waiting:
         return _waiting(view, inner)
     body: list[list[Span]] = []
-    title, style = no_gpus(snapshot)[1], "strong"
+    title, style = why_no_gpus(snapshot)[1], "strong"
     problems = [p for p in snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
     for problem in problems or snapshot.problems:
-        _add(body, "✖ ", "error", printable(problem.detail), inner)
-        _add(body, "  → ", "accent", printable(problem.hint.removesuffix(LOOK_AT_SIMULATED)), inner)
+        _add_wrapped(body, "✖ ", "error", printable(problem.detail), inner)
+        _add_wrapped(body, "  → ", "accent", printable(problem.hint.removesuffix(LOOK_AT_SIMULATED)), inner)
     if not body:
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated:
         return title, style, body
     if offers_simulation(view):
         named: list[Span] = [] if keys else [(f"{number_of('overview')} Overview", "key"), (", then ", "dim")]
-        named += [("s", "key"), (f" simulated GPUs (--sim {SHAPE})   ", "dim")]
+        named += [("s", "key"), (f" simulated GPUs (--sim {SIMULATED_GPUS})   ", "dim")]
         body.append([*named, ("d", "key"), (" doctor: every check", "dim")])
     else:
-        body.append([("With simulated GPUs:  ", "dim"), (f"gpuwatch --sim {SHAPE}", "key")])
+        body.append([("With simulated GPUs:  ", "dim"), (f"gpuwatch --sim {SIMULATED_GPUS}", "key")])
     return title, style, body
 
 
@@ -66,7 +66,7 @@ def offers_simulation(view: View) -> bool:
     return known and view.own_machine and view.past is None and not (view.devices or view.simulated)
 
 
-def _cut_off(lines: list[list[Span]]) -> list[list[Span]]:
+def _with_ellipsis(lines: list[list[Span]]) -> list[list[Span]]:
     """Lines of a text that goes on: the last word gives way to an ellipsis."""
     if not lines or not lines[-1]:
         return lines
@@ -84,21 +84,21 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
     if status.blame:
         who = f"no answer: the collector process {printable(status.blame)}"
     body: list[list[Span]] = []
-    _add(body, "✖ ", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since}", inner)
+    _add_wrapped(body, "✖ ", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since}", inner)
     if status.detail:
         body.append([("  " + printable(status.detail), "dim")])
     if status.machine is not None:
         meanwhile = "host and processes are shown meanwhile; GPUs appear as soon as it answers"
-        _add(body, "→ ", "accent", meanwhile, inner)
+        _add_wrapped(body, "→ ", "accent", meanwhile, inner)
     if not status.blame:
         hint = "if this lasts: check dmesg for Xid or NVRM lines, and whether nvidia-smi hangs as well"
         if view.simulated:
             hint = "a fault makes the simulated driver hang; to end it: gpuwatch sim fault clear"
-        _add(body, "→ ", "accent", hint, inner)
+        _add_wrapped(body, "→ ", "accent", hint, inner)
     return "waiting for the driver: GPUs unknown", "strong", body
 
 
-def _add(body: list[list[Span]], lead: str, style: str, text: str, inner: int) -> None:
+def _add_wrapped(body: list[list[Span]], lead: str, style: str, text: str, inner: int) -> None:
     """Adds a sentence, wrapped; ``lead`` begins its first line."""
     for number, part in enumerate(textwrap.wrap(text, inner - len(lead))):
         body.append([(lead if not number else " " * len(lead), style), (part, "text")])

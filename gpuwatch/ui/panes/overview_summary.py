@@ -1,6 +1,6 @@
 """The answer at the top of the Overview: which GPUs are free, who holds memory idle, what is wrong. Pure, no Textual.
 
-The list of hosts says the same of all hosts, in the same words: :func:`write_wrong`.
+The list of hosts says the same of all hosts, in the same words: :func:`draw_problem`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PlacedItem = tuple[int, int, SummaryItem]
 """Where an item begins and ends, in cells."""
 
 
-class Wrong(NamedTuple):
+class MainProblem(NamedTuple):
     """The most important of what is wrong."""
 
     severity: str
@@ -56,7 +56,7 @@ class Wrong(NamedTuple):
     """How many there are."""
 
 
-def wrong_now(view: View) -> Wrong | None:
+def main_problem(view: View) -> MainProblem | None:
     """Errors and warnings but for idle holders, then problems of sources, then a GPU throttled just now, then notes."""
     snapshot = view.snapshot
     if snapshot is None:
@@ -64,28 +64,28 @@ def wrong_now(view: View) -> Wrong | None:
     idle = [finding for *_, finding in idle_holders(view)]
     found = [finding for finding in view.errors_and_warnings if finding not in idle]
     if found:
-        return _of_finding(found[0], snapshot, len(found))
+        return _problem_of(found[0], snapshot, len(found))
     if snapshot.problems and not view.errors_and_warnings:
         problem = snapshot.problems[0]
-        return Wrong("warning", "", printable(problem.detail), printable(problem.hint), len(snapshot.problems))
+        return MainProblem("warning", "", printable(problem.detail), printable(problem.hint), len(snapshot.problems))
     throttled = [(device, text) for device in view.devices if (text := throttled_text(device, view.findings))]
     if throttled:
-        return Wrong("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
+        return MainProblem("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
     noted = [note for note in notable_notes(view.findings) if note not in idle]
-    return _of_finding(noted[0], snapshot, len(noted)) if noted else None
+    return _problem_of(noted[0], snapshot, len(noted)) if noted else None
 
 
-def _of_finding(finding: Finding, snapshot: Snapshot, count: int) -> Wrong:
+def _problem_of(finding: Finding, snapshot: Snapshot, count: int) -> MainProblem:
     device = snapshot.device(finding.device_uuid)
     named = f"GPU {device.index}" if device is not None else ""
     lead = f"{named}: " if named and named not in finding.title else ""
     text = printable(finding.title) + " (likely)" * (finding.certainty == "likely")
-    return Wrong(finding.severity, lead, text, printable(finding.action), count)
+    return MainProblem(finding.severity, lead, text, printable(finding.action), count)
 
 
-def write_wrong(builder: LineBuilder, wrong: Wrong, key: tuple[str, str]) -> None:
+def draw_problem(builder: LineBuilder, wrong: MainProblem, key: tuple[str, str]) -> None:
     """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
-    glyph, label, style = SEVERITIES[wrong.severity]
+    glyph, label, style = SEVERITY_LABELS[wrong.severity]
     more = _count(wrong)
     builder.add(f"{glyph} {label}: ", style).add(wrong.lead, "strong")
     room = builder.cells_left - len(more + key[0]) - 1
@@ -99,11 +99,11 @@ def write_wrong(builder: LineBuilder, wrong: Wrong, key: tuple[str, str]) -> Non
     builder.add_spans(text.spans).fill_to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
 
 
-def _count(wrong: Wrong) -> str:
+def _count(wrong: MainProblem) -> str:
     return f" 1 of {wrong.number}  " if wrong.number > 1 else " "
 
 
-SEVERITIES = {
+SEVERITY_LABELS = {
     "error": ("✖", "Wrong", "error"),
     "warning": ("▲", "Wrong", "warning"),
     "info": ("●", "Note", "text"),
@@ -113,10 +113,10 @@ SEVERITIES = {
 
 def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[PlacedItem]:
     """Draws the line; returns its places (start, end, item). ``chosen``: the item under the cursor."""
-    items, wrong = summary_items(view), wrong_now(view)
+    items, wrong = summary_items(view), main_problem(view)
     least = 0
     if wrong is not None:
-        around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITIES[wrong.severity][1]}: [f] ")
+        around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITY_LABELS[wrong.severity][1]}: [f] ")
         least = min(
             _MIN_WRONG_CELLS,
             width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, builder.width // 2) - around)) + around,
@@ -129,18 +129,18 @@ def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[Pla
             texts[place] = item.forms[min(number + 1, len(item.forms) - 1)]
     places = []
     for item, text in zip(items, texts, strict=True):
-        start = _begin(builder, item.id == chosen)
+        start = _start_item(builder, item.id == chosen)
         label, _, rest = text.partition(": ")
         builder.add(f"{label}: ", "dim" if item.style == "dim" else "text").add(rest, item.style)
         places.append((start, builder.x, item))
     if wrong is not None:
-        start = _begin(builder, chosen == "wrong")
-        write_wrong(builder, wrong, ("[f]", "why"))
+        start = _start_item(builder, chosen == "wrong")
+        draw_problem(builder, wrong, ("[f]", "why"))
         places.append((start, builder.width, SummaryItem("wrong", (), "")))
     return places
 
 
-def _begin(builder: LineBuilder, chosen: bool) -> int:
+def _start_item(builder: LineBuilder, chosen: bool) -> int:
     if builder.x:
         builder.add(" ·", "faint")
     start = builder.x
@@ -148,7 +148,7 @@ def _begin(builder: LineBuilder, chosen: bool) -> int:
     return start
 
 
-_SILENCE = ("driver.bad-state", "unknown")
+_CAUSES_OF_SILENCE = ("driver.bad-state", "unknown")
 """Causes, of no GPU, of a time without samples: the driver's, and the collector's own."""
 
 
@@ -157,31 +157,31 @@ def summary_items(view: View) -> list[SummaryItem]:
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
-    if _silent(view):
+    if _is_silent(view):
         # What was free before the driver or the collector fell silent may be taken.
         return [SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")]
-    return [_free(view, snapshot), *_idle(view)]
+    return [_free_item(view, snapshot), *_idle_item(view)]
 
 
-def _silent(view: View) -> bool:
+def _is_silent(view: View) -> bool:
     return any(
-        finding.id in _SILENCE and finding.severity == "error" and finding.device_uuid is None
+        finding.id in _CAUSES_OF_SILENCE and finding.severity == "error" and finding.device_uuid is None
         for finding in view.errors_and_warnings
     )
 
 
-Unit = tuple[Device, MigInstance | None]
+GpuOrInstance = tuple[Device, MigInstance | None]
 
 
 def free_gpus(view: View) -> frozenset[str]:
     """UUIDs of the GPUs that nobody uses, in no MIG instance either; none where that is not known now."""
-    if view.snapshot is None or view.waiting or view.stale or _silent(view):
+    if view.snapshot is None or view.waiting or view.stale or _is_silent(view):
         return frozenset()
-    units = _units(view, view.snapshot)
+    units = _free_or_used(view, view.snapshot)
     return frozenset(device.uuid for device, _, _ in units) - {device.uuid for device, _, idle in units if not idle}
 
 
-def _units(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
+def _free_or_used(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
     reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
     return [
         (device, instance, idle and device.uuid not in view.owners)
@@ -189,8 +189,8 @@ def _units(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | N
     ]
 
 
-def _free(view: View, snapshot: Snapshot) -> SummaryItem:
-    units = _units(view, snapshot)
+def _free_item(view: View, snapshot: Snapshot) -> SummaryItem:
+    units = _free_or_used(view, snapshot)
     free = [(device, instance) for device, instance, idle in units if idle]
     if free:
         forms: tuple[str, ...] = (f"Free: {_sizes(free)}", f"Free: {_names(free)}")
@@ -204,27 +204,27 @@ def _free(view: View, snapshot: Snapshot) -> SummaryItem:
     return SummaryItem("free", none, "dim", (most[0].uuid, 0, None))
 
 
-def _amount(unit: Unit) -> float | None:
+def _amount(unit: GpuOrInstance) -> float | None:
     device, instance = unit
     return (device if instance is None else instance).number("memory.free_bytes")
 
 
-def _name(unit: Unit) -> str:
+def _name(unit: GpuOrInstance) -> str:
     device, instance = unit
     return str(device.index) if instance is None else f"{device.index} MIG {instance.id}"
 
 
-def _sizes(free: Sequence[Unit]) -> str:
+def _sizes(free: Sequence[GpuOrInstance]) -> str:
     """``2, 5 (23.8 GiB each), 7 (47.5 GiB)``."""
-    of: dict[str, list[Unit]] = {}
+    of: dict[str, list[GpuOrInstance]] = {}
     for unit in free:
         of.setdefault(size(_amount(unit)), []).append(unit)
     return ", ".join(f"{_names(units)} ({text}{' each' * (len(units) > 1)})" for text, units in of.items())
 
 
-def _names(free: Sequence[Unit]) -> str:
+def _names(free: Sequence[GpuOrInstance]) -> str:
     """``0-3, 5``."""
-    runs: list[list[Unit]] = []
+    runs: list[list[GpuOrInstance]] = []
     for unit in free:
         last = runs[-1][-1] if runs else None
         if last is not None and last[1] is None and unit[1] is None and unit[0].index == last[0].index + 1:
@@ -279,7 +279,7 @@ def nobody_idle(view: View) -> str:
     return f"nobody idle for long; longest: {', '.join(longest)}"
 
 
-def _idle(view: View) -> list[SummaryItem]:
+def _idle_item(view: View) -> list[SummaryItem]:
     holders = idle_holders(view)
     if not holders:
         return []

@@ -35,10 +35,10 @@ from gpuwatch.ui.tables.process_tree_rows import Branch
 
 SCROLL_CELLS = 8
 """Cells that one key press scrolls the command."""
-NOBODY = "no process uses a GPU"
+NO_PROCESS = "no process uses a GPU"
 _MIN_BUSY_PERCENT = 1.0
-_DIM = frozenset({"pid", "type", "time", "sees", "host"})
-_SHARES = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
+_DIM_COLUMNS = frozenset({"pid", "type", "time", "sees", "host"})
+_SHARE_READINGS = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
 
 
 @dataclass(slots=True)
@@ -61,10 +61,10 @@ class TableLayout:
     most: float = 0.0
     """The largest amount of GPU memory, in bytes."""
     marks: Mapping[tuple[int, str | None], Span] = field(default_factory=dict)
-    """What :func:`marks_of` found."""
+    """What :func:`finding_marks` found."""
 
 
-def marks_of(findings: Iterable[Finding]) -> dict[tuple[int, str | None], Span]:
+def finding_marks(findings: Iterable[Finding]) -> dict[tuple[int, str | None], Span]:
     """A sign before each row that a current finding is about, by pid and device: an idle holder has ``●`` from the
     first minute on.
     """
@@ -76,7 +76,7 @@ def marks_of(findings: Iterable[Finding]) -> dict[tuple[int, str | None], Span]:
 _SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("●", "text")}
 
 
-def mig_indices_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
+def mig_indices(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
     """The value of :attr:`TableLayout.mig_indices`."""
     return {
         (device.uuid, instance.id): instance.index for device in snapshot.devices for instance in device.mig_instances
@@ -94,7 +94,7 @@ def process_count(rows: Iterable[Row]) -> int:
     return sum(isinstance(row, Process) for row in rows)
 
 
-def command(row: Row) -> str:
+def full_command(row: Row) -> str:
     """Full text of the command column."""
     return row.reason if isinstance(row, UnexplainedMemory) else command_text(row)
 
@@ -108,7 +108,7 @@ def header_line(layout: TableLayout, shown: Sequence[Row]) -> Line:
         sorted_by = placed.column.id == layout.sort_column
         mark = ("↓" if layout.sort_reverse else "↑") if sorted_by else ""
         style = "sorted" if sorted_by else "header"
-        if placed.column.id == "command" and any(width_of(command(row)) > placed.width for row in shown):
+        if placed.column.id == "command" and any(width_of(full_command(row)) > placed.width for row in shown):
             title += " →"  # the key that scrolls it
         text = title + mark
         if placed.at_right and (len(title) < placed.width or blank):
@@ -150,7 +150,7 @@ def table_lines(
     top: int = 0,
     cursor: int = 0,
     tagged: Callable[[Row], bool] = lambda row: False,
-    empty: str = NOBODY,
+    empty: str = NO_PROCESS,
 ) -> list[Line]:
     """The header, and ``room`` rows from ``top`` on; ``empty``: why there is none."""
     shown = rows[top : top + room]
@@ -191,12 +191,12 @@ def _cell(
 
 
 def _style(process: Process, column: Column, text: str) -> str:
-    if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM or process.type == "G":
+    if text.startswith(("–", "(")) or text in ("busy", "<1m") or column.id in _DIM_COLUMNS or process.type == "G":
         return "dim"
     if column.id in ("gpu", "memory"):
         return "strong"
-    if column.id in _SHARES:
-        busy = (process.number(_SHARES[column.id]) or 0) >= _MIN_BUSY_PERCENT
+    if column.id in _SHARE_READINGS:
+        busy = (process.number(_SHARE_READINGS[column.id]) or 0) >= _MIN_BUSY_PERCENT
         return ("gpu" if column.id == "sm" else "text") if busy else "dim"
     return "accent" if column.id == "framework" else "text"
 
@@ -225,14 +225,14 @@ def _unexplained(builder: LineBuilder, row: UnexplainedMemory, layout: TableLayo
         builder.fill_to(x).add(text, style)
 
 
-def chosen_order(chosen: Preferences) -> tuple[str, bool] | None:
+def preferred_order(chosen: Preferences) -> tuple[str, bool] | None:
     """The preferred column to sort by, and whether largest first; None if none was chosen."""
     if chosen.sort not in COLUMN_BY_ID:
         return None
     return chosen.sort, COLUMN_BY_ID[chosen.sort].descends if chosen.descending is None else chosen.descending
 
 
-def first_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:
+def initial_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:
     """The table in its initial state, and the footer's note for a table without a frame.
 
     Neither filtered nor as a tree: the table widget does that.
@@ -240,23 +240,23 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     snapshot = view.snapshot
     assert snapshot is not None
     gpus = bool(snapshot.devices)
-    sort, descending = chosen_order(chosen) or ("memory" if gpus else "cpu", True)
+    sort, descending = preferred_order(chosen) or ("memory" if gpus else "cpu", True)
     ids = tuple(
         name for name in chosen.columns if name in COLUMN_BY_ID and not why_unavailable(COLUMN_BY_ID[name], snapshot)
     )
     inner = width - 2 * framed
     at = snapshot.taken_at.timestamp()
     rows = sorted_rows(table_rows(snapshot), COLUMN_BY_ID[sort], reverse=descending)
-    columns, indices, most = place_columns(inner, ids, gpus=gpus), mig_indices_of(snapshot), largest_memory(rows)
+    columns, indices, most = place_columns(inner, ids, gpus=gpus), mig_indices(snapshot), largest_memory(rows)
     layout = TableLayout(columns, inner, sort, descending, at, focused=True, mig_indices=indices, most=most)
     room = max(height - 1 - 2 * framed, 1)
     lines = table_lines(rows, layout, room)
     if framed:
-        return in_frame(lines, layout, height, rows=rows, total=len(snapshot.processes)), ""
+        return bordered_table(lines, layout, height, rows=rows, total=len(snapshot.processes)), ""
     return lines, visible_rows(0, room, len(snapshot.processes))
 
 
-def in_frame(
+def bordered_table(
     lines: list[Line],
     layout: TableLayout,
     height: int,

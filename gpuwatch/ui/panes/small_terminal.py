@@ -13,7 +13,7 @@ from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
-from gpuwatch.ui.panes.overview_summary import SEVERITIES, summary_items, wrong_now
+from gpuwatch.ui.panes.overview_summary import SEVERITY_LABELS, main_problem, summary_items
 from gpuwatch.ui.panes.top_and_host_lines import verdict
 from gpuwatch.ui.tables.device_notes import state_note
 
@@ -23,14 +23,14 @@ _FINDING_LINES = 2
 """Lines kept for a finding, if there are that many."""
 
 
-def tiny_lines(view: View, width: int, height: int) -> list[Line]:
+def small_terminal_lines(view: View, width: int, height: int) -> list[Line]:
     """The verdict, a line for each GPU, the first finding, and the required size, as far as there is room."""
     lines = [_top(view, width)]
     last = _size(width, height)
     room = height - len(lines) - 1
     found = _finding(view, width)
     if not view.devices:
-        return _filled([*lines, *no_gpu_lines(view, width, max(room, 1))], last, height)
+        return _fill_height([*lines, *no_gpu_lines(view, width, max(room, 1))], last, height)
     kept = min(len(found), _FINDING_LINES, max(room - 1, 0))
     count = len(view.devices)
     shown = count if count <= room - kept else max(room - kept - 1, 1)
@@ -38,10 +38,10 @@ def tiny_lines(view: View, width: int, height: int) -> list[Line]:
     lines += [_gpu(device, width, cells) for device in view.devices[:shown]]
     if shown < count:
         lines.append(LineBuilder(width).add(f" and {count - shown} more GPUs", "dim").line())
-    return _filled([*lines, *found], last, height)
+    return _fill_height([*lines, *found], last, height)
 
 
-def _filled(lines: list[Line], last: Line, height: int) -> list[Line]:
+def _fill_height(lines: list[Line], last: Line, height: int) -> list[Line]:
     """As many of the lines as fit above the last one, at the bottom."""
     above = lines[: max(height - 1, 0)]
     return [*above, *[BLANK] * (height - 1 - len(above)), last][:height]
@@ -80,9 +80,9 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
 
 def _finding(view: View, width: int) -> list[Line]:
     """The problem and its action, as on the Overview; else who holds memory idle."""
-    wrong = wrong_now(view)
+    wrong = main_problem(view)
     if wrong is not None:
-        glyph, _, style = SEVERITIES[wrong.severity]
+        glyph, _, style = SEVERITY_LABELS[wrong.severity]
         more = f" (1 of {wrong.number})" if wrong.number > 1 else ""
         spans: SpanLines = [[(f" {glyph} ", style), (wrong.lead + wrong.text + more, "text")]]
         spans += [[(" → ", style), (wrong.action, "dim")]] if wrong.action else []

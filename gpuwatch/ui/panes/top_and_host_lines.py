@@ -19,7 +19,7 @@ from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.settings.tabs import labels
+from gpuwatch.ui.settings.tabs import tab_labels
 from gpuwatch.ui.tables.device_notes import throttled_text
 
 _VERSIONS_BELOW = range(110, 152)
@@ -28,7 +28,7 @@ room for them once something is wrong."""
 _LAST_SECONDS = 300.0
 """Seconds for which the top line shows the last event."""
 _MIN_LAST_CELLS = 24
-_USUAL = ("healthy", "throttle.power")
+_UNREMARKABLE = ("healthy", "throttle.power")
 """Causes of notes that nobody needs to know: a busy GPU is at its power limit."""
 _NOTABLE_BYTES = 2**30
 """Unexplained bytes that the verdict ignores: contexts and the driver's own use."""
@@ -59,7 +59,7 @@ def _verdict(view: View) -> Span:
     wrong = [finding for finding in view.errors_and_warnings if not (silent and finding is view.silence)]
     errors = sum(f.severity == "error" for f in wrong)
     if not errors and not snapshot.devices and snapshot.problems:
-        return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
+        return f"✖ {why_no_gpus(snapshot)[0]}", "badge-error"
     if found := error_count(errors, len(wrong) - errors or len(snapshot.problems)):
         return found[0]
     if not snapshot.devices:
@@ -93,7 +93,7 @@ def notable_notes(findings: Sequence[Finding]) -> list[Finding]:
     return [
         finding
         for finding in findings
-        if finding.severity == "info" and finding.until is None and finding.id not in _USUAL
+        if finding.severity == "info" and finding.until is None and finding.id not in _UNREMARKABLE
     ]
 
 
@@ -121,7 +121,7 @@ _WHY_UNKNOWN = {
 """By the reason of a problem, the most important first."""
 
 
-def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
+def why_no_gpus(snapshot: Snapshot) -> tuple[str, str]:
     """Why no GPU is shown, in two words and as a title: the driver lists none, or GPUs are unknown."""
     if snapshot.driver is not None:
         return "no GPU", "no GPU on this machine"
@@ -154,7 +154,7 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
     for named in (f"driver {version}", version, ".".join(version.split(".")[:2])):
         facts = [(printable(host), "strong")] if host else []
         if count and width not in _VERSIONS_BELOW:  # before the versions, which go when something is wrong
-            facts.append((_counted(count), "text"))
+            facts.append((_gpu_count(count), "text"))
         if version:
             facts.append((named, "dim"))
         if driver is not None and driver.cuda_version:
@@ -164,7 +164,7 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
     return facts
 
 
-def _counted(gpus: int) -> str:
+def _gpu_count(gpus: int) -> str:
     return f"{gpus} GPU{'s' * (gpus != 1)}"
 
 
@@ -186,11 +186,11 @@ def _length(marks: list[Span]) -> int:
     return sum(width_of(text) for text, _ in marks)
 
 
-def _apart(marks: list[Span], level: int) -> list[Span]:
+def _with_gaps(marks: list[Span], level: int) -> list[Span]:
     return [part for mark in marks for part in (mark, (" " if level >= 4 else "  ", "text"))]
 
 
-def _marks(view: View, level: int) -> list[Span]:
+def _state_marks(view: View, level: int) -> list[Span]:
     """Marks that must always be visible, shorter at a higher ``level``."""
     marks: list[Span] = []
     if view.past is not None and view.past.played is not None:
@@ -208,7 +208,7 @@ def _marks(view: View, level: int) -> list[Span]:
     if words and not view.waiting:
         short = words.partition(" for ")[0] if style == "ok" and level else words
         marks.append((f" {words} " if style.startswith("badge") else short, style))
-    return _apart(marks, level)
+    return _with_gaps(marks, level)
 
 
 def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
@@ -225,7 +225,7 @@ def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
     return " ".join(words)
 
 
-def _ends(view: View, level: int) -> list[Span]:
+def _clock_spans(view: View, level: int) -> list[Span]:
     moment = datetime.datetime.fromtimestamp(view.now)
     ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
     if view.past is not None and view.played is not None:
@@ -237,34 +237,34 @@ def _ends(view: View, level: int) -> list[Span]:
     return [*ends, (" ", "text")]
 
 
-def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], list[Span]]:
+def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], list[Span]]:
     """The tab names, the marks and the clock, as they fit.
 
     The form of the tab names follows from the width alone, so that nothing moves when something goes wrong:
     the marks get shorter first, then the clock, and the names last.
     """
-    in_full = _marks(view, 0), _ends(view, 0)
+    in_full = _state_marks(view, 0), _clock_spans(view, 0)
     calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
     if view.played is not None:
         calm.append((_LONGEST_REPLAY, "text"))
     titled = width >= (80 if view.played is None else 100)
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
-    still = sum(width_of(text) for _, text, _ in title) + _length([*_apart(calm, 0), *in_full[1]]) + _BADGE_CELLS
-    usual = labels(tab, width - still - _HOST_CELLS, view.unseen)
+    still = sum(width_of(text) for _, text, _ in title) + _length([*_with_gaps(calm, 0), *in_full[1]]) + _BADGE_CELLS
+    usual = tab_labels(tab, width - still - _HOST_CELLS, view.unseen)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
     if view.status.state == "stopped":
         # Show the reason in full: nothing will move any more.
-        ways.insert(1, labels(tab, 0, view.unseen))
+        ways.insert(1, tab_labels(tab, 0, view.unseen))
     spare = {_WITH_SOURCE: 3 * _HOST_CELLS, 0: _HOST_CELLS, 1: 1}
     for names in ways:
         for level in _LEVELS:
             left = names if level >= 6 else [*title, *names]
-            marks, ends = (_marks(view, level), _ends(view, level)) if level > 0 else in_full
+            marks, ends = (_state_marks(view, level), _clock_spans(view, level)) if level > 0 else in_full
             if level == _WITH_SOURCE:
                 if not view.status.recording:
                     continue
-                marks = [*_apart([("recorded", "dim")], 0), *marks]
+                marks = [*_with_gaps([("recorded", "dim")], 0), *marks]
             need = sum(width_of(text) for _, text, _ in left) + _length([*marks, *ends])
             if need + spare[min(level, 1)] <= width:
                 return left, marks, ends
@@ -284,7 +284,7 @@ def top_line(builder: LineBuilder, view: View, tab: str) -> list[tuple[int, int,
     Less important words are dropped from the right as the line gets shorter.
     """
     snapshot = view.snapshot
-    names, marks, ends = _fitting(builder.width, view, tab)
+    names, marks, ends = _fit_parts(builder.width, view, tab)
     reserve = _length([*marks, *ends])
     places = []
     for tab_id, text, tab_style in names:
@@ -322,7 +322,7 @@ def _versions(view: View) -> str:
         return ""
     version = ".".join(printable(driver.version).split(".")[:2])
     cuda = f" · CUDA {printable(driver.cuda_version)}" if driver.cuda_version else ""
-    return f"   {_counted(len(view.devices))} · driver {version}{cuda} "
+    return f"   {_gpu_count(len(view.devices))} · driver {version}{cuda} "
 
 
 def host_line(builder: LineBuilder, view: View) -> bool:

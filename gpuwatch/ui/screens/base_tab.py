@@ -19,7 +19,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_title, gpu_numbers, key_line
+from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_range, gpu_number_title, key_line
 from gpuwatch.ui.settings.actions import REPLAY, bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, TopLine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.session.playhead import Playhead
     from gpuwatch.ui.app import GpuwatchApp
-    from gpuwatch.ui.widgets.timeline import TimelineStrip
+    from gpuwatch.ui.widgets.timeline import Timeline
 
 _MESSAGE_SECONDS = 4.0
 """Short: it stands where the keys are."""
@@ -69,7 +69,7 @@ class TabScreen(Screen[None]):
         self.keys = KeyLine(id="keys")
         self.tiny = TooSmall(id="too-small")
         """Drawn instead of everything else on a terminal that is too small."""
-        self.timeline: TimelineStrip | None = None
+        self.timeline: Timeline | None = None
         """The timeline; created when it is first shown."""
         self._before_pause: Widget | None = None
         self.panes: tuple[Widget, ...] = ()
@@ -130,9 +130,9 @@ class TabScreen(Screen[None]):
         if position is None and not paused and self.timeline_uuid is not None:
             position = self.gpuwatch.session.position()
         if (paused or position is not None) and self.timeline is None and self.top_line.is_mounted:
-            from gpuwatch.ui.widgets.timeline import TimelineStrip
+            from gpuwatch.ui.widgets.timeline import Timeline
 
-            self.timeline = TimelineStrip(id="timeline")
+            self.timeline = Timeline(id="timeline")
             self.mount(self.timeline, after=self.top_line)
         if self.timeline is not None:
             if not paused:  # perhaps ended on another tab
@@ -201,7 +201,7 @@ class TabScreen(Screen[None]):
         titles = gpu_number_title(self.view)
         titles |= {} if self.gpuwatch.session.recorded else {"past_end(True)": ""}  # P has the same effect
         titles |= {"pause": "back to now", "play": "play", "signal": ""} if self.view.paused_since is not None else {}
-        return titles | dict.fromkeys(self.gpuwatch.cannot, "")
+        return titles | dict.fromkeys(self.gpuwatch.unavailable_actions, "")
 
     @property
     def focused_pane(self) -> str:
@@ -223,7 +223,7 @@ class TabScreen(Screen[None]):
 
     @property
     def _or_gpu(self) -> str:
-        return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_numbers(self.view)) else ""
+        return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_number_range(self.view)) else ""
 
     def unknown_key(self, event: events.Key) -> None:
         """Says of a typed letter or digit that does nothing here that it is no key."""
@@ -260,9 +260,9 @@ class TabScreen(Screen[None]):
 
         from gpuwatch.ui.details.equivalent_commands import dashboard_command, replay_command, sim_option
 
-        if self.gpuwatch.where:  # a host of a list is opened from the list
-            return list(self.gpuwatch.where)
-        preferences = replace(self.gpuwatch.gathered(), tab=self.TAB)
+        if self.gpuwatch.host_arguments:  # a host of a list is opened from the list
+            return list(self.gpuwatch.host_arguments)
+        preferences = replace(self.gpuwatch.current_preferences(), tab=self.TAB)
         past = self.gpuwatch.session.view().past
         if past is not None and past.played is not None:
             return replay_command(past.played.path, past.moment, past.played.speed, preferences)
@@ -313,17 +313,17 @@ class TabScreen(Screen[None]):
         """Called after a jump to a row: shows what belongs to it."""
 
     def action_jump(self) -> None:
-        from gpuwatch.ui.screens.jump_mode import Jump, targets_of
+        from gpuwatch.ui.screens.jump_mode import JumpScreen, targets_of
 
-        self.app.push_screen(Jump(targets_of(self)))
+        self.app.push_screen(JumpScreen(targets_of(self)))
 
     async def action_gpu_number(self) -> None:
         """Asks for the number of a GPU and opens its tab."""
         devices = self.view.devices
         if len(devices) > 1:
-            from gpuwatch.ui.screens.jump_mode import gpu_numbers
+            from gpuwatch.ui.screens.jump_mode import gpu_number_prompt
 
-            self.app.push_screen(gpu_numbers(self, devices))
+            self.app.push_screen(gpu_number_prompt(self, devices))
         elif devices:
             await self.go_to_gpu(devices[0].uuid)
         else:
@@ -356,8 +356,8 @@ class TabScreen(Screen[None]):
 
     def explain(self, key: str, text: str) -> None:
         """The first time, says what a key does that does something else in htop."""
-        if key not in self.gpuwatch.explained:
-            self.gpuwatch.explained.add(key)
+        if key not in self.gpuwatch.explained_keys:
+            self.gpuwatch.explained_keys.add(key)
             self.say(text, "accent")
 
     def action_help(self) -> None:
@@ -392,12 +392,12 @@ class TabScreen(Screen[None]):
         elif self.gpuwatch.session.paused:
             self.action_pause()
 
-    def on_timeline_strip_clicked(self, event: TimelineStrip.Clicked) -> None:
+    def on_timeline_clicked(self, event: Timeline.Clicked) -> None:
         self._move_playhead(lambda past: past.go(event.moment))
 
     def _move_playhead(self, move: Callable[[Playhead], None]) -> None:
         began = not self.gpuwatch.session.paused
-        self.gpuwatch.look_at(move)
+        self.gpuwatch.move_playhead(move)
         if began and self.gpuwatch.session.paused:
             self._focus_timeline()
 

@@ -24,7 +24,7 @@ class ChoiceSheet(Sheet):
         super().__init__(lines, cursor=None)
         self._does = tuple(does)
         self.choice = chosen
-        self.insists = True
+        self.always_shows_ending = True
         self._starts: list[int] = []
         """The line in which each choice begins."""
         self._raised = 0
@@ -48,9 +48,9 @@ class ChoiceSheet(Sheet):
             self.ending = does + behind
         super()._draw(width, height)
 
-    def pointed(self, line: list[Span]) -> list[Span]:
+    def with_cursor(self, line: list[Span]) -> list[Span]:
         """The choice that Enter takes says so."""
-        return [*super().pointed(line), ("  Enter", "key")]
+        return [*super().with_cursor(line), ("  Enter", "key")]
 
     def move(self, rows: int) -> None:
         """Moves the cursor among the choices; above the first one, scrolls to the facts."""

@@ -21,7 +21,7 @@ _KEYS = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ColumnChoice:
     """A column or field that can be shown or hidden."""
 
     id: str
@@ -32,7 +32,7 @@ class Choice:
     """Why it is not visible although it is on."""
 
 
-def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
+def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[ColumnChoice]:
     """Every process column; ``shown``: those visible at this width."""
 
     def why_hidden(column: process_columns.Column) -> str:
@@ -40,25 +40,26 @@ def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence
         return absent or _no_room(column.id, shown, chosen)
 
     columns = process_columns.COLUMNS
-    return [Choice(column.id, column.title, column.help, column.unit, why_hidden(column)) for column in columns]
+    return [ColumnChoice(column.id, column.title, column.help, column.unit, why_hidden(column)) for column in columns]
 
 
-def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
+def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[str]) -> list[ColumnChoice]:
     """Every GPU field; ``shown``: those visible at this size."""
 
     def why_hidden(field: gpu_fields.GpuField) -> str:
         return gpu_fields.why_unavailable(field, devices) or _no_room(field.id, shown, chosen)
 
     return [
-        Choice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in gpu_fields.OPTIONAL_FIELDS
+        ColumnChoice(field.id, field.id, field.help, field.unit, why_hidden(field))
+        for field in gpu_fields.OPTIONAL_FIELDS
     ]
 
 
-def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:
+def graphs_of(count: int, chosen: Sequence[str]) -> list[ColumnChoice]:
     """Every graph; ``count``: how many are visible at this size."""
     shown = chosen[:count]
     return [
-        Choice(name, name, field.graph.help, why_hidden=_no_room(name, shown, chosen))
+        ColumnChoice(name, name, field.graph.help, why_hidden=_no_room(name, shown, chosen))
         for name, field in gpu_fields.GRAPHS.items()
     ]
 
@@ -67,7 +68,7 @@ def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
     return "no room at this size" if name in chosen and name not in shown else ""
 
 
-class Chooser(LinesModal[None]):
+class ColumnChooser(LinesModal[None]):
     """A line for each choice: first those that were on when it was opened, in order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +84,7 @@ class Chooser(LinesModal[None]):
         title: str,
         chosen: Sequence[str],
         default: Sequence[str],
-        choices: Callable[[Sequence[str]], list[Choice]],
+        choices: Callable[[Sequence[str]], list[ColumnChoice]],
         changed: Callable[[tuple[str, ...]], object],
     ) -> None:
         self._chosen = list(chosen)
@@ -94,7 +95,7 @@ class Chooser(LinesModal[None]):
         self._order = self._of(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
         sheet = Sheet([], cursor=0, fold=self._lines, notes=self._help)
-        sheet.ending, sheet.insists = _KEYS, True
+        sheet.ending, sheet.always_shows_ending = _KEYS, True
         super().__init__(title, [], sheet=sheet)
 
     def _of(self, chosen: Sequence[str]) -> list[str]:
@@ -102,7 +103,7 @@ class Chooser(LinesModal[None]):
         return [*chosen, *(name for name in self._ids if name not in chosen)]
 
     @property
-    def choices(self) -> list[Choice]:
+    def choices(self) -> list[ColumnChoice]:
         place = {name: number for number, name in enumerate(self._order)}
         return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
 
@@ -113,7 +114,7 @@ class Chooser(LinesModal[None]):
     # Actions
 
     @property
-    def _under_cursor(self) -> Choice:
+    def _under_cursor(self) -> ColumnChoice:
         return self.choices[self.sheet.cursor or 0]
 
     def action_switch(self) -> None:
@@ -167,7 +168,7 @@ class Chooser(LinesModal[None]):
         style = "warning" if choice.why_hidden else "dim"
         return [Line(()), LineBuilder(width).add(cut_to_width(text, width - 1), style).line()]
 
-    def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
+    def _line(self, choice: ColumnChoice, title: int, width: int) -> list[Span]:
         builder = LineBuilder(width)
         on = choice.id in self._chosen
         builder.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")

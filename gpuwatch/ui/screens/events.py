@@ -23,7 +23,7 @@ from gpuwatch.ui.drawing.wrapping import SpanLines, cut_line, wrap_line
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, Text
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, TextPane
 
 _WIDE_COLUMNS = 160
 """Columns of a terminal from which the event under the cursor stands beside the list."""
@@ -47,9 +47,9 @@ class EventList(ItemList[MachineEvent]):
         self._new = new if wanted is None else sum(wanted(event.text, event.kind) for event in every[:new])
         if before is not None:
             self.cursor = next((n for n, event in enumerate(self.items) if event is before), 0)
-        self.refill()
+        self.rebuild()
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         view = self._view
         if view is None:
             return
@@ -59,7 +59,7 @@ class EventList(ItemList[MachineEvent]):
         elif self.total >= MAX_EVENTS:
             self.note = f" the last {len(self.items)} "
         lines = LazyLines(len(self.items), lambda place: self._line(self.items[place], view, fresh=place < self._new))
-        self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
+        self.set_lines(lines or _nothing(view, self.inner_width, filtered=self._wanted is not None), stale=view.stale)
 
     def on_click(self, event: events.Click) -> None:
         super().on_click(event)
@@ -67,18 +67,18 @@ class EventList(ItemList[MachineEvent]):
             self.screen.draw_event()
 
     def _line(self, event: MachineEvent, view: View, *, fresh: bool) -> Line:
-        builder = LineBuilder(self.inner)
+        builder = LineBuilder(self.inner_width)
         builder.add("  ").add(clock_text(event.at, view.now), "strong" if fresh else "dim")
         glyph, style = EVENT_MARKS[event.severity]
         builder.add(f"  {glyph} ", style)
         end = f"  {event.kind} · {event.certainty} "
         builder.add(cut_to_width(event.text, builder.cells_left), "strong" if fresh else "text")
-        if self.inner >= 100 and builder.cells_left >= len(end):
+        if self.inner_width >= 100 and builder.cells_left >= len(end):
             builder.fill_to(builder.width - len(end)).add(end, "dim")
         return builder.line()
 
 
-_KINDS = (
+_WHAT_IS_RECORDED = (
     "Recorded here, even while nobody watches: processes that start using a GPU or exit, memory that fills up or is "
     "freed, throttling, GPUs that are lost or return, error counters, a driver or collector that does not answer."
 )
@@ -92,7 +92,9 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
     if view.since.events is not None:
         return [Line((("  ● ", "ok"), (f"No events since {clock_text(view.since.events, view.now)}.", "text")))]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
-    return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
+    return lines + [
+        Line((("    ", "text"), (part, "dim"))) for part in wrap(_WHAT_IS_RECORDED, max(min(width - 6, 90), 20))
+    ]
 
 
 class EventsScreen(FilterableScreen):
@@ -109,7 +111,7 @@ class EventsScreen(FilterableScreen):
         self._count = 0
         self._since: float | None = None
         """Since when a replay has been played without a jump."""
-        self.about = Text("Event", id="event")
+        self.about = TextPane("Event", id="event")
         """The event under the cursor and the machine then, beside the list on a wide terminal."""
         self._below: tuple[MachineEvent, int, SpanLines] | None = None
         """What stands below an event in so many cells: the machine then and the cause, which do not change."""
@@ -178,7 +180,7 @@ class EventsScreen(FilterableScreen):
     async def action_view_event(self) -> None:
         event = self.event_list.chosen
         if event is not None:
-            self.gpuwatch.look_at(lambda past: past.go(event.at))
+            self.gpuwatch.move_playhead(lambda past: past.go(event.at))
             await self.go("overview")
 
     def action_open_event(self) -> None:

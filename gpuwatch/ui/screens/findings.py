@@ -16,11 +16,11 @@ from gpuwatch.ui.details.finding_lines import (
     Entry,
     action_of,
     cause_of,
+    cause_page_style,
     entry_lines,
     finding_mark,
     finding_times,
     id_and_certainty,
-    page_link,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
@@ -31,7 +31,7 @@ from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, Text
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, TextPane
 
 _WIDE_COLUMNS = 160
 """Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
@@ -66,9 +66,9 @@ class FindingList(ItemList[Entry]):
         every = entries_of(view)
         self._view, self._wanted, self.total = view, wanted, len(every)
         found = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
-        self.fill(found, _key, follow_first=True)
+        self.set_items(found, _key, follow_first=True)
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         view = self._view
         if view is None:
             return
@@ -79,7 +79,7 @@ class FindingList(ItemList[Entry]):
         self.set_lines([self._line(entry, view) for entry in self.items] or [nothing], stale=view.stale)
 
     def _line(self, entry: Entry, view: View) -> Line:
-        builder = LineBuilder(self.inner)
+        builder = LineBuilder(self.inner_width)
         if isinstance(entry, Problem):
             return builder.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
         glyph, style = finding_mark(entry)
@@ -93,14 +93,14 @@ class FindingList(ItemList[Entry]):
             notes = sum(finding is not entry for finding in current)
             title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
         lead = f"{named}  " if named and named not in title else ""
-        cause = _tail(entry, lead + title, builder.cells_left)
+        cause = _right_text(entry, lead + title, builder.cells_left)
         shown = cut_to_width(title, builder.cells_left - len(cause + lead))
         if named and not lead and named not in shown:  # a shortened title has lost it
             lead = f"{named}  "
             shown = cut_to_width(title, builder.cells_left - len(cause + lead))
         builder.add(lead, "dim" if past else "strong").add(shown, "dim" if past else "text")
         if builder.cells_left >= len(cause):
-            builder.fill_to(builder.width - len(cause)).add_spans(_linked(cause, entry))
+            builder.fill_to(builder.width - len(cause)).add_spans(_with_link(cause, entry))
         return builder.line()
 
     def on_click(self, event: events.Click) -> None:
@@ -111,14 +111,14 @@ class FindingList(ItemList[Entry]):
             screen.show_keys()
 
 
-def _linked(tail: str, finding: Finding) -> list[tuple[str, str]]:
+def _with_link(tail: str, finding: Finding) -> list[tuple[str, str]]:
     """The text at the right, its cause id as a link to the page."""
     cause = cause_of(finding)
     before, found, behind = tail.partition(cause) if cause else (tail, "", "")
-    return [(before, "dim"), (found, page_link(cause)), (behind, "dim")] if found else [(tail, "dim")]
+    return [(before, "dim"), (found, cause_page_style(cause)), (behind, "dim")] if found else [(tail, "dim")]
 
 
-def _tail(finding: Finding, title: str, room: int) -> str:
+def _right_text(finding: Finding, title: str, room: int) -> str:
     """The text at the right: start, cause and certainty; for long titles the start alone, which outlives their end."""
     if finding.id == "healthy":
         tails = [finding.evidence[0] if finding.evidence else "", ""]
@@ -168,8 +168,8 @@ class FindingsScreen(FilterableScreen):
     def __init__(self) -> None:
         super().__init__()
         self.finding_list = FindingList("Findings", id="finding-list")
-        self.evidence = Text("Evidence, and what to do", id="evidence")
-        self.page = Text("Cause page", id="page")
+        self.evidence = TextPane("Evidence, and what to do", id="evidence")
+        self.page = TextPane("Cause page", id="page")
         """The page of the selected finding's cause, beside it on a wide terminal."""
         self._page_of: tuple[str, int] = ("", 0)
         self._folded_page: SpanLines = []
@@ -200,7 +200,7 @@ class FindingsScreen(FilterableScreen):
         view, entry = self.view, self.finding_list.chosen
         checked = self.filter is None if entry is None else isinstance(entry, Finding) and entry.id == "healthy"
         self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
-        lines = entry_lines(entry, view.snapshot) if entry is not None else _looked_for(view) if checked else []
+        lines = entry_lines(entry, view.snapshot) if entry is not None else _checked_causes(view) if checked else []
         room = max(self._left - 4, 10)
         folded = [part for line in lines for part in wrap_line(line, room)]
         if self.page.display:
@@ -238,7 +238,7 @@ class FindingsScreen(FilterableScreen):
             self.page.title, folded = cause_head(cause), folded_page(cause, room)
         elif healthy:
             self.page.title = [("What is looked for", "title")]
-            folded = [part for line in _looked_for(self.view) for part in wrap_line(line, room)]
+            folded = [part for line in _checked_causes(self.view) for part in wrap_line(line, room)]
         else:
             self.page.title = [("Cause page", "title")]
             folded = [[("none: the cause is not known", "dim")]] if entry is not None else []
@@ -288,7 +288,7 @@ class FindingsScreen(FilterableScreen):
             self.evidence.redraw()
 
 
-def _looked_for(view: View) -> SpanLines:
+def _checked_causes(view: View) -> SpanLines:
     if view.waiting:
         return []
     causes = [text for cause, text in CAUSES.items() if cause not in ("healthy", "unknown")]

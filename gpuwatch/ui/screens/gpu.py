@@ -35,7 +35,7 @@ from gpuwatch.ui.widgets.graphs import Graphs, device_graphs
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.scroll_list import ScrollList, Sections
+from gpuwatch.ui.widgets.scroll_list import ScrollList, SectionsPane
 
 if TYPE_CHECKING:
     from gpuwatch.session.background_probes import ProbeRuns
@@ -73,29 +73,29 @@ class Readings(ScrollList):
 
     def show(self, device: Device, wanted: WordFilter | None, energy: tuple[ReadingRow, ...], *, stale: bool) -> None:
         self._table = reading_table(device, wanted, unfolded=self.unfolded, energy=energy)
-        self.content_stale = stale
-        self.refill()
+        self.stale = stale
+        self.rebuild()
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         table = self._table
         if table is None:
             return
         self.note = f" {table.shown} of {table.total} " if table.shown < table.total else f" {table.total} "
         # Several columns if there is room and it saves scrolling.
         needed = sum(len(rows) + 2 for _, rows in table.groups)
-        columns = max(1, min(self.inner // 62, -(-needed // self.room)))
-        width = self.inner // columns
+        columns = max(1, min(self.inner_width // 62, -(-needed // self.room)))
+        width = self.inner_width // columns
         lines = self._column(table, width - 2)
         rows = -(-len(lines) // columns)
         merged: list[Line] = []
         for number in range(rows):
-            builder = LineBuilder(self.inner)
+            builder = LineBuilder(self.inner_width)
             for column in range(columns):
                 place = column * rows + number
                 if place < len(lines):
                     builder.fill_to(column * width + 1).add_spans(list(lines[place]))
             merged.append(builder.line())
-        self.set_lines(merged, stale=self.content_stale)
+        self.set_lines(merged, stale=self.stale)
 
     def _column(self, table: ReadingTable, width: int) -> list[tuple[Span, ...]]:
         lines: list[tuple[Span, ...]] = []
@@ -118,7 +118,7 @@ class Readings(ScrollList):
         return lines
 
 
-def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -> list[Line]:
+def probe_run_lines(device: Device, runs: Iterable[Run], now: float, width: int) -> list[Line]:
     """One line per run: ``GPU:0 → physical 0 GPU-…  config growth  granted 21.9 GiB  peak 326 MiB  3 min ago``."""
     lines = []
     for run in runs:
@@ -144,7 +144,7 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -
     return lines
 
 
-class Identity(PaintedPane):
+class DeviceIdentity(PaintedPane):
     """The device's identity, and the other devices."""
 
     _shown: tuple[Device, View] | None = None
@@ -204,7 +204,7 @@ class Identity(PaintedPane):
         self.paint((builder.fill_to(width).line(), who.fill_to(width).line()), stale=view.stale)
 
 
-class About(Sections):
+class AboutPane(SectionsPane):
     """Text sections of the tab, with the keys of the readings."""
 
     BINDINGS = bindings("readings")
@@ -224,12 +224,12 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.identity = Identity(id="identity")
+        self.identity = DeviceIdentity(id="identity")
         self.readings = Readings("Readings", id="readings")
         self.graphs = Graphs(id="graphs")
         self.processes = ProcessTable(id="processes")
-        self.about = About("About", id="about")
-        self.device_events = About("Events and probe runs", id="device-events")
+        self.about = AboutPane("About", id="about")
+        self.device_events = AboutPane("Events and probe runs", id="device-events")
         """Beside :attr:`about` if there is room."""
         self.nothing = PaintedPane(id="nothing")
         # Kept as attributes: a draw may come before they are mounted or while they are removed.
@@ -317,7 +317,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         assert snapshot is not None
         at = snapshot.taken_at.timestamp()
         sections: list[tuple[str, SpanLines]] = []
-        parts = gpu_facts.mig_lines(device, snapshot.processes, self.about.inner)
+        parts = gpu_facts.mig_lines(device, snapshot.processes, self.about.inner_width)
         if parts:
             sections.append(("MIG instances", parts))
         episodes = self.gpuwatch.session.throttling(device.uuid, at)
@@ -331,7 +331,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, SpanLines]]:
         pane = self.device_events if self.app.size.width >= _TWO_PANES_COLUMNS else self.about
-        granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_MAX_RUNS]
+        granted = probe_run_lines(device, runs, view.now, max(pane.inner_width - 2, 40))[:_MAX_RUNS]
         maps: SpanLines = [list(line.spans) for line in granted]
         none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
         if self._probe_runs is None:

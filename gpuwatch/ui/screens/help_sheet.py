@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import align_left, width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
-from gpuwatch.ui.settings.actions import ACTIONS, REPLAY, Action, absent
+from gpuwatch.ui.settings.actions import ACTIONS, REPLAY, Action, absent_actions
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 from gpuwatch.ui.tables.process_filter import EXAMPLES
 
@@ -100,7 +100,7 @@ def groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool = Fal
     """
     fleet = tab == FLEET.id
     order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
-    left_out = absent(tab, replay=replay)
+    left_out = absent_actions(tab, replay=replay)
     common: list[tuple[str, str]] = []
     found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: common}
     listed: set[tuple[str, str]] = set()

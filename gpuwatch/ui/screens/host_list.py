@@ -13,12 +13,12 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width
-from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, header, host_line, used_line, wrong_line
+from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, header_line, host_row, problem_line, used_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.host_columns import COLUMN_BY_ID, COLUMNS, PlacedColumn, place_columns, sorted_hosts
 from gpuwatch.ui.tables.host_filter import EXAMPLES, HostFilter, host_matches, parse_host_filter
-from gpuwatch.ui.widgets.one_line_panes import Strip
+from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
 
 if TYPE_CHECKING:
@@ -52,22 +52,22 @@ class HostTable(ItemList[HostSummary]):
         every = summary.hosts if summary is not None else ()
         self.total = len(every)
         found = [host for host in every if host_matches(self._wanted, host)]
-        self.fill(sorted_hosts(found, self.sort, reverse=self.reverse), lambda host: host.name)
+        self.set_items(sorted_hosts(found, self.sort, reverse=self.reverse), lambda host: host.name)
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         """Rebuilds the lines for the current width."""
-        summary, width = self._summary, self.inner
+        summary, width = self._summary, self.inner_width
         placed = self._placed = place_columns(width, summary.hosts if summary is not None else ())
         count = len(self.items)
         self.note = f" {count} of {self.total} " if count != self.total else f" {count} "
         typed = cut_to_width(self._wanted.text, max(width // 2, 1)) if self._wanted is not None else None
         self.title = filtered_title("Hosts", typed)
-        self.head = [header(placed, width, self.sort, reverse=self.reverse)]
-        lines: Sequence[Line] = LazyLines(count, lambda place: host_line(self.items[place], placed, width))
+        self.head = [header_line(placed, width, self.sort, reverse=self.reverse)]
+        lines: Sequence[Line] = LazyLines(count, lambda place: host_row(self.items[place], placed, width))
         stale = summary is not None and bool(summary.fleet.problem)
-        self.set_lines(lines or [Line(((self._nothing(), "dim"),))], stale=stale)
+        self.set_lines(lines or [Line(((self._empty_text(), "dim"),))], stale=stale)
 
-    def _nothing(self) -> str:
+    def _empty_text(self) -> str:
         if self._summary is None:
             return "  ◌ asking for hosts…"
         if self._wanted is not None and self.total:
@@ -99,10 +99,10 @@ class FleetScreen(FilterBarScreen[HostFilter]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = Strip(self._top, id="top")
-        self.free = Strip(lambda builder, view: free_line(builder, self.fleet.summary), id="free")
-        self.used = Strip(lambda builder, view: used_line(builder, self.fleet.summary), id="used")
-        self.wrong = Strip(lambda builder, view: wrong_line(builder, self.fleet.summary), id="wrong")
+        self.head = OneLinePane(self._top, id="top")
+        self.free = OneLinePane(lambda builder, view: free_line(builder, self.fleet.summary), id="free")
+        self.used = OneLinePane(lambda builder, view: used_line(builder, self.fleet.summary), id="used")
+        self.wrong = OneLinePane(lambda builder, view: problem_line(builder, self.fleet.summary), id="wrong")
         self.hosts = HostTable(id="hosts")
         self.hosts.framed = False
         self.panes = (self.free, self.used, self.wrong, self.hosts)
@@ -203,4 +203,4 @@ class FleetScreen(FilterBarScreen[HostFilter]):
         if hosts.sort != "host" or hosts.reverse:
             down = COLUMN_BY_ID[hosts.sort].descending != hosts.reverse
             shown += ["--sort", hosts.sort, *(["--descending" if down else "--no-descending"] if hosts.reverse else [])]
-        return [*self.gpuwatch.where, "--interval", f"{self.fleet.fleet_watch.interval:g}", *shown]
+        return [*self.gpuwatch.host_arguments, "--interval", f"{self.fleet.fleet_watch.interval:g}", *shown]

@@ -37,7 +37,7 @@ class Target:
     """A label of its own, for example the number of a tab."""
 
 
-def labels(count: int) -> list[str]:
+def jump_labels(count: int) -> list[str]:
     """Labels of one length, so that none is the start of another."""
     length = 1 if count <= len(_LETTERS) else 2
     return ["".join(letters) for letters, _ in zip(product(_LETTERS, repeat=length), range(count), strict=False)]
@@ -51,11 +51,11 @@ def targets_of(screen: TabScreen) -> list[Target]:
     ]
     for pane in screen.query(PaintedPane):
         if pane.focusable and pane.region.area:
-            found += _of_pane(screen, pane, pane.region)
+            found += _pane_targets(screen, pane, pane.region)
     return found
 
 
-def gpu_numbers(screen: TabScreen, devices: Sequence[Device]) -> Jump:
+def gpu_number_prompt(screen: TabScreen, devices: Sequence[Device]) -> JumpScreen:
     """The GPUs by their numbers, all of as many digits."""
     digits = max(len(str(device.index)) for device in devices)
     targets = [
@@ -63,10 +63,10 @@ def gpu_numbers(screen: TabScreen, devices: Sequence[Device]) -> Jump:
         for device in devices
     ]
     first, last = targets[0].label, targets[-1].label
-    return Jump(targets, f" number of the GPU, {first} to {last}   Esc leaves ")
+    return JumpScreen(targets, f" number of the GPU, {first} to {last}   Esc leaves ")
 
 
-def _of_pane(screen: TabScreen, pane: PaintedPane, region: Region) -> Iterable[Target]:
+def _pane_targets(screen: TabScreen, pane: PaintedPane, region: Region) -> Iterable[Target]:
     if not any(y == 0 for _, y, _ in pane.jump_rows()):  # what begins there focuses the pane, too
 
         def focus(opens: bool) -> None:
@@ -83,14 +83,14 @@ def _of_pane(screen: TabScreen, pane: PaintedPane, region: Region) -> Iterable[T
         yield Target(region.x + x, region.y + y, go)
 
 
-class Jump(Modal[None]):
+class JumpScreen(Modal[None]):
     """Transparent: only the labels and a hint are drawn over the screen."""
 
     def __init__(self, targets: Sequence[Target], hint: str = _HINT) -> None:
         """A target left of the screen has no label there; ``hint``: the last line."""
         super().__init__()
         self._hint = hint
-        names = iter(labels(sum(not target.label for target in targets)))
+        names = iter(jump_labels(sum(not target.label for target in targets)))
         self.targets = {target.label or next(names): target for target in targets}
         self._typed = ""
         self._opens = False

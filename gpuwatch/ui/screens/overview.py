@@ -15,7 +15,7 @@ from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import plan_overview
-from gpuwatch.ui.panes.no_gpu_panel import SHAPE, no_gpu_height, offers_simulation
+from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
 from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
 from gpuwatch.ui.panes.top_and_host_lines import host_line
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
@@ -26,7 +26,7 @@ from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS
 from gpuwatch.ui.tables.process_filter import ProcessFilter, filter_word, parse_process_filter
 from gpuwatch.ui.widgets.gpu_pane import GpuPane
-from gpuwatch.ui.widgets.one_line_panes import Strip, SummaryStrip
+from gpuwatch.ui.widgets.one_line_panes import OneLinePane, SummaryLine
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         self._plan = Plan()
         self._most_rows = 0
         """Maximum number of processes so far: the layout does not change with every exit."""
-        self.host = Strip(host_line, id="host")
+        self.host = OneLinePane(host_line, id="host")
         self.gpus = GpuPane(id="gpus")
-        self.summary = SummaryStrip(id="summary")
+        self.summary = SummaryLine(id="summary")
         self.processes = ProcessTable(id="processes")
         self.users: UserTable | None = None
         """Totals by user, while they are shown instead of the processes."""
@@ -194,7 +194,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_sort(self) -> None:
         """Opens the sort menu; without GPUs, where a panel offers that, starts again on simulated ones."""
         if offers_simulation(self.view):
-            self.gpuwatch.leave_for("--sim", SHAPE)
+            self.gpuwatch.exit_to_run("--sim", SIMULATED_GPUS)
             return
         from gpuwatch.ui.screens.sort_menu import SortMenu
 
@@ -220,7 +220,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_doctor(self) -> None:
         """Leaves for ``gpuwatch doctor``, where a panel offers that."""
         if offers_simulation(self.view):
-            self.gpuwatch.leave_for("doctor")
+            self.gpuwatch.exit_to_run("doctor")
 
     def action_reverse(self) -> None:
         self.processes.sort_by(self.processes.sort_column)
@@ -240,7 +240,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_layout(self) -> None:
         app = self.gpuwatch
         wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
-        app.prefer(layout=wanted)
+        app.set_preferences(layout=wanted)
         plan = self._plan
         drawn = "" if plan.gpus_as == "none" else "graphs" if plan.extra_graph_lines else f"{plan.gpus_as}s"
         room = wanted != "automatic" and drawn not in (wanted, "")
@@ -250,7 +250,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         app = self.gpuwatch
         wanted = ORDERS[(ORDERS.index(app.preferences.gpu_order) + 1) % len(ORDERS)]
         self.gpus.pin()
-        app.prefer(gpu_order=wanted)
+        app.set_preferences(gpu_order=wanted)
         self.gpus.bring_into_view()
         self.gpus.redraw()
         self.say(f"GPUs by {wanted}{'' if wanted == 'index' else ', highest first'} (w saves it)", "text")
@@ -369,7 +369,9 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         uuid = freest[0] if freest is not None and freest[0] and self.focused_pane != "gpus" else device.uuid
         app = self.gpuwatch
         app.probe_runs.choose_gpu(uuid)
-        app.finds_probe = not app.session.recorded and app.probe_runs.live is None and "probe_gpu" not in app.cannot
+        app.opens_probe_finder = (
+            not app.session.recorded and app.probe_runs.live is None and "probe_gpu" not in app.unavailable_actions
+        )
         await app.show_tab("probes")
 
     @property
@@ -377,12 +379,12 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         return self.gpus.selected
 
     def action_findings(self) -> None:
-        from gpuwatch.ui.details.finding_lines import Entry, all_evidence
+        from gpuwatch.ui.details.finding_lines import Entry, all_finding_lines
         from gpuwatch.ui.drawing.wrapping import SpanLines
         from gpuwatch.ui.screens.finding_sheets import EvidenceModal
 
         def read() -> tuple[SpanLines, Entry | None]:
-            return all_evidence(self.view), next(iter(self.view.errors_and_warnings), None)
+            return all_finding_lines(self.view), next(iter(self.view.errors_and_warnings), None)
 
         self.app.push_screen(EvidenceModal("Findings", read))
 

@@ -24,7 +24,7 @@ from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
     configuration_lines,
     current_activity,
-    next_runs,
+    next_run_facts,
     runs_progress,
     why_not_comparable,
 )
@@ -45,7 +45,7 @@ from gpuwatch.ui.tables.probe_table_rows import (
     probe_rows,
 )
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
-from gpuwatch.ui.widgets.one_line_panes import Strip
+from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.probe_table import ProbeDetails, ProbeTable
 
@@ -54,7 +54,7 @@ _TALL_LINES = 30
 """Lines of a terminal from which there are bars, and a conclusion of several lines."""
 _MAX_CONCLUSION_LINES = 3
 """Maximum lines of the conclusion."""
-_WRITES = {"r": "writes a report here", "w": "saves the settings"}
+_KEYS_THAT_WRITE = {"r": "writes a report here", "w": "saves the settings"}
 """What letters do that are no keys of this list, but write files."""
 _MARKS = {
     SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
@@ -71,7 +71,7 @@ class ProbesScreen(FilterableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = Strip(self._head, id="probe-head")
+        self.head = OneLinePane(self._head, id="probe-head")
         self.table = ProbeTable(id="probes")
         self.below = ProbeDetails(id="below")
         self.with_earlier = False
@@ -111,7 +111,7 @@ class ProbesScreen(FilterableScreen):
         """The subject of the next runs, and the progress of the current ones."""
         live, done = self.probe_runs.live, runs_progress(self.probe_runs)
         reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
-        for number, text in enumerate(next_runs(self.probe_runs, view)):
+        for number, text in enumerate(next_run_facts(self.probe_runs, view)):
             if builder.cells_left - reserve < width_of(text) + 5:
                 break
             builder.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
@@ -120,7 +120,7 @@ class ProbesScreen(FilterableScreen):
             builder.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
 
     def _draw_conclusion(self) -> None:
-        document = self.document()
+        document = self.comparison()
         width, height = self.app.size
         lines: list[list[Span]] = []
         if document.runs:
@@ -138,10 +138,10 @@ class ProbesScreen(FilterableScreen):
 
     def _draw_bars(self) -> None:
         """Bars below the table, where it keeps most of the height."""
-        document = self.document()
+        document = self.comparison()
         width, height = self.app.size
         row = self.table.chosen
-        chosen = _place(row.run, document) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
+        chosen = _run_index(row.run, document) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
         lines = probe_bar_lines(document, width, height // 5, chosen) if height >= _TALL_LINES else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
@@ -167,7 +167,7 @@ class ProbesScreen(FilterableScreen):
         else:
             self.table.note = f" {len(probe_runs.scripts)} configurations "
         what = current_activity(live) if live is not None else ""
-        self.table.show(rows, self.document(), doing=what, now=view.now)
+        self.table.show(rows, self.comparison(), doing=what, now=view.now)
         if live is not None and live.config != self._followed:
             self._followed = live.config
             self.table.follow(live.config)
@@ -193,13 +193,13 @@ class ProbesScreen(FilterableScreen):
         if replay:
             lines.append([("Probe runs are not part of a recording: these are the ones saved on this machine.", "dim")])
         if self._compared:
-            lines += [[("Δ ", "accent"), (clean(found.text), "text")] for found in self.document().differences]
+            lines += [[("Δ ", "accent"), (clean(found.text), "text")] for found in self.comparison().differences]
         row = self.table.chosen
         title = "About"
         if isinstance(row, GroupRow):
             title = printable(row.name)
             lines.append([("", "text"), (GROUP_WORDS.get(row.name, ""), "text")])
-            names = ", ".join(script.name for script in self._of(row))
+            names = ", ".join(script.name for script in self._scripts_of(row))
             lines.append([("", "text"), (printable(names), "dim")])
             fold = " unfolds, " if row.folded else " folds, "
             enter = self.gpuwatch.key_name("↵")
@@ -217,8 +217,8 @@ class ProbesScreen(FilterableScreen):
         self.below.show_text(title, [part for line in lines for part in wrap_line(line, width)])
 
     def _marks_of(self, run: Run | None) -> list[list[Span]]:
-        document = self.document()
-        place = _place(run, document)
+        document = self.comparison()
+        place = _run_index(run, document)
         marks = speed_marks(document, place) if place is not None else ()
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
@@ -263,7 +263,7 @@ class ProbesScreen(FilterableScreen):
         self._message = (text, style)
         self._draw_below()
 
-    def document(self) -> Comparison:
+    def comparison(self) -> Comparison:
         shown = self._compared or self.probe_runs.scripts.keys()
         runs = [run for name in self.probe_runs.scripts if name in shown and (run := self.probe_runs.runs.get(name))]
         if self.with_earlier and not self._compared:
@@ -281,7 +281,7 @@ class ProbesScreen(FilterableScreen):
         self._draw_bars()
         self._draw_below()
 
-    def _of(self, group: GroupRow) -> list[ProbeScript]:
+    def _scripts_of(self, group: GroupRow) -> list[ProbeScript]:
         return [script for script in self.probe_runs.scripts.values() if script.group == group.name]
 
     def action_toggle_choice(self) -> None:
@@ -290,7 +290,7 @@ class ProbesScreen(FilterableScreen):
         if isinstance(row, ConfigRow):
             chosen ^= {row.script.name}
         elif isinstance(row, GroupRow):
-            names = {script.name for script in self._of(row)}
+            names = {script.name for script in self._scripts_of(row)}
             chosen.difference_update(names) if names <= chosen else chosen.update(names)
         self.probe_runs_changed()
 
@@ -341,7 +341,7 @@ class ProbesScreen(FilterableScreen):
     def _under_cursor(self) -> list[str]:
         row = self.table.chosen
         if isinstance(row, GroupRow):
-            return [script.name for script in self._of(row)]
+            return [script.name for script in self._scripts_of(row)]
         return [row.script.name] if isinstance(row, ConfigRow) else []
 
     async def action_cancel(self) -> None:
@@ -425,17 +425,17 @@ class ProbesScreen(FilterableScreen):
         """A name may be typed before its field is on the screen, or where none is: letters of it write no files."""
         await self._open_finder()
         before, self._key_before = self._key_before, event.key
-        if self.filter_bar is None and event.key in _WRITES and event.key != before:
+        if self.filter_bar is None and event.key in _KEYS_THAT_WRITE and event.key != before:
             event.stop()
-            super().say(f"{event.key} again {_WRITES[event.key]}; / finds a probe by its name", "accent")
+            super().say(f"{event.key} again {_KEYS_THAT_WRITE[event.key]}; / finds a probe by its name", "accent")
         else:
             await super().typed(event)
 
     async def _open_finder(self) -> None:
         app = self.gpuwatch
-        if not app.finds_probe:
+        if not app.opens_probe_finder:
             return
-        app.finds_probe = False
+        app.opens_probe_finder = False
         uuid = self.probe_runs.parameters.gpu
         device = self._live_view.device(uuid)
         where = f" on GPU {device.index} ({'free' if self._free([uuid]) else 'in use: asks first'})" if device else ""
@@ -443,16 +443,16 @@ class ProbesScreen(FilterableScreen):
         await self.open_bar(ProbeFinder("", f"type a name · {enter} runs it{where} · Esc: the list"))
 
     @property
-    def found(self) -> str:
+    def found_name(self) -> str:
         """The configuration under the cursor; empty for none."""
         row = self.table.chosen
         return row.script.name if isinstance(row, ConfigRow) else ""
 
-    def next_found(self, where: str) -> None:
+    def next_found_probe(self, where: str) -> None:
         """Moves the cursor to the next configuration, past headings; ``where``: ``up`` or ``down``."""
         before = self.table.cursor
         self.action_move(where)
-        while not self.found and self.table.cursor != before:
+        while not self.found_name and self.table.cursor != before:
             before = self.table.cursor
             self.action_move(where)
 
@@ -470,7 +470,7 @@ class ProbesScreen(FilterableScreen):
             self.with_earlier = False
         else:
             self.with_earlier = bool(self.probe_runs.earlier) and len(self.probe_runs.chosen) < 2
-            if not self.with_earlier or len(self.document().runs) < 2:
+            if not self.with_earlier or len(self.comparison().runs) < 2:
                 self.say(why_not_comparable(self.probe_runs), "accent")
         self.probe_runs_changed()
         places = [place for place, row in enumerate(self.table.items) if isinstance(row, EarlierRunRow)]
@@ -479,7 +479,7 @@ class ProbesScreen(FilterableScreen):
             self.table.redraw()
 
     def action_report(self) -> None:
-        document = self.document()
+        document = self.comparison()
         if document.runs:
             self._write(document, "probes")
         else:
@@ -499,5 +499,5 @@ class ProbesScreen(FilterableScreen):
             self.say(f"● report written: {printable(str(path))}", link_style(file_url(path), "ok"))
 
 
-def _place(run: Run | None, document: Comparison) -> int | None:
+def _run_index(run: Run | None, document: Comparison) -> int | None:
     return next((number for number, other in enumerate(document.runs) if other is run), None)

@@ -26,13 +26,13 @@ from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, is_on_cpu, sorted_rows
 from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
-from gpuwatch.ui.widgets.scroll_list import WAITING, Sections
+from gpuwatch.ui.widgets.scroll_list import WAITING, SectionsPane
 
 _REREAD_SECONDS = 10.0
 """Seconds after which details are read again."""
 
 
-class ProcessSections(Sections):
+class ProcessSectionsPane(SectionsPane):
     """Text sections of the tab, with its keys."""
 
     BINDINGS = bindings("process")
@@ -47,16 +47,16 @@ class ProcessScreen(FilterableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.who = PaintedPane(id="who")
-        self.facts = ProcessSections("Devices and settings", id="facts")
+        self.identity = PaintedPane(id="who")
+        self.facts = ProcessSectionsPane("Devices and settings", id="facts")
         self.graphs = Graphs(id="history")
         self.middle = Horizontal(self.facts, self.graphs, id="middle")
         """Kept as an attribute: a draw may come before it is mounted or while it is removed."""
-        self.about = ProcessSections("Findings, process tree, environment", id="about")
+        self.about = ProcessSectionsPane("Findings, process tree, environment", id="about")
         self.details: ProcessDetails | None = None
         self.numbers: DeviceNumbers = ()
         """Its own device numbers, if a driver reports them."""
-        self._details_of: Identity | None = None
+        self._details_identity: Identity | None = None
         self._ended: Identity | None = None
         """The process that had exited when it was read."""
         self._reading_since: float | None = None
@@ -64,11 +64,11 @@ class ProcessScreen(FilterableScreen):
         self._read_at = 0.0
         self._read_clock = 0.0
         """When :attr:`details` were read, by the clock; :attr:`_read_at` is monotonic."""
-        self.panes = (self.who, self.middle, self.about)
+        self.panes = (self.identity, self.middle, self.about)
 
     # Which process
 
-    def people(self) -> list[Identity]:
+    def identities(self) -> list[Identity]:
         """All processes that use a GPU, most memory first, then the framework programs that use none."""
         snapshot = self.view.snapshot
         if snapshot is None:
@@ -81,7 +81,7 @@ class ProcessScreen(FilterableScreen):
     def chosen(self) -> Identity | None:
         """The selected process, by default the first."""
         if self.gpuwatch.chosen_process is None:
-            people = self.people()
+            people = self.identities()
             self.gpuwatch.chosen_process = people[0] if people else None
         return self.gpuwatch.chosen_process
 
@@ -105,19 +105,19 @@ class ProcessScreen(FilterableScreen):
         self.about.styles.height = max(height * 2 // 5 - 1, 6)
         self.facts.styles.width = max(width // 2, 44)
         self.middle.display = self.about.display = who is not None
-        self.who.styles.height = "1fr" if who is None else 2  # the keys stay at the bottom
+        self.identity.styles.height = "1fr" if who is None else 2  # the keys stay at the bottom
         if who is None:
-            self.who.paint(_nobody(view))
+            self.identity.paint(_nobody(view))
             return
         history = self.gpuwatch.session.process_history(who)
-        self._ask(who)
-        details = self.details if self._details_of == who else None
+        self._read_details(who)
+        details = self.details if self._details_identity == who else None
         rows = self.rows
-        self._draw_who(who, rows, details, view)
+        self._draw_identity(who, rows, details, view)
         if rows and is_on_cpu(rows[0]):
             devices = facts.cpu_lines(rows[0], view, details)
         else:
-            devices = facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
+            devices = facts.map_lines(rows, view, self.numbers if self._details_identity == who else ())
         sections = [("Devices", devices), ("Settings at start", facts.setting_lines(rows, details, view))]
         self.facts.show_sections(sections, stale=view.stale)
         self.graphs.show(partial(process_graphs, history, rows, view), history.times, view)
@@ -145,7 +145,9 @@ class ProcessScreen(FilterableScreen):
         self.about.title = self.filter_title("Findings, process tree, environment")
         self.about.show_sections(sections, stale=view.stale, wanted=self.filter)
 
-    def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View) -> None:
+    def _draw_identity(
+        self, who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
+    ) -> None:
         note: Span = ("", "text")
         seen: float | None = view.moment
         if not process_rows(view.snapshot, who):
@@ -158,18 +160,18 @@ class ProcessScreen(FilterableScreen):
                 note = ("✖ exited; these are its last values", "error")
         elif self._reading_since is not None and time.monotonic() - self._reading_since > 2:
             note = (f"still reading after {time.monotonic() - self._reading_since:.0f} s", "warning")
-        width = self.who.size.width or self.app.size.width
+        width = self.identity.size.width or self.app.size.width
         lines = []
-        for spans in facts.who_lines(who, rows, seen or view.now, details, note):
+        for spans in facts.identity_lines(who, rows, seen or view.now, details, note):
             builder = LineBuilder(width)
             builder.add_spans(spans)
             lines.append(builder.line())
-        people = self.people()
+        people = self.identities()
         if who in people and len(people) > 1:
             place = f" ◂ {people.index(who) + 1} of {len(people)} ▸ "
             head = LineBuilder(width - len(place) - 1).add_spans(lines[0].spans)
             lines[0] = LineBuilder(width).add_spans(head.spans).fill_to(width - len(place)).add(place, "dim").line()
-        self.who.paint(lines, stale=view.stale)
+        self.identity.paint(lines, stale=view.stale)
 
     # Reading
 
@@ -177,9 +179,9 @@ class ProcessScreen(FilterableScreen):
     def reading(self) -> bool:
         return self._reading_since is not None
 
-    def _ask(self, who: Identity) -> None:
+    def _read_details(self, who: Identity) -> None:
         """Starts a thread to read the details: a hung driver can block reading of a process."""
-        fresh = self._details_of == who and time.monotonic() - self._read_at < _REREAD_SECONDS
+        fresh = self._details_identity == who and time.monotonic() - self._read_at < _REREAD_SECONDS
         if fresh or self._reading_since is not None:
             return
         self._reading_since = time.monotonic()
@@ -201,9 +203,9 @@ class ProcessScreen(FilterableScreen):
         self._reading_since, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
         ended = details.problem and who[1] is not None and not self.gpuwatch.session.host.unreachable
         self._ended = who if ended else None
-        if self._ended is None or self._details_of != who:
+        if self._ended is None or self._details_identity != who:
             # Details read before its exit stay on screen.
-            self._details_of, self.details, self.numbers = who, details, numbers
+            self._details_identity, self.details, self.numbers = who, details, numbers
             self._read_clock = read_clock
         if self.gpuwatch.tab is self:
             self.show_again()
@@ -216,7 +218,7 @@ class ProcessScreen(FilterableScreen):
         self.call_after_refresh(self.show_again)
 
     def action_move(self, where: str) -> None:
-        people = self.people()
+        people = self.identities()
         if where not in ("left", "right"):
             (self.facts if self.facts.has_focus else self.about).move(where)
         elif people:
@@ -232,7 +234,7 @@ class ProcessScreen(FilterableScreen):
         return super().titles() | dict.fromkeys(nobody, "")
 
     @property
-    def filtered(self) -> ProcessSections:
+    def filtered(self) -> ProcessSectionsPane:
         return self.about
 
     async def go(self, tab_id: str) -> None:

@@ -9,14 +9,14 @@ from textual import on
 
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.process_history import process_identity
-from gpuwatch.ui.panes.key_line import NOBODY
+from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_signals import SignalResult
-    from gpuwatch.ui.screens.column_chooser import Choice
+    from gpuwatch.ui.screens.column_chooser import ColumnChoice
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"
@@ -73,7 +73,7 @@ class ProcessRowsScreen(TabScreen):
         tagged = self.processes.tagged_count
         if tagged:
             return super().titles() | {"signal": f"signal {tagged}"}
-        return super().titles() | (NOBODY if not self.view.waiting and self.processes.chosen is None else {})
+        return super().titles() | (NO_PROCESS_TITLES if not self.view.waiting and self.processes.chosen is None else {})
 
     @property
     def device(self) -> Device | None:
@@ -92,13 +92,15 @@ class ProcessRowsScreen(TabScreen):
         if row is not None:
             self.open_sheet(*missing_of_row(row, self.view))
 
-    def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]) -> None:
+    def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[ColumnChoice]]) -> None:
         """Opens the chooser of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
-        from gpuwatch.ui.screens.column_chooser import Chooser
+        from gpuwatch.ui.screens.column_chooser import ColumnChooser
 
         app = self.gpuwatch
         chosen, default = (getattr(preferences, setting) for preferences in (app.preferences, Preferences()))
-        self.app.push_screen(Chooser(title, chosen, default, choices, lambda chosen: app.prefer(**{setting: chosen})))
+        self.app.push_screen(
+            ColumnChooser(title, chosen, default, choices, lambda chosen: app.set_preferences(**{setting: chosen}))
+        )
 
     def action_choose_columns(self) -> None:
         from gpuwatch.ui.screens.column_chooser import columns_of
@@ -124,9 +126,9 @@ class ProcessRowsScreen(TabScreen):
         if isinstance(self.processes.chosen, Process):
             await self.go("process")
         else:
-            self.say(self._nothing("i shows why"), "warning")
+            self.say(self._empty_text("i shows why"), "warning")
 
-    def _nothing(self, more: str) -> str:
+    def _empty_text(self, more: str) -> str:
         """Why there is no process under the cursor; ``more``: what to add where there is memory that none owns."""
         if self.processes.chosen is not None:
             return f"{_NOBODY}; {more}"
@@ -153,5 +155,5 @@ class ProcessRowsScreen(TabScreen):
         row = self.processes.chosen
         if not chosen and isinstance(row, Process):
             chosen = [row]
-            self.processes.stay()
-        ask_signal(self, chosen, self.processes.untag, self._nothing("nothing to signal"))
+            self.processes.pin()
+        ask_signal(self, chosen, self.processes.untag, self._empty_text("nothing to signal"))

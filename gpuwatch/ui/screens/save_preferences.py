@@ -19,17 +19,17 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
 
     If the same was saved last, this undoes it: the file gets its earlier contents, or is removed.
     """
-    path, preferences = path or app.settings_path, app.gathered()
+    path, preferences = path or app.settings_path, app.current_preferences()
     shown = printable(tilde_path(path))
     try:
         last, app.saved = app.saved, None
-        if last is not None and (last.path, last.preferences) == (path, preferences) and settings_file.take_back(last):
+        if last is not None and (last.path, last.preferences) == (path, preferences) and settings_file.undo_save(last):
             say(f"undone: {shown} {'restored' if last.before is not None else 'removed'}", "ok")
             return
-        app.saved = settings_file.save(preferences, path)
-    except settings_file.Broken:
-        broken = settings_file.load(path)
-        other = settings_file.beside(path)
+        app.saved = settings_file.save_settings(preferences, path)
+    except settings_file.InvalidSettingsFile:
+        broken = settings_file.load_settings(path)
+        other = settings_file.unused_path_beside(path)
 
         def save_to_other(confirmed: bool | None) -> None:
             if confirmed:
@@ -45,7 +45,7 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
 class BrokenFile(LinesModal[bool]):
     """Enter saves to the other file, Esc cancels."""
 
-    def __init__(self, broken: settings_file.Loaded, other: Path) -> None:
+    def __init__(self, broken: settings_file.LoadedSettings, other: Path) -> None:
         lines: SpanLines = [
             [("The settings file has errors, so it is not overwritten:", "text")],
             [(printable(str(broken.path)), "dim")],

@@ -67,7 +67,7 @@ class Sheet(PaintedPane, can_focus=True):
         self._top = 0
         self.ending = "Esc closes"
         """Text in the border when nothing is left below."""
-        self.insists = False
+        self.always_shows_ending = False
         """Whether to show :attr:`ending` even if more lines follow."""
         self.cursor = cursor
         self._is_menu = cursor is not None
@@ -103,14 +103,14 @@ class Sheet(PaintedPane, can_focus=True):
         lines = []
         for number in range(self._top, min(self._top + room, len(self._all))):
             chosen = number == self.cursor
-            spans = self.pointed(self._all[number]) if chosen else self._all[number]
+            spans = self.with_cursor(self._all[number]) if chosen else self._all[number]
             lines.append(Line(tuple(spans), chosen))
         self.paint([*lines, *([Line(())] * (room - len(lines)) + notes if notes else [])])
-        below = 0 if self.insists else len(self._all) - self._top - room
+        below = 0 if self.always_shows_ending else len(self._all) - self._top - room
         # Content, not markup: it may contain program names.
         self.border_subtitle = Content(f"{below} more below  " * (below > 0) + self.ending)
 
-    def pointed(self, line: list[Span]) -> list[Span]:
+    def with_cursor(self, line: list[Span]) -> list[Span]:
         """The line under the cursor, with a mark in its blank first cell: color alone is not enough."""
         (text, style), *rest = line
         return [("▶", "focus"), (text[1:], style), *rest]
@@ -175,7 +175,7 @@ class LinesModal(Modal[Result], Generic[Result]):
         elif event.character == "/" or (self._filters and event.is_printable):  # a word for a filter is no keys
             event.stop()
             self._filters = True
-            self.sheet.ending, self.sheet.insists = "nothing to filter here  Esc closes", True
+            self.sheet.ending, self.sheet.always_shows_ending = "nothing to filter here  Esc closes", True
             self.sheet.redraw()
         elif event.key == "c" and self._to_copy:
             event.stop()

@@ -47,7 +47,10 @@ class SortMenu(LinesModal[None]):
         self.sheet.styles.max_width = "100%"
 
     def on_mount(self) -> None:
-        self.sheet.ending, self.sheet.insists = f"{key_name(self, '↵')} sorts  type a name  Esc closes", True
+        self.sheet.ending, self.sheet.always_shows_ending = (
+            f"{key_name(self, '↵')} sorts  type a name  Esc closes",
+            True,
+        )
 
     @property
     def names(self) -> list[str]:

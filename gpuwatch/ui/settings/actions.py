@@ -13,7 +13,7 @@ from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 if TYPE_CHECKING:
     from textual.binding import BindingType
 
-_SHOWN = {
+_KEY_TEXTS = {
     "slash": "/",
     "semicolon": ";",
     "question_mark": "?",
@@ -65,30 +65,30 @@ class Action:
     @property
     def shown(self) -> str:
         first = self.keys.partition(",")[0]
-        return self.label or _SHOWN.get(first, first)
+        return self.label or _KEY_TEXTS.get(first, first)
 
 
-def _hidden(id: str, keys: str, title: str, help: str, **more: str) -> Action:
+def _no_footer(id: str, keys: str, title: str, help: str, **more: str) -> Action:
     """An action that is not in the footer."""
     return Action(id, keys, title, help, footer=False, **more)
 
 
-_OLD_SIGNAL_KEY = _hidden("up_by_k", "k", "up", "")
+_OLD_SIGNAL_KEY = _no_footer("up_by_k", "k", "up", "")
 """``k`` once sent a signal, as in htop: now it moves up, and the first time the footer names the new key."""
 
 # fmt: off
 _SORT = (
     Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
-    _hidden("reverse", "S,shift+f6", "reverse", "Reverse the order", pair="Choose the column to sort by; reverse",
+    _no_footer("reverse", "S,shift+f6", "reverse", "Reverse the order", pair="Choose the column to sort by; reverse",
         name="Reverse the sort order"),
 )
 _GO_TO = (
     Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
-    _hidden("go_to_trouble(-1)", "N", "previous", "Previous warning or error", name="Previous warning or error",
+    _no_footer("go_to_trouble(-1)", "N", "previous", "Previous warning or error", name="Previous warning or error",
         pair="Next or previous problem"),
-    _hidden("go_to_event(1)", "full_stop", "next event", "Next event", name="Next event",
+    _no_footer("go_to_event(1)", "full_stop", "next event", "Next event", name="Next event",
         pair="Next or previous problem, next event"),
-    _hidden("go_to_event(-1)", "comma", "previous event", "Previous event", name="Previous event",
+    _no_footer("go_to_event(-1)", "comma", "previous event", "Previous event", name="Previous event",
         pair="Next or previous warning or error; event"),
     Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
 )
@@ -97,15 +97,15 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter processes"),
         *_SORT,
-        _hidden("sort_by_memory", "M", "by memory", "Sort by GPU memory", name="Sort by GPU memory"),
+        _no_footer("sort_by_memory", "M", "by memory", "Sort by GPU memory", name="Sort by GPU memory"),
         Action("users", "u", "users", "Totals by user, by job, or processes", name="Totals by user or job"),
-        _hidden("layout", "L", "layout", "", name="Layout of the GPUs"),
-        _hidden("findings", "f", "findings", "All findings, with evidence", name="Findings"),
+        _no_footer("layout", "L", "layout", "", name="Layout of the GPUs"),
+        _no_footer("findings", "f", "findings", "All findings, with evidence", name="Findings"),
         Action("idle", "I", "idle", "To the next process that holds memory idle",
             pair="All findings; next idle holder (▲ or ●)", name="Idle holders"),
-        _hidden("doctor", "d", "doctor", ""),
+        _no_footer("doctor", "d", "doctor", ""),
         Action("probe_gpu", "p", "probe", "Run a probe by name, on a free or this GPU"),
-        _hidden("clear", "escape", "clear", "Clear filter, tags, selection; back to now", name="Clear the filter"),
+        _no_footer("clear", "escape", "clear", "Clear filter, tags, selection; back to now", name="Clear the filter"),
     ),
     "processes": (
         Action("open_process", "enter", "open", "Show all details", name="Process details"),
@@ -166,7 +166,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("report", "o", "HTML", "Write an HTML report into this folder", name="HTML report"),
         Action("earlier", "c", "earlier", "Compare all or selected runs; earlier runs",
             name="Compare selected or earlier runs"),
-        _hidden("cancel", "escape", "stop", ""),
+        _no_footer("cancel", "escape", "stop", ""),
     ),
     "findings": (
         Action("open_finding", "enter", "evidence", "Show the evidence and what to do", name="Evidence"),
@@ -183,64 +183,65 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("only_free", "o", "free", "Only hosts with free GPUs, or all", name="Only hosts with free GPUs"),
         Action("only_wrong", "f", "problems", "Only hosts with errors, warnings or no answer, or all",
             name="Only problems"),
-        _hidden("back", "escape", "clear", "Clear the filter"),
+        _no_footer("back", "escape", "clear", "Clear the filter"),
     ),
     "hosts": (Action("open_host", "enter", "open", "Show this host; Esc comes back", name="Open this host"),),
     "timeline": (
         # The help names these keys beside the ones that work everywhere.
         Action("past(-1)", "left,h", "sample", "", label="← →"),
-        _hidden("past(1)", "right,l", "forward", ""),
+        _no_footer("past(1)", "right,l", "forward", ""),
         Action("past_seconds(-60)", "pageup", "-1 min", ""),
         Action("past_seconds(60)", "pagedown", "+1 min", ""),
         Action("past_end(False)", "home,g", "oldest", "", name="Oldest sample"),
         Action("past_end(True)", "end,G", "newest", "", name="Newest sample"),
         *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO),
-        _hidden("refuse_signal", "K,f9", "signal", ""),
-        _hidden("pause", "escape", "back to now", ""),
+        _no_footer("refuse_signal", "K,f9", "signal", ""),
+        _no_footer("pause", "escape", "back to now", ""),
     ),
     "everywhere": (
         Action("pause", "P", "pause", "Pause the display, or return to now (Esc)", name="Pause or resume"),
-        _hidden("past(-1)", "left_square_bracket", "back", "One sample back (an hour is kept)", name="One sample back"),
-        _hidden("past(1)", "right_square_bracket", "forward", "One sample forward", name="One sample forward",
+        _no_footer("past(-1)", "left_square_bracket", "back", "One sample back (an hour is kept)",
+            name="One sample back"),
+        _no_footer("past(1)", "right_square_bracket", "forward", "One sample forward", name="One sample forward",
             pair="One sample back or forward (← →)"),
-        _hidden("past_seconds(-60)", "left_curly_bracket", "1 min back", "One minute back", name="One minute back"),
-        _hidden("past_seconds(60)", "right_curly_bracket", "1 min forward", "One minute forward",
+        _no_footer("past_seconds(-60)", "left_curly_bracket", "1 min back", "One minute back", name="One minute back"),
+        _no_footer("past_seconds(60)", "right_curly_bracket", "1 min forward", "One minute forward",
             name="One minute forward", pair="One minute back or forward (PgUp PgDn)"),
-        _hidden("change_interval(-1)", "plus,equals_sign", "faster", "Sample more often", name="Sample more often"),
-        _hidden("change_interval(1)", "minus", "slower", "Sample less often", name="Sample less often",
+        _no_footer("change_interval(-1)", "plus,equals_sign", "faster", "Sample more often", name="Sample more often"),
+        _no_footer("change_interval(1)", "minus", "slower", "Sample less often", name="Sample less often",
             pair="Sample more or less often"),
-        _hidden("save_settings", "w,f12", "save", "Save all settings; again: undo",
+        _no_footer("save_settings", "w,f12", "save", "Save all settings; again: undo",
             name="Save settings"),
-        _hidden("back", "escape", "back", "Back to the previous tab", name="Previous tab"),
+        _no_footer("back", "escape", "back", "Back to the previous tab", name="Previous tab"),
         Action("gpu_number", "number_sign", "GPU", "A GPU by its number", name="GPU by number…",
             pair="Back to the previous tab; a GPU by its number"),
         *(
-            _hidden(f"show_tab('{tab.id}')", str(number), tab.title, tab.help, name=f"Tab {number}: {tab.title}")
+            _no_footer(f"show_tab('{tab.id}')", str(number), tab.title, tab.help, name=f"Tab {number}: {tab.title}")
             for number, tab in enumerate(TABS, 1)
         ),
-        _hidden("next_pane", "tab", "next pane", "Next pane", run="app.focus_next"),
-        _hidden("previous_pane", "shift+tab", "back", "Previous pane", run="app.focus_previous",
+        _no_footer("next_pane", "tab", "next pane", "Next pane", run="app.focus_next"),
+        _no_footer("previous_pane", "shift+tab", "back", "Previous pane", run="app.focus_previous",
             pair="Next or previous pane"),
-        _hidden("copy_command", "y", "copy command", "Copy this as a gpuwatch command", name="Copy as command"),
+        _no_footer("copy_command", "y", "copy command", "Copy this as a gpuwatch command", name="Copy as command"),
         Action("diagnostic", "r", "report", "Write a report on this machine, to send to whoever helps",
             name="Report on this machine", pair="Copy as a gpuwatch command; write a report"),
-        _hidden("jump", "semicolon", "jump", "Label all on screen; a label goes there", name="Jump by label"),
+        _no_footer("jump", "semicolon", "jump", "Label all on screen; a label goes there", name="Jump by label"),
         Action("help", "question_mark,f1", "help", "All keys", name="Keys and symbols"),
         Action("palette", "ctrl+p", "palette", "Any action by name, on any tab; themes", run="command_palette",
             pair="All keys; any action by name; themes"),
         Action("quit", "q,f10", "quit", "Leave gpuwatch", name="Quit"),
-        _hidden("suspend", "ctrl+z", "suspend", "Suspend to the shell, until fg",
+        _no_footer("suspend", "ctrl+z", "suspend", "Suspend to the shell, until fg",
             pair="Leave; suspend to the shell, until fg", run="app.suspend_process"),
-        _hidden("move('up')", "up,k", "up", "One row up", label="↑ k"),
-        _hidden("move('down')", "down,j", "down", "One row down", label="↓ j", pair="One row up or down"),
-        _hidden("move('left')", "left", "left", "Previous GPU; in a table: scroll back", label="← h"),
-        _hidden("left_or_help", "h", "left", ""),
-        _hidden("move('right')", "right,l", "right", "Next GPU; in a table: scroll the command", label="→ l",
+        _no_footer("move('up')", "up,k", "up", "One row up", label="↑ k"),
+        _no_footer("move('down')", "down,j", "down", "One row down", label="↓ j", pair="One row up or down"),
+        _no_footer("move('left')", "left", "left", "Previous GPU; in a table: scroll back", label="← h"),
+        _no_footer("left_or_help", "h", "left", ""),
+        _no_footer("move('right')", "right,l", "right", "Next GPU; in a table: scroll the command", label="→ l",
             pair="Previous or next GPU; scroll a table"),
-        _hidden("move('page_up')", "pageup", "page up", ""),
-        _hidden("move('page_down')", "pagedown", "page down", ""),
-        _hidden("move('home')", "home,g", "first", "To the first row", label="Home"),
-        _hidden("move('end')", "end,G", "last", "To the last row", label="End",
+        _no_footer("move('page_up')", "pageup", "page up", ""),
+        _no_footer("move('page_down')", "pagedown", "page down", ""),
+        _no_footer("move('home')", "home,g", "first", "To the first row", label="Home"),
+        _no_footer("move('end')", "end,G", "last", "To the last row", label="End",
             pair="First or last row or sample (g, G)"),
     ),
 }
@@ -250,9 +251,9 @@ REPLAY = (
     Action("play", "space", "pause", "Play or pause (P)", name="Play or pause"),
     *_GO_TO,
     Action("change_speed(1)", "plus,equals_sign", "faster", "Play faster", name="Play faster"),
-    _hidden("change_speed(-1)", "minus", "slower", "Play slower", name="Play slower",
+    _no_footer("change_speed(-1)", "minus", "slower", "Play slower", name="Play slower",
         pair="Play faster or slower, 1/4 to 64 times"),
-    _hidden("report_stretch", "r", "report", "Write a report on the last half hour",
+    _no_footer("report_stretch", "r", "report", "Write a report on the last half hour",
         name="Report on the last half hour"),
 )
 # fmt: on
@@ -277,25 +278,25 @@ NOT_IN_FLEET = frozenset(
 """Actions on one machine, which the list of hosts does not have."""
 
 
-def absent(tab: str, *, replay: bool) -> frozenset[str]:
+def absent_actions(tab: str, *, replay: bool) -> frozenset[str]:
     """Ids of the actions that a tab does not have although its panes do."""
     return NOT_IN_REPLAY if replay else NOT_IN_FLEET if tab == FLEET.id else frozenset()
 
 
-def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
+def pane_actions(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
     """Actions available while ``pane`` of ``tab`` is focused: those of a replay, the pane's, the tab's, global ones."""
     found: list[Action] = [*REPLAY] if replay else []
     for place in (pane, tab if tab in ("overview", "fleet") else "filterable", "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
         found += [action for action in ACTIONS.get(place, ()) if not taken & set(action.keys.split(","))]
-    return tuple(action for action in found if action.id not in absent(tab, replay=replay))
+    return tuple(action for action in found if action.id not in absent_actions(tab, replay=replay))
 
 
-def of_tab(tab: str, *, replay: bool = False) -> list[Action]:
+def tab_actions(tab: str, *, replay: bool = False) -> list[Action]:
     """Every action of a tab: those of a replay, then by pane, then the global ones."""
     panes = (ACTIONS[pane] for pane in (*panes_of(tab), "everywhere"))
-    here = [action for pane in panes for action in pane if action.id not in absent(tab, replay=replay)]
+    here = [action for pane in panes for action in pane if action.id not in absent_actions(tab, replay=replay)]
     return [*REPLAY, *here] if replay else here
 
 

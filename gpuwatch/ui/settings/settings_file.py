@@ -24,7 +24,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.settings.preferences import SETTINGS, InvalidValue, Preferences, Setting
 
-ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
+PATH_VARIABLE = "GPUWATCH_CONFIG_FILE"
 """Variable that names the settings file, unless ``--config-file`` does."""
 _MAX_PROBLEMS = 20
 _WRITABLE_MODE_BITS = 0o222
@@ -33,7 +33,7 @@ _TABLES = tuple(dict.fromkeys(setting.table for setting in SETTINGS if setting.t
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The content of a settings file, as far as it is valid."""
 
     path: Path
@@ -53,7 +53,7 @@ class Loaded:
         """Every problem in a line with the file's name, and one line about unknown keys."""
         return (*(f"{self._name}: {problem}" for problem in self.problems), *self._of_unknown[:1])
 
-    def fitted(self, width: int) -> str:
+    def fit_notice(self, width: int) -> str:
         """The longest notice that fits into ``width`` cells."""
         texts = self._notices or [""]
         return next((text for text in texts if width_of(text) <= width), texts[-1])
@@ -84,7 +84,7 @@ class Loaded:
 
 def default_path() -> Path:
     """``$GPUWATCH_CONFIG_FILE``, or ``gpuwatch/settings.toml`` in the user's configuration folder."""
-    named = os.environ.get(ENVIRONMENT)
+    named = os.environ.get(PATH_VARIABLE)
     if named:
         return Path(named).expanduser()
     if sys.platform.startswith("linux"):
@@ -98,30 +98,32 @@ def default_path() -> Path:
     return user_config_path("gpuwatch") / "settings.toml"
 
 
-def load(path: Path) -> Loaded:
+def load_settings(path: Path) -> LoadedSettings:
     """Reads ``path``; a missing file gives the defaults."""
     limit = input_size_limits.SETTINGS
     try:
         with path.open("rb") as file:
             content = file.read(limit.bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
-        return Loaded(path)
+        return LoadedSettings(path)
     except OSError as error:
-        return Loaded(path, problems=(f"cannot be read: {error.strerror}",))
-    if not os.environ.get(ENVIRONMENT) and path == default_path() and (why := why_untrusted(path)):
-        return Loaded(path, problems=(f"is not used: {why}",))  # a file named explicitly is used whoever owns it
+        return LoadedSettings(path, problems=(f"cannot be read: {error.strerror}",))
+    if not os.environ.get(PATH_VARIABLE) and path == default_path() and (why := why_untrusted(path)):
+        return LoadedSettings(
+            path, problems=(f"is not used: {why}",)
+        )  # a file named explicitly is used whoever owns it
     if len(content) > limit.bytes:
-        return Loaded(path, problems=(f"is larger than {limit.most}",))
+        return LoadedSettings(path, problems=(f"is larger than {limit.most}",))
     if any(line.partition(b"=")[0].count(b".") > limit.depth for line in content.splitlines()):
-        return Loaded(path, problems=(f"is nested more than {limit.depth} deep",))
+        return LoadedSettings(path, problems=(f"is nested more than {limit.depth} deep",))
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        return Loaded(path, problems=(f"is not UTF-8 at byte {error.start}",))
-    return Loaded(path, *understood(text))
+        return LoadedSettings(path, problems=(f"is not UTF-8 at byte {error.start}",))
+    return LoadedSettings(path, *parse_settings(text))
 
 
-def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]]:
+def parse_settings(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]]:
     """The preferences in the text of a settings file, its problems, and its unknown keys."""
     import tomllib
 
@@ -129,9 +131,9 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib's, and Python's for a number of thousands of digits
-        problems.append(_syntax(str(error)))
+        problems.append(_syntax_problem(str(error)))
         document = {}
-        for part in _readable(text, tomllib.loads):
+        for part in _parsable_statements(text, tomllib.loads):
             _merge(document, part)
     found: dict[str, object] = {}
     problems += [f"{key} is a table: write [{key}]" for key in _TABLES if not isinstance(document.get(key, {}), dict)]
@@ -146,10 +148,10 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]
             if error.valid_part is not None:
                 found[setting.field] = error.valid_part
     values: dict[str, Any] = found
-    return Preferences(**values), tuple(problems[:_MAX_PROBLEMS]), tuple(_unknown(document))[:_MAX_PROBLEMS]
+    return Preferences(**values), tuple(problems[:_MAX_PROBLEMS]), tuple(_unknown_keys(document))[:_MAX_PROBLEMS]
 
 
-def _syntax(message: str) -> str:
+def _syntax_problem(message: str) -> str:
     """``line 3: …`` from tomllib's message."""
     match = re.search(r"^(.*) \(at line (\d+), column \d+\)$", message, re.DOTALL)
     where, problem = (f"line {match[2]}", match[1]) if match else ("at its end", message.partition(" (at end")[0])
@@ -166,7 +168,7 @@ _MAX_LINES = 50
 _STATEMENT = re.compile(r"^\s*[\w\"'][\w.\-\"' ]*=")
 
 
-def _readable(text: str, loads: Callable[[str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _parsable_statements(text: str, loads: Callable[[str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The statements of a broken file that parse on their own, each under its table header."""
     header = ""
     pending: list[str] = []
@@ -193,34 +195,34 @@ def _merge(document: dict[str, Any], part: dict[str, Any]) -> None:
             document.setdefault(key, value)
 
 
-def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
+def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
     top = [setting.key for setting in SETTINGS if not setting.table]
     for key, value in document.items():
         if key in _TABLES:
             known = [setting.key for setting in SETTINGS if setting.table == key]
             for inner in value if isinstance(value, dict) else ():
                 if inner not in known:
-                    yield printable(f"{key}.{inner}") + _aside(closest_name(inner, known))
+                    yield printable(f"{key}.{inner}") + _suggestion(closest_name(inner, known))
         elif key not in top:
             inside = {setting.key: setting.table for setting in SETTINGS if setting.table}
             meant = closest_name(key, [*top, *_TABLES, *inside])
             where = f" in [{inside[meant]}]" if meant in inside and meant not in top else ""
-            yield printable(key) + _aside(meant and meant + where)
+            yield printable(key) + _suggestion(meant and meant + where)
 
 
-def _aside(meant: str | None) -> str:
+def _suggestion(meant: str | None) -> str:
     return f" (did you mean {meant}?)" if meant else ""
 
 
 # Saving
 
 
-class Broken(GpuwatchError):
+class InvalidSettingsFile(GpuwatchError):
     """The file is invalid and is not overwritten, because its content would be lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedSettings:
     """The settings file as last saved, and the text that it replaced."""
 
     preferences: Preferences
@@ -230,16 +232,16 @@ class Saved:
     after: str
 
 
-def save(preferences: Preferences, path: Path) -> Saved:
+def save_settings(preferences: Preferences, path: Path) -> SavedSettings:
     """Writes the file atomically; existing comments, order and layout are kept.
 
-    Raises :class:`Broken` if the existing file is invalid, :class:`GpuwatchError` if it is read-only
+    Raises :class:`InvalidSettingsFile` if the existing file is invalid, :class:`GpuwatchError` if it is read-only
     or cannot be written.
     """
     target = Path(os.path.realpath(path))  # a symbolic link stays one
-    before = load(target)
+    before = load_settings(target)
     if before.problems:
-        raise Broken(f"not saved: {before.notice}", hint="fix it, or save to another file")
+        raise InvalidSettingsFile(f"not saved: {before.notice}", hint="fix it, or save to another file")
     try:
         # Check the mode, not the access rights: root may write to read-only files.
         if target.exists() and not target.stat().st_mode & _WRITABLE_MODE_BITS:
@@ -248,15 +250,15 @@ def save(preferences: Preferences, path: Path) -> Saved:
             )
         # Bytes, so that its line endings stay.
         text = target.read_bytes().decode("utf-8") if target.exists() else None
-        new = _with(text or "", preferences)
+        new = _with_preferences(text or "", preferences)
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(target, new)
-        return Saved(preferences, path, text, new)
+        return SavedSettings(preferences, path, text, new)
     except OSError as error:
         raise GpuwatchError(f"cannot save to {printable(str(path))}: {error.strerror}") from error
 
 
-def take_back(saved: Saved) -> bool:
+def undo_save(saved: SavedSettings) -> bool:
     """Gives the file back what it held before it was saved; False if it has changed since.
 
     Raises :class:`GpuwatchError` if it cannot be written.
@@ -274,7 +276,7 @@ def take_back(saved: Saved) -> bool:
     return True
 
 
-def beside(path: Path) -> Path:
+def unused_path_beside(path: Path) -> Path:
     """An unused file name next to ``path``."""
     for number in range(1, 1000):
         other = path.with_name(f"{path.stem}-{number}{path.suffix}")
@@ -283,7 +285,7 @@ def beside(path: Path) -> Path:
     raise GpuwatchError(f"too many files beside {path.name}")
 
 
-def _with(text: str, preferences: Preferences) -> str:
+def _with_preferences(text: str, preferences: Preferences) -> str:
     """``text`` with these preferences; a default is written as a comment, unless its key is there already."""
     # Imported only for saving. tomllib cannot write, and other writers drop comments.
     import tomllib
@@ -317,25 +319,25 @@ def _with(text: str, preferences: Preferences) -> str:
     except TOMLKitError as error:
         raise GpuwatchError(f"not saved: unsupported TOML layout ({printable(str(error))})") from error
     # Read the result back before replacing the file.
-    if not _says(new, preferences, text):
+    if not _says_same(new, preferences, text):
         raise GpuwatchError(
             "not saved: the written file would differ from the preferences", hint="save to another file"
         )
     # Lines that look like a header inside a text of several lines would mislead: then without comments.
     commented = with_comments(new, tomllib.loads(new))
-    return commented if _says(commented, preferences, text) else new
+    return commented if _says_same(commented, preferences, text) else new
 
 
-def _says(new: str, preferences: Preferences, old: str) -> bool:
+def _says_same(new: str, preferences: Preferences, old: str) -> bool:
     """Whether a file says what the preferences say, and of the rest what the old file says."""
     wanted = replace(preferences, interval=float(preferences.interval))
     try:
-        return understood(new)[:2] == (wanted, ()) and _foreign(new) == _foreign(old)
+        return parse_settings(new)[:2] == (wanted, ()) and _other_content(new) == _other_content(old)
     except ValueError:
         return False
 
 
-def _foreign(text: str) -> dict[str, Any]:
+def _other_content(text: str) -> dict[str, Any]:
     """The content of a file other than the settings."""
     import tomllib
 
@@ -370,7 +372,7 @@ _TABLE_HEADER = re.compile(r"^\s*\[\s*([\w\-]+)\s*\]\s*(#.*)?$")
 _ANY_HEADER = re.compile(r"^\s*\[")
 
 
-def comment(setting: Setting) -> str:
+def setting_comment(setting: Setting) -> str:
     """``# interval = 1.0  # seconds between samples``."""
     default = setting.toml_value(Preferences())
     value = default if default is not None else setting.example
@@ -391,14 +393,14 @@ def with_comments(text: str, document: dict[str, object]) -> str:
         content = document.get(table, {}) if table else document
         if not isinstance(content, dict):
             continue
-        span = _span(lines, table)
+        span = _table_range(lines, table)
         if span is None and table in document:
             continue  # written in another way: dotted keys, an inline table
         if span is None:
             lines += ["", f"[{table}]"] if lines else [f"[{table}]"]
             span = len(lines), len(lines)
         start, end = span
-        made = {comment(setting) for setting in of_table if setting.key in content}
+        made = {setting_comment(setting) for setting in of_table if setting.key in content}
         kept = [line for line in lines[start:end] if line.strip() not in made]
         named = [
             setting
@@ -408,11 +410,11 @@ def with_comments(text: str, document: dict[str, object]) -> str:
         ]
         place = _end_of_section(kept, is_last=end == len(lines))
         gap = [""] if named and end < len(lines) and (not kept[place:] or kept[place].strip()) else []
-        lines[start:end] = [*kept[:place], *map(comment, named), *gap, *kept[place:]]
+        lines[start:end] = [*kept[:place], *map(setting_comment, named), *gap, *kept[place:]]
     return newline.join(lines) + newline
 
 
-def _span(lines: list[str], table: str) -> tuple[int, int] | None:
+def _table_range(lines: list[str], table: str) -> tuple[int, int] | None:
     """The lines of a table, without its header; None if it has no header."""
     start = 0
     if table:

@@ -47,7 +47,7 @@ TABS = (
 FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))
 """The list of hosts, over the tabs of one of them."""
 
-_COUNTER_CELLS = " new"
+_NEW_EVENTS = " new"
 """After a name."""
 _HOST_CELLS = 8
 """Cells kept for the host name, which the numbers may take: they are keys."""
@@ -63,7 +63,7 @@ def panes_of(tab_id: str) -> tuple[str, ...]:
     return next(tab.panes for tab in (*TABS, FLEET) if tab.id == tab_id)
 
 
-def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
+def tab_labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
     """Tab id, text and style of each name, fitted into ``room`` cells: with numbers, without, or folded.
 
     ``unseen``: number of new events.
@@ -71,7 +71,7 @@ def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]
     for form, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
         shown = [_label(number, tab, tab.id == active, form, unseen) for number, tab in enumerate(TABS, 1)]
         # Room for the word is reserved, so that names do not jump when something happens.
-        coming = 0 if unseen else len(_COUNTER_CELLS)
+        coming = 0 if unseen else len(_NEW_EVENTS)
         if sum(len(text) for _, text, _ in shown) + coming + beside <= room or form == "folded":
             return shown
     raise AssertionError("unreachable")
@@ -83,5 +83,5 @@ def _label(number: int, tab: Tab, active: bool, form: str, unseen: int) -> tuple
         text = str(number)
     new = unseen > 0 and tab.id == "events"
     if new and not active:
-        text += _COUNTER_CELLS
+        text += _NEW_EVENTS
     return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "text" if new else "dim"

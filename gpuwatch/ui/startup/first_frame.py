@@ -25,7 +25,7 @@ from gpuwatch.ui.drawing.styled_lines import BLANK, Line
 from gpuwatch.ui.drawing.text_styles import color_depth, escape_sequences, palette_of
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_overview
-from gpuwatch.ui.panes.key_line import NOBODY, gpu_number_title, key_line
+from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES, gpu_number_title, key_line
 from gpuwatch.ui.panes.top_and_host_lines import host_line, top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import available_fields
@@ -36,7 +36,7 @@ _STRIP, _PANE = "surface", "background"
 """Background of the lines: the first and last line have their own."""
 
 
-def picture(
+def first_frame_lines(
     view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool, with_processes: bool = False
 ) -> list[tuple[Line, str]]:
     """Every line of the screen with its background; empty if the terminal is too small.
@@ -61,11 +61,11 @@ def picture(
     room = height - len(lines) - 1
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:
-        from gpuwatch.ui.panes.process_table_lines import first_table
+        from gpuwatch.ui.panes.process_table_lines import initial_table
         from gpuwatch.ui.tables.process_columns import table_rows
 
-        titles = gpu_number_title(view) | ({} if table_rows(view.snapshot) else NOBODY)
-        table, note = first_table(view, chosen, width, room, framed=wanted.framed)
+        titles = gpu_number_title(view) | ({} if table_rows(view.snapshot) else NO_PROCESS_TITLES)
+        table, note = initial_table(view, chosen, width, room, framed=wanted.framed)
     else:
         waiting = [LineBuilder(width - 2 * wanted.framed).fill_to(width - 2 * wanted.framed, style="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
@@ -91,7 +91,9 @@ def _summary_line(view: View, width: int) -> Line:
     return builder.fill_to(width).line()
 
 
-def escape(lines: Sequence[tuple[Line, str]], width: int, styles: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:
+def escape_text(
+    lines: Sequence[tuple[Line, str]], width: int, styles: Mapping[tuple[str, bool], Mapping[str, str]]
+) -> str:
     """The lines as terminal output; ``styles`` by a line's background and whether it is highlighted."""
     out = []
     for y, (line, ground) in enumerate(lines, 1):
@@ -118,7 +120,7 @@ def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
-class Picture:
+class FirstFrame:
     """The frame on the terminal before Textual starts; removed by :meth:`leave`, kept by :meth:`hand_over`."""
 
     def __init__(self, chosen: Preferences) -> None:
@@ -158,20 +160,22 @@ class Picture:
             interval=self._chosen.interval,
             read_only=self._chosen.read_only,
         )
-        lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, with_processes=with_processes)
+        lines = first_frame_lines(
+            view, self._chosen, width, height, ascii_only=ascii_only, with_processes=with_processes
+        )
         if not lines:
             return False
         depth = color_depth(os.environ)
         grounds = {(_STRIP, False), *((ground, line.highlighted) for line, ground in lines)}
         styles = {key: escape_sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
-        text = escape(lines, width, styles)
+        text = escape_text(lines, width, styles)
         if ascii_only:
             text = to_ascii(text)
         if self.painted:
             _write(SYNC_START + text + SYNC_END)
             return True
         self.painted = True  # set first, so that an interruption is undone
-        self._quieten()
+        self._disable_echo()
         _write(_ENTER + text)
         return True
 
@@ -180,7 +184,7 @@ class Picture:
         if self.painted:
             from gpuwatch.ui.startup.terminal_driver import TerminalDriver
 
-            TerminalDriver.has_screen = True
+            TerminalDriver.has_alternate_screen = True
 
     def leave(self) -> None:
         """Restores the terminal, whoever used it last. Safe to call twice."""
@@ -188,12 +192,12 @@ class Picture:
             return
         self.painted = False
         terminal = sys.modules.get("gpuwatch.ui.startup.terminal_driver")
-        if terminal is None or terminal.TerminalDriver.has_screen or not terminal.TerminalDriver.took_screen:
+        if terminal is None or terminal.TerminalDriver.has_alternate_screen or not terminal.TerminalDriver.started:
             _write(_LEAVE)
         if self._before is not None:
             termios.tcsetattr(0, termios.TCSANOW, self._before)
 
-    def _quieten(self) -> None:
+    def _disable_echo(self) -> None:
         """Turns echo off and keeps typed keys for Textual."""
         self._before = termios.tcgetattr(0)
         quiet = termios.tcgetattr(0)

@@ -20,12 +20,12 @@ from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START
-from gpuwatch.ui.widgets.textual_internals import internal
+from gpuwatch.ui.widgets.textual_internals import private_attribute
 
 _MODES = (1000, 1003, 1015, 1006, 1016, 1004, 2004, 2048)
 """Modes of the terminal that Textual switches on: mouse, focus, pasted text, changes of size."""
 _RESTORE = r"\033[<u" + "".join(rf"\033[?{mode}l" for mode in _MODES) + r"\033[?7h\033[?1049l\033[?25h"
-_SHELL = f"trap '' INT QUIT TERM TSTP TTOU; read -r left || printf '{_RESTORE}'"
+_SHELL_SCRIPT = f"trap '' INT QUIT TERM TSTP TTOU; read -r left || printf '{_RESTORE}'"
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -37,7 +37,7 @@ class ScreenGuard:
         self._shell: subprocess.Popen[bytes] | None = None
         with suppress(OSError):  # without /bin/sh nothing can be done
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", _SHELL], stdin=subprocess.PIPE, stdout=terminal, stderr=subprocess.DEVNULL
+                ["/bin/sh", "-c", _SHELL_SCRIPT], stdin=subprocess.PIPE, stdout=terminal, stderr=subprocess.DEVNULL
             )
 
     def dismiss(self) -> None:
@@ -58,7 +58,7 @@ _POLL_MILLISECONDS = 50
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
-class _File:
+class _ClosableFile:
     """A terminal that may be closed at any time; later output is discarded.
 
     Textual's writer thread must not end with an error, because others wait for it.
@@ -82,11 +82,11 @@ class _File:
 class TerminalDriver(LinuxDriver):
     """Waits for input without polling; can start on an alternate screen that is already on."""
 
-    has_screen: ClassVar[bool] = False
+    has_alternate_screen: ClassVar[bool] = False
     """The alternate screen is on with the first frame: entering it again would clear it."""
-    took_screen: ClassVar[bool] = False
+    started: ClassVar[bool] = False
     """A driver has started, and restores the screen when it ends."""
-    _held: list[str] | None = None
+    _held_output: list[str] | None = None
     """Output held back until :meth:`release`."""
     _wake: tuple[int, int] | None = None
     """A pipe that ends the wait for input."""
@@ -101,14 +101,14 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """See :class:`LinuxDriver`. Waits until this process is in the foreground, for example after ``bg``."""
-        while not self._in_front():
+        while not self._in_foreground():
             os.kill(os.getpid(), signal.SIGSTOP)
         self._listen()
         self._wake = os.pipe()
-        file = internal(self, "_file", object)
-        if file is not None and not isinstance(file, _File):
-            self._file = _File(file)  # type: ignore[assignment]
-        TerminalDriver.took_screen = True
+        file = private_attribute(self, "_file", object)
+        if file is not None and not isinstance(file, _ClosableFile):
+            self._file = _ClosableFile(file)  # type: ignore[assignment]
+        TerminalDriver.started = True
         if sys.__stderr__ is not None:
             self._guard = ScreenGuard(sys.__stderr__.fileno())  # where Textual draws
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -151,20 +151,20 @@ class TerminalDriver(LinuxDriver):
         os.kill(0 if group else os.getpid(), signal.SIGTSTP)
         if group:
             os.kill(0, signal.SIGCONT)  # SIGCONT may have been sent to this process alone
-        self._take_again()
+        self._take_terminal()
 
     def _continued(self) -> None:
         """Handles a SIGCONT without a preceding SIGTSTP: after SIGSTOP, or when a terminal was closed."""
         if self._wake is not None:
             self.suspend_application_mode()  # two reading threads would each get half of the keys
-            self._take_again()
+            self._take_terminal()
 
-    def _take_again(self) -> None:
+    def _take_terminal(self) -> None:
         self.resume_application_mode()
         self.app.screen.refresh(layout=True)
         self.app.app_resume_signal.publish(self.app)
 
-    def _in_front(self) -> bool:
+    def _in_foreground(self) -> bool:
         """Whether this program is in the terminal's foreground; True if unknown."""
         try:
             return os.tcgetpgrp(self.fileno) == os.getpgrp()
@@ -173,11 +173,11 @@ class TerminalDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         """See :class:`LinuxDriver`. Over a first frame, output is held back until the next frame is complete."""
-        if data == _ALTERNATE_SCREEN and TerminalDriver.has_screen:
-            TerminalDriver.has_screen = False
-            self._held = []
-        elif self._held is not None:
-            self._held.append(data)
+        if data == _ALTERNATE_SCREEN and TerminalDriver.has_alternate_screen:
+            TerminalDriver.has_alternate_screen = False
+            self._held_output = []
+        elif self._held_output is not None:
+            self._held_output.append(data)
         else:
             super().write(data)
 
@@ -187,13 +187,13 @@ class TerminalDriver(LinuxDriver):
             self.write(data)
 
     @property
-    def holds(self) -> bool:
+    def holds_output(self) -> bool:
         """Whether output is held back until :meth:`release`."""
-        return self._held is not None
+        return self._held_output is not None
 
     def release(self) -> None:
         """Writes the output held back, as one synchronized update."""
-        held, self._held = self._held, None
+        held, self._held_output = self._held_output, None
         if held:
             super().write(f"{SYNC_START}{''.join(held)}{SYNC_END}")
 

@@ -85,7 +85,7 @@ class FilterBar(Widget):
 
     @property
     def _can_signal(self) -> bool:
-        return hasattr(self._filtered, "action_signal") and "signal" not in self._filtered.gpuwatch.cannot
+        return hasattr(self._filtered, "action_signal") and "signal" not in self._filtered.gpuwatch.unavailable_actions
 
     @property
     def _filtered(self) -> FilterBarScreen[Any]:
@@ -140,7 +140,7 @@ class ProbeFinder(FilterBar):
     @property
     def probe(self) -> str:
         """The name of the probe that Enter runs; empty for none."""
-        return self._probes.found if self._input.value or self._moved else ""
+        return self._probes.found_name if self._input.value or self._moved else ""
 
     _moved = False
 
@@ -157,5 +157,5 @@ class ProbeFinder(FilterBar):
     async def arrow(self, where: str) -> None:
         """Moves the cursor to the next probe."""
         self._moved = True
-        self._probes.next_found(where)
+        self._probes.next_found_probe(where)
         self.say(self._probes.matches)

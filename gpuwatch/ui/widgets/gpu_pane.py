@@ -211,6 +211,6 @@ class GpuPane(PaintedPane, can_focus=True):
         if plan.gpus_as == "card":
             width = self.size.width // plan.columns - 4
             return gpu_card.fields_that_fit(width, plan, self.choice)
-        at = gpu_line.columns_for(self.size.width // plan.columns, tuple(view.devices), self.fields)
+        at = gpu_line.fit_columns(self.size.width // plan.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)

@@ -158,7 +158,7 @@ def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: Vie
     return found
 
 
-def step(most: float, first: float) -> float:
+def axis_end(most: float, first: float) -> float:
     """The end of an axis: ``first``, doubled until ``most`` fits, so that noise never fills the graph."""
     return first * 2 ** max(math.ceil(math.log2(most / first)), 0) if most > 0 else first
 
@@ -181,9 +181,9 @@ def process_axis(
         return 100.0 * gpus, f"0–{100 * gpus} %" + (f" of {gpus} GPUs" if gpus > 1 else "")
     most = max((value for value in history.series[reading] if value is not None), default=0.0)
     if reading == "cpu_percent":
-        end = step(most, 100.0)
+        end = axis_end(most, 100.0)
         return end, f"0–{end:.0f} %"
-    end = step(most, float(_GIB))
+    end = axis_end(most, float(_GIB))
     return end, f"0–{end / _GIB:.0f} GiB"
 
 

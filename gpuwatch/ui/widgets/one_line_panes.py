@@ -17,7 +17,7 @@ from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 
 
-class Strip(PaintedPane):
+class OneLinePane(PaintedPane):
     """A one-line pane drawn from the view."""
 
     _view: View | None = None
@@ -44,7 +44,7 @@ class Strip(PaintedPane):
         return self._fill(builder, view) if self._fill is not None else None
 
 
-class TopLine(Strip):
+class TopLine(OneLinePane):
     """Tabs, host, driver, verdict and clock."""
 
     def __init__(self, tab: str, *, id: str | None = None) -> None:
@@ -74,7 +74,7 @@ class TopLine(Strip):
         self._places = top_line(builder, view, self._tab)
 
 
-class SummaryStrip(Strip, can_focus=True):
+class SummaryLine(OneLinePane, can_focus=True):
     """Which GPUs are free, who holds memory idle, what is wrong: each is a place to go to."""
 
     BINDINGS = bindings("summary")

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from gpuwatch.ui.drawing import textual_themes
 from gpuwatch.ui.drawing.glyphs import ascii_key_name, to_ascii
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.settings.settings_file import Loaded, Saved, default_path
+from gpuwatch.ui.settings.settings_file import LoadedSettings, SavedSettings, default_path
 
 
 class AsciiFilter(LineFilter):
@@ -31,7 +31,9 @@ class AsciiFilter(LineFilter):
 class PreferencesApp(App[None]):
     """An app with preferences. Theme and ASCII mode are applied here, the rest where it is drawn."""
 
-    def __init__(self, settings: Loaded | None = None, *, ascii_only: bool = False, few_colors: bool = False) -> None:
+    def __init__(
+        self, settings: LoadedSettings | None = None, *, ascii_only: bool = False, few_colors: bool = False
+    ) -> None:
         """``ascii_only``: the terminal shows only ASCII, so ASCII mode is the default.
 
         ``few_colors``: it has only sixteen colors, so a theme of sixteen replaces the chosen one.
@@ -40,10 +42,10 @@ class PreferencesApp(App[None]):
         self._ascii_only = ascii_only
         self.settings_path = settings.path if settings is not None else default_path()
         self.preferences = settings.preferences if settings is not None else Preferences()
-        """The preferences so far; :meth:`gathered` adds the state of the screen."""
+        """The preferences so far; :meth:`current_preferences` adds the state of the screen."""
         self.settings_file = settings
         """The settings file as it was read, with its problems."""
-        self.saved: Saved | None = None
+        self.saved: SavedSettings | None = None
         """The last save, as long as it can be undone."""
         self._ascii_filter = AsciiFilter()
         for item in textual_themes.textual_themes():
@@ -51,24 +53,24 @@ class PreferencesApp(App[None]):
         chosen = (
             self.preferences.theme if self.preferences.theme in self.available_themes else textual_themes.DEFAULT_THEME
         )
-        self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
+        self._replaced_theme = chosen if few_colors and not self.available_themes[chosen].ansi else ""
         """The chosen theme, if one of sixteen colors replaces it."""
-        self.theme = textual_themes.SIXTEEN_COLORS if self._stood_in_for else chosen
+        self.theme = textual_themes.SIXTEEN_COLORS if self._replaced_theme else chosen
 
-    def prefer(self, **changes: Any) -> None:
+    def set_preferences(self, **changes: Any) -> None:
         """Changes preferences with immediate effect."""
         before, self.preferences = self.preferences, replace(self.preferences, **changes)
         if before.ascii != self.preferences.ascii:
             self._ascii_changed()
         if before != self.preferences:
-            self.preferred()
+            self.preferences_changed()
 
-    def preferred(self) -> None:
+    def preferences_changed(self) -> None:
         raise NotImplementedError
 
-    def gathered(self) -> Preferences:
-        stands_in = self._stood_in_for and self.theme == textual_themes.SIXTEEN_COLORS
-        return replace(self.preferences, theme=self._stood_in_for if stands_in else self.theme)
+    def current_preferences(self) -> Preferences:
+        stands_in = self._replaced_theme and self.theme == textual_themes.SIXTEEN_COLORS
+        return replace(self.preferences, theme=self._replaced_theme if stands_in else self.theme)
 
     # ASCII
 
@@ -86,7 +88,7 @@ class PreferencesApp(App[None]):
         return ascii_key_name(shown) if self.ascii else shown
 
     def action_toggle_ascii(self) -> None:
-        self.prefer(ascii=not self.ascii)
+        self.set_preferences(ascii=not self.ascii)
 
     def _ascii_changed(self) -> None:
         for screen in self.screen_stack:

@@ -32,7 +32,7 @@ from gpuwatch.ui.tables.probe_table_rows import (
     place_columns,
 )
 from gpuwatch.ui.widgets.graphs import Graph
-from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList, Text
+from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList, TextPane
 
 if TYPE_CHECKING:
     from gpuwatch.session.background_probes import Live
@@ -64,7 +64,7 @@ class ProbeTable(ItemList[ProbeRow]):
         self._best = {column: comparison.runs[index].config for column, index in comparison.best_run.items()}
         self._activity, self._now = doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
-        self.fill(rows, _key, follow_first=True)
+        self.set_items(rows, _key, follow_first=True)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -85,21 +85,21 @@ class ProbeTable(ItemList[ProbeRow]):
             if isinstance(row, ConfigRow) and row.script.name == config:
                 self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         runs = [row.run for row in self.items if not isinstance(row, GroupRow) and row.run is not None]
         texts = [cells(run) for run in runs]
         wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
-        columns = place_columns(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
-        head = LineBuilder(self.inner)
+        columns = place_columns(self.inner_width, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
+        head = LineBuilder(self.inner_width)
         head.fill_to(MARKS_CELLS, style="header")
         for placed in columns:
             head.fill_to(placed.start, style="header")
             head.add((align_right if placed.at_right else align_left)(placed.title, placed.width), "header")
-        self.head = [head.fill_to(self.inner, style="header").line()]
+        self.head = [head.fill_to(self.inner_width, style="header").line()]
         self.set_lines([self._line(row, columns) for row in self.items] or [NO_MATCH])
 
     def _line(self, row: ProbeRow, columns: tuple[PlacedColumn, ...]) -> Line:
-        builder = LineBuilder(self.inner)
+        builder = LineBuilder(self.inner_width)
         if isinstance(row, GroupRow):
             mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
             builder.add("  ").add(f"{mark} ", "accent").add(
@@ -170,7 +170,7 @@ def _key(row: ProbeRow) -> tuple[object, ...]:
     return ("config", row.script.name)
 
 
-class ProbeDetails(Text):
+class ProbeDetails(TextPane):
     """Lines beside a graph."""
 
     headed = True
@@ -183,8 +183,8 @@ class ProbeDetails(Text):
     def show_live(self, live: Live) -> None:
         self.title = [(live.config or "starting", "title"), (" live", "dim")]
         self.note = " stopping… " if live.stopping else " Esc stops "
-        graph = max(min(self.inner // 2 - 2, 70), 0) if self.inner >= 60 else 0
-        width, room = self.inner - graph - 2, self.room
+        graph = max(min(self.inner_width // 2 - 2, 70), 0) if self.inner_width >= 60 else 0
+        width, room = self.inner_width - graph - 2, self.room
         events = [(at, *shown) for at, event in live.events if (shown := event_text(event))[0]][-room:]
         drawn = _graph(live, graph, room) if graph else []
         lines = []

@@ -22,14 +22,14 @@ from gpuwatch.ui.drawing.border import visible_rows
 from gpuwatch.ui.drawing.styled_lines import BLANK, with_spans_replaced
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.process_table_lines import (
-    NOBODY,
+    NO_PROCESS,
     SCROLL_CELLS,
     TableLayout,
-    chosen_order,
-    command,
-    in_frame,
-    marks_of,
-    mig_indices_of,
+    bordered_table,
+    finding_marks,
+    full_command,
+    mig_indices,
+    preferred_order,
     process_count,
     table_lines,
     time_cell,
@@ -86,21 +86,21 @@ class ProcessTable(ItemList[Row]):
         self.head = [BLANK]  # the titles of the columns, which are drawn with the rows
         self._view: View | None = None
         self._state: tuple[object, ...] | None = None
-        self._supplied: set[str] = set()
+        self._columns_with_values: set[str] = set()
         """Columns that have had a value: they stay, so that nothing jumps."""
         self.column_ids: tuple[str, ...] = ()
         """The chosen columns, without those that have no value."""
         self._cursor_key: RowKey | None = None
-        self._gone = False
+        self._process_gone = False
         """Whether a sample came without the process under the cursor."""
         self._collected: tuple[Snapshot | None, str | None] = (None, None)
         """The sample and the device of the rows."""
         self._tags: set[Identity] = set()
         """Tagged processes; a process on two GPUs counts once."""
-        self._shift = 0
+        self._scrolled_cells = 0
         self._most = 0.0
         """The largest amount of GPU memory, of rows that a filter hides too: it decides the unit."""
-        self._noted = ("", False)
+        self._last_note = ("", False)
         self.sort_column = "memory"
         self.sort_reverse = True
         self.filter: ProcessFilter | None = None
@@ -118,7 +118,7 @@ class ProcessTable(ItemList[Row]):
         """Draws the processes of ``view``; keeps cursor and scroll position."""
         before, self._view = self._view, view
         old, new = before.snapshot if before is not None else None, view.snapshot
-        marks = marks_of(view.findings)
+        marks = finding_marks(view.findings)
         state = (
             framed,
             view.stale,
@@ -128,7 +128,7 @@ class ProcessTable(ItemList[Row]):
             view.events[-1] if view.events else None,
         )
         if old is None or new is None or state != self._state or not _same_rows(old, new):
-            self.column_ids = self._usable(view)
+            self.column_ids = self._usable_columns(view)
             self.framed, self._state = framed, state
             self._collect()
         elif old.taken_at != new.taken_at:
@@ -153,7 +153,7 @@ class ProcessTable(ItemList[Row]):
                 lines[y] = line
         self.paint(lines, stale=view.stale)
 
-    def _usable(self, view: View) -> tuple[str, ...]:
+    def _usable_columns(self, view: View) -> tuple[str, ...]:
         chosen, snapshot = preferences_of(self).columns, view.snapshot
         if snapshot is None:  # without those that are hidden unless somebody has a value
             return tuple(
@@ -162,10 +162,10 @@ class ProcessTable(ItemList[Row]):
                 if name not in COLUMN_BY_ID or not COLUMN_BY_ID[name].empty_reason or COLUMN_BY_ID[name].known_late
             )
         if not any(device.mig_instances for device in snapshot.devices):
-            self._supplied.discard("mig")  # no process can be in an instance now
-        unknown = [name for name in chosen if name not in self._supplied and name in COLUMN_BY_ID]
-        self._supplied.update(name for name in unknown if not why_unavailable(COLUMN_BY_ID[name], snapshot))
-        return tuple(name for name in chosen if name in self._supplied)
+            self._columns_with_values.discard("mig")  # no process can be in an instance now
+        unknown = [name for name in chosen if name not in self._columns_with_values and name in COLUMN_BY_ID]
+        self._columns_with_values.update(name for name in unknown if not why_unavailable(COLUMN_BY_ID[name], snapshot))
+        return tuple(name for name in chosen if name in self._columns_with_values)
 
     def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
         """Sorts by a column; the same column again reverses the order.
@@ -178,7 +178,7 @@ class ProcessTable(ItemList[Row]):
         self._sort_chosen = True
         self._collect()
         self.top = 0
-        if self._gone:
+        if self._process_gone:
             self.cursor = 0
         elif (self.cursor or 0) >= self.room:
             self.put_cursor(0)
@@ -189,13 +189,13 @@ class ProcessTable(ItemList[Row]):
         with suppress(FilterError):
             self.filter = parse_process_filter(chosen.filter)
         self.as_tree = chosen.tree
-        order = chosen_order(chosen)
+        order = preferred_order(chosen)
         if order is not None:
             self._sort_chosen = True
             self.sort_column, self.sort_reverse = order
 
     @property
-    def chosen_order(self) -> dict[str, Any]:
+    def order_preferences(self) -> dict[str, Any]:
         """Sort order and filter as fields of :class:`Preferences`; no order if none was chosen."""
         found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else "", "tree": self.as_tree}
         if self._sort_chosen:
@@ -205,7 +205,7 @@ class ProcessTable(ItemList[Row]):
 
     def set_filter(self, wanted: ProcessFilter | None) -> None:
         self.filter = wanted
-        if self._gone:
+        if self._process_gone:
             self.unpin()  # what was looked for is meant
         self._collect()
 
@@ -263,27 +263,29 @@ class ProcessTable(ItemList[Row]):
     @property
     def chosen(self) -> Row | None:
         """The row under the cursor; None after its process has gone."""
-        return None if self._gone else super().chosen
+        return None if self._process_gone else super().chosen
 
-    def stay(self) -> None:
+    def pin(self) -> None:
         """Keeps the cursor on the process under it, also if it was never moved."""
-        if not self._gone and self.items:
+        if not self._process_gone and self.items:
             self.put_cursor(self.cursor or 0)
 
     @property
     def scrolled(self) -> bool:
         """Whether the beginnings of commands are out of sight."""
-        return self._shift > 0
+        return self._scrolled_cells > 0
 
     def move(self, where: str) -> None:
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
         if where in ("left", "right"):
-            longest = max((width_of(command(row)) for row in self.items), default=0)
+            longest = max((width_of(full_command(row)) for row in self.items), default=0)
             step = SCROLL_CELLS if where == "right" else -SCROLL_CELLS
-            self._shift = min(max(self._shift + step, 0), max(longest // SCROLL_CELLS * SCROLL_CELLS, 0))
+            self._scrolled_cells = min(
+                max(self._scrolled_cells + step, 0), max(longest // SCROLL_CELLS * SCROLL_CELLS, 0)
+            )
             self.redraw()
             return
-        if self._gone and where == "down" and self.cursor is not None:
+        if self._process_gone and where == "down" and self.cursor is not None:
             self.cursor -= 1  # to the row that has taken the place
         super().move(where)
 
@@ -318,14 +320,14 @@ class ProcessTable(ItemList[Row]):
         """Forgets the selected process; False if there was none."""
         if self._cursor_key is None:
             return False
-        self._cursor_key, self.cursor, self.top, self._shift, self._gone = None, 0, 0, 0, False
+        self._cursor_key, self.cursor, self.top, self._scrolled_cells, self._process_gone = None, 0, 0, 0, False
         self.redraw()
         return True
 
     def put_cursor(self, number: int) -> None:
         """Moves the cursor to a row, and from now on with its process."""
         super().put_cursor(number)
-        self._gone = False
+        self._process_gone = False
         self._cursor_key = self.chosen.key if self.chosen is not None else None
 
     # Events
@@ -358,7 +360,7 @@ class ProcessTable(ItemList[Row]):
 
     @property
     def _columns(self) -> tuple[PlacedColumn, ...]:
-        return place_columns(self.inner, self.column_ids, gpus=self._has_gpus)
+        return place_columns(self.inner_width, self.column_ids, gpus=self._has_gpus)
 
     @property
     def columns_on_screen(self) -> list[str]:
@@ -390,8 +392,8 @@ class ProcessTable(ItemList[Row]):
             visible = self.top <= number < self.top + self.room
             keys = [row.key for row in self.items]
             sample, device = self._collected
-            self._gone = self._cursor_key not in keys and (self._gone or sample is not view.snapshot)
-            self._gone = self._gone and device == self.only_device
+            self._process_gone = self._cursor_key not in keys and (self._process_gone or sample is not view.snapshot)
+            self._process_gone = self._process_gone and device == self.only_device
             if self._cursor_key in keys:
                 self.cursor = keys.index(self._cursor_key)
             else:
@@ -407,24 +409,24 @@ class ProcessTable(ItemList[Row]):
         view = self._view
         return TableLayout(
             self._columns,
-            self.inner,
+            self.inner_width,
             self.sort_column,
             self.sort_reverse,
             at=view.moment if view is not None else 0.0,
             focused=self.has_focus,
-            shift=self._shift,
+            shift=self._scrolled_cells,
             branches=self._branches,
-            mig_indices=mig_indices_of(view.snapshot) if view is not None and view.snapshot is not None else {},
+            mig_indices=mig_indices(view.snapshot) if view is not None and view.snapshot is not None else {},
             most=self._most,
-            marks=marks_of(view.findings) if view is not None else {},
+            marks=finding_marks(view.findings) if view is not None else {},
         )
 
     def _draw(self, width: int, height: int) -> None:
         if self._view is None:
             return
         self.top = min(max(self.top, 0), max(len(self.items) - self.room, 0))
-        if not self.framed and self._noted != self.footer_note:
-            self._noted = self.footer_note
+        if not self.framed and self._last_note != self.footer_note:
+            self._last_note = self.footer_note
             self.post_message(self.Scrolled())
         layout = self._table_layout
         lines = table_lines(
@@ -432,16 +434,16 @@ class ProcessTable(ItemList[Row]):
             layout,
             self.room,
             top=self.top,
-            cursor=-1 if self._gone else self.cursor or 0,
+            cursor=-1 if self._process_gone else self.cursor or 0,
             tagged=self._is_tagged,
-            empty=self._nothing(),
+            empty=self._empty_text(),
         )
         if self.only_device is None and self._view.events:
             from gpuwatch.ui.details.latest_events import with_latest_events  # the first frame has none
 
             lines = with_latest_events(lines, self._view.events, self._view.now, layout.width, self.room + 1)
         if self.framed:
-            lines = in_frame(
+            lines = bordered_table(
                 lines,
                 layout,
                 height,
@@ -455,7 +457,7 @@ class ProcessTable(ItemList[Row]):
             )
         self.paint(lines, stale=self._view.stale)
 
-    def _nothing(self) -> str:
+    def _empty_text(self) -> str:
         if self._view is None or self._view.snapshot is None:
             return "waiting for the first sample"
         if self.filter is not None:
@@ -468,4 +470,4 @@ class ProcessTable(ItemList[Row]):
         unread = [device for device in devices if device.state != "ok"]
         if unread and only is not None:
             return f"its processes cannot be read while it is {unread[0].state}"
-        return "no process uses this GPU" if only is not None else NOBODY + " that can be read" * bool(unread)
+        return "no process uses this GPU" if only is not None else NO_PROCESS + " that can be read" * bool(unread)

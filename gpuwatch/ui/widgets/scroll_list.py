@@ -62,7 +62,7 @@ class ScrollList(PaintedPane, can_focus=True):
     top = 0
     cursor: int | None = None
     content: Sequence[Line] = ()
-    content_stale = False
+    stale = False
     """Whether the lines are of data that get old: not yet what is painted, so that a change of it shows."""
     head: Sequence[Line] = ()
     """Fixed lines above the list."""
@@ -85,21 +85,21 @@ class ScrollList(PaintedPane, can_focus=True):
     def _above(self) -> Sequence[Line]:
         if self.framed or not self.headed:
             return self.head
-        builder = LineBuilder(self.inner)
+        builder = LineBuilder(self.inner_width)
         builder.add(" ", "header")
         for text, _ in self.title:
             builder.add(text, "header")
-        builder.fill_to(self.inner - width_of(self.note), style="header").add(self.note, "header")
-        return [builder.fill_to(self.inner, style="header").line(), *self.head]
+        builder.fill_to(self.inner_width - width_of(self.note), style="header").add(self.note, "header")
+        return [builder.fill_to(self.inner_width, style="header").line(), *self.head]
 
     @property
-    def inner(self) -> int:
+    def inner_width(self) -> int:
         """Cells inside the frame."""
         return max(self.size.width - 2 * int(self.framed), 1)
 
     def set_lines(self, content: Sequence[Line], *, stale: bool = False) -> None:
         """Shows lines; keeps cursor and scroll position."""
-        self.content, self.content_stale = content, stale
+        self.content, self.stale = content, stale
         if self.cursor is not None:
             self.cursor = min(self.cursor, max(len(content) - 1, 0))
         self.redraw()
@@ -139,11 +139,11 @@ class ScrollList(PaintedPane, can_focus=True):
 
     def _jump(self, number: int, opens: bool) -> None:
         self.put_cursor(number)
-        self.refill()
+        self.rebuild()
         if opens:
             self.choose()
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         """Rebuilds the lines after a change of width, focus or cursor."""
         self.redraw()
 
@@ -162,27 +162,27 @@ class ScrollList(PaintedPane, can_focus=True):
                 bar=bar,
                 bar_from=len(self._above),
             )
-        self.paint(lines, stale=self.content_stale)
+        self.paint(lines, stale=self.stale)
 
     def in_view(self) -> list[Line]:
         """The lines of the list that are shown."""
         shown = enumerate(self.content[self.top : self.top + self.room], self.top)
-        return [self.marked(line) if number == self.cursor else line for number, line in shown]
+        return [self.with_cursor(line) if number == self.cursor else line for number, line in shown]
 
-    def marked(self, line: Line) -> Line:
+    def with_cursor(self, line: Line) -> Line:
         """The line under the cursor; its first two cells hold the mark."""
         (first, style), *rest = line.spans or (("  ", "text"),)
         style = "focus" if self.has_focus else "dim"
         used = width_of(first) + sum(width_of(text) for text, _ in rest)
         spans = (("▶ ", style), (first[2:], line.spans[0][1] if line.spans else "text"), *rest)
-        return Line((*spans, (" " * max(self.inner - used, 0), "text")), self.has_focus)
+        return Line((*spans, (" " * max(self.inner_width - used, 0), "text")), self.has_focus)
 
     # Events
 
     def resized(self) -> None:
         """Rebuilds the lines for the new width; keeps the cursor visible."""
         self.bring_into_view()
-        self.refill()
+        self.rebuild()
 
     def turn_wheel(self, rows: int) -> bool:
         """Scrolls without moving the cursor."""
@@ -200,7 +200,7 @@ class ScrollList(PaintedPane, can_focus=True):
             self.redraw()
         elif self.cursor is not None and self.top + y < self.count:
             self.put_cursor(self.top + y)
-            self.refill()
+            self.rebuild()
             if event.chain == 2:
                 self.choose()
 
@@ -225,28 +225,28 @@ class ItemList(ScrollList, Generic[Item]):
         place = self.cursor or 0
         return self.items[place] if place < len(self.items) else None
 
-    def fill(self, items: list[Item], key: Callable[[Item], object], *, follow_first: bool = False) -> None:
+    def set_items(self, items: list[Item], key: Callable[[Item], object], *, follow_first: bool = False) -> None:
         """Replaces the items; the cursor stays with the item of its ``key``, or on the first line if it is there."""
         before = self.chosen if self.cursor or follow_first else None
         self.items = items
         places = {key(item): place for place, item in reversed(list(enumerate(items)))}
         if before is not None:
             self.cursor = places.get(key(before), self.cursor)
-        self.refill()
+        self.rebuild()
 
-    def marked(self, line: Line) -> Line:
+    def with_cursor(self, line: Line) -> Line:
         """The line under the cursor; no cursor while the list is empty."""
-        return super().marked(line) if self.items else line
+        return super().with_cursor(line) if self.items else line
 
 
-class Text(ScrollList, can_focus=False):
+class TextPane(ScrollList, can_focus=False):
     """Lines to read, one cell from the left edge."""
 
     def set_text(self, text: SpanLines, *, stale: bool = False) -> None:
         self.set_lines([Line(((" ", "text"), *line)) for line in text], stale=stale)
 
 
-class Sections(ScrollList):
+class SectionsPane(ScrollList):
     """Titled sections. Without a frame, which has a scroll bar, what does not fit is left out whole, and counted."""
 
     _counts = (0, 0)
@@ -269,7 +269,7 @@ class Sections(ScrollList):
             ]
             sections = [section for section in sections if section[1]]
         self._counts = sum(len(lines) for _, lines in sections), every
-        room = max(self.inner - 2, 10)
+        room = max(self.inner_width - 2, 10)
         text: SpanLines = []
         self._starts = starts = []
         for title, lines in sections:
@@ -284,7 +284,7 @@ class Sections(ScrollList):
                 announced = line[-1][0].endswith(":") if line else False
                 text += wrap_line(line, room)
         self.set_lines(
-            [LineBuilder(self.inner).add(" ").add_spans(line).line() for line in text] or [NO_MATCH], stale=stale
+            [LineBuilder(self.inner_width).add(" ").add_spans(line).line() for line in text] or [NO_MATCH], stale=stale
         )
 
     def in_view(self) -> list[Line]:

@@ -1,7 +1,7 @@
 """Access to private names of Textual, which another version may not have.
 
 Every use has a public way to fall back to. A test hides each name in turn and checks that the dashboard still
-works, so a new use needs nothing but a call of :func:`internal`.
+works, so a new use needs nothing but a call of :func:`private_attribute`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 Kind = TypeVar("Kind")
 
 
-def internal(owner: object, name: str, kind: type[Kind]) -> Kind | None:
+def private_attribute(owner: object, name: str, kind: type[Kind]) -> Kind | None:
     """A private attribute of a Textual object; None if this version lacks it, or if it is not a ``kind``."""
     value = getattr(owner, name, None)
     return value if isinstance(value, kind) else None

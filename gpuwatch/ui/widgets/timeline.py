@@ -19,13 +19,13 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.widgets.one_line_panes import Strip
+from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 
 _MIN_TRACK_CELLS = 12
 """Minimum cells of a track."""
-_KEPT = len("<1 min so far")
+_KEPT_CELLS = len("<1 min so far")
 """Cells for how much is kept, so that the track stands still."""
-_MORE = ("· gpuwatch record keeps more ", "· record keeps more ", "")
+_RECORD_HINTS = ("· gpuwatch record keeps more ", "· record keeps more ", "")
 """In the part of the track before the first sample, while nothing is recorded."""
 _MIN_NAME_CELLS = 14
 """Fewest cells of a name below the track."""
@@ -33,7 +33,7 @@ _CLOCK_CELLS = 18
 """Cells for each time below the track."""
 
 
-class TimelineStrip(Strip, can_focus=True):
+class Timeline(OneLinePane, can_focus=True):
     """Shown while paused or replayed, and always on the tab of a GPU. A click goes to that moment; with focus, the
     arrow keys move through the samples.
 
@@ -111,7 +111,7 @@ class TimelineStrip(Strip, can_focus=True):
         lines = [builder.fill_to(width).line()]
         _, start, cells = self._track_area
         if self._framed and cells:
-            names = labels(past, self._happened, cells)
+            names = problem_labels(past, self._happened, cells)
             lines.append(LineBuilder(width).fill_to(start).add_spans(names).fill_to(width).line())
         return lines
 
@@ -120,7 +120,7 @@ class TimelineStrip(Strip, can_focus=True):
         if past.played is not None:
             begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
         else:
-            begin = f"  {_kept(past, view.now):>{_KEPT}} "
+            begin = f"  {_kept_text(past, view.now):>{_KEPT_CELLS}} "
             end = " now " if view.now - past.end < 60 else " end "
         room = limit - builder.x - len(begin) - max(len(end), 6)
         if room < _MIN_TRACK_CELLS or past.end <= past.begin:
@@ -131,7 +131,7 @@ class TimelineStrip(Strip, can_focus=True):
         drawn = track_spans(past, self._happened, room, cursor)
         text, style = drawn[0]
         if past.played is None and view.since.events is None:
-            more = next(label for label in _MORE if text.startswith(" " * len(label)))
+            more = next(label for label in _RECORD_HINTS if text.startswith(" " * len(label)))
             drawn[:1] = [(more, "faint"), (text[len(more) :], style)]
         for text, style in drawn:
             builder.add(text, "accent" if self.has_focus and style == "dim" else style)
@@ -147,7 +147,7 @@ class TimelineStrip(Strip, can_focus=True):
             )
 
 
-def _kept(past: PlayheadPosition, now: float) -> str:
+def _kept_text(past: PlayheadPosition, now: float) -> str:
     """``5 min so far`` while the track is longer than what is kept, else ``last 60 min``."""
     first = past.gapless[0][0] if past.gapless else past.begin
     if first <= past.begin:
@@ -196,7 +196,7 @@ def track_spans(past: PlayheadPosition, happened: Track, width: int, cursor: flo
     return _joined(cells)
 
 
-def labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
+def problem_labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
     """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
     begin, cell_seconds = _grid(past, width)
     cells: list[Span] = [(" ", "text")] * width

@@ -70,7 +70,7 @@ class UserTable(ItemList[Total]):
             nobody = unexplained_memory(view.snapshot) if view.snapshot is not None else None
             if nobody is not None:
                 sums.append(unexplained_total(nobody.parts))
-        self.fill(sums, lambda total: total.name)
+        self.set_items(sums, lambda total: total.name)
 
     def move(self, where: str) -> None:
         """As in any list; what is typed next begins a name."""
@@ -89,25 +89,25 @@ class UserTable(ItemList[Total]):
         found = self._type_ahead.find_line(names, char, self.cursor or 0)
         if found is not None:
             self.put_cursor(found)
-            self.refill()
+            self.rebuild()
             return ""
         if (char == "u" and not self._type_ahead.text) or not self._type_ahead.continues_name(char):
             return None
         return f"no {'job' if self.by_job else 'user'} begins with “{char}”; Esc leaves"
 
-    def refill(self) -> None:
+    def rebuild(self) -> None:
         view = self._view
         if view is None:
             return
         named = sum(total.name not in (None, "", NO_JOB) for total in self.items)
         what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
         self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
-        typed = cut_to_width(printable(self._filter.text), self.inner // 3) if self._filter is not None else None
+        typed = cut_to_width(printable(self._filter.text), self.inner_width // 3) if self._filter is not None else None
         self.title = filtered_title(title, typed)
         indices = [device.index for device in view.devices]
-        usual = _WIDE if self.inner >= 100 else _USUAL
-        fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
-        words = all(_in_words(total)[1] <= self.inner - usual.rest - 2 for total in self.items)
+        usual = _WIDE if self.inner_width >= 100 else _USUAL
+        fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner_width]
+        words = all(_gpu_amounts(total)[1] <= self.inner_width - usual.rest - 2 for total in self.items)
         if fits == [_TIGHT] and words:
             fits = []
         at = fits[0] if fits else usual if words else _TIGHT
@@ -116,7 +116,9 @@ class UserTable(ItemList[Total]):
         heads += [align_right("CPU%", at.cpu), align_right("HOST", at.host)]
         gpus = [align_right(f"GPU{'' if at is _TIGHT else ' '}{index}", at.each) for index in indices]
         heads += gpus if fits else ["  ON GPU"] * bool(indices)
-        self.head = [LineBuilder(self.inner).add("".join(heads), "header").fill_to(self.inner, style="header").line()]
+        self.head = [
+            LineBuilder(self.inner_width).add("".join(heads), "header").fill_to(self.inner_width, style="header").line()
+        ]
         lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self.items]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
@@ -126,7 +128,7 @@ class UserTable(ItemList[Total]):
         return job_text(total.name, width) if self.by_job and total.name != NO_JOB else printable(total.name)
 
     def _line(self, total: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
-        builder = LineBuilder(self.inner)
+        builder = LineBuilder(self.inner_width)
         nobody = total.name == ""
         name = "unexplained" if nobody else self._label_of(total, at.user)
         style = "warning" if nobody else "strong" if total.name else "dim"
@@ -145,19 +147,19 @@ class UserTable(ItemList[Total]):
                 text = held.shown(each) if held is not None else "·"
                 builder.add(align_right(text, at.each), "memory" if held is not None else "faint")
         elif indices:
-            _behind(builder.add("  "), total)
-        return builder.fill_to(self.inner).line()
+            _add_gpus(builder.add("  "), total)
+        return builder.fill_to(self.inner_width).line()
 
 
-def _in_words(total: Total) -> tuple[list[tuple[str, str]], int]:
+def _gpu_amounts(total: Total) -> tuple[list[tuple[str, str]], int]:
     """A user's GPUs with the memory held on each, and the cells they need."""
     full = [(f"GPU {index}: ", total.by_gpu[index].shown(gib)) for index in sorted(total.by_gpu)]
     return full, sum(width_of(name + text) + 2 for name, text in full) - 2
 
 
-def _behind(builder: LineBuilder, total: Total) -> None:
+def _add_gpus(builder: LineBuilder, total: Total) -> None:
     """A user's GPUs in one line: all in full, or those with most memory and the number of others."""
-    full, cells = _in_words(total)
+    full, cells = _gpu_amounts(total)
     if cells <= builder.cells_left:
         named = full
     else:
