@@ -27,8 +27,9 @@ from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.failure_lines import NCCL_WARNING
 from gpuwatch.explain.logs.gpuwatch_run_summaries import without_summaries
-from gpuwatch.explain.logs.log_ending import KERAS, NCCL_WARNING, WORKED, announces_work
+from gpuwatch.explain.logs.log_ending import KERAS_WORK, WORK, announces_work
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
@@ -83,7 +84,7 @@ def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogRead
     shows nothing, or is of another program, which worked."""
     facts, count, first = reader.parser.facts, reader.count, reader.first
     before = explain_facts(earlier, {}, source=last.source, machine=last.machine)
-    worked = last.primary == "healthy" and facts.ending_kind in (WORKED, KERAS)
+    worked = last.primary == "healthy" and facts.ending_kind in (WORK, KERAS_WORK)
     explained, lines = before, [f"the last start begins at line {first}"]
     if is_consequence(facts, earlier):
         title = (
@@ -229,7 +230,7 @@ def _with_survived_as_notes(found: Iterable[Finding], of_all: Iterable[Finding],
 
 def _warning_if_program_worked(found: Finding, log: LogFacts) -> Finding:
     """A reason why no GPU was usable is a warning if the program worked to its end without one."""
-    if found.id not in NO_GPU or found.severity != "error" or log.ending_kind not in (WORKED, KERAS):
+    if found.id not in NO_GPU or found.severity != "error" or log.ending_kind not in (WORK, KERAS_WORK):
         return found
     causes = [topic for topic in log.topics if names_cause([topic])]
     went_on = (

@@ -70,7 +70,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """
     if (stopped := _interrupt_finding(log)) is not None:
         return stopped
-    if log.ending_kind == log_ending.FAILED:
+    if log.ending_kind == log_ending.FAILURE:
         meanings = ((message_meaning(line), line) for line in (log.ending_line, *log.last_lines))
         found = [(meaning, line) for meaning, line in meanings if meaning is not None]
         for meaning, _ in sorted(found, key=lambda item: item[0].key in _WRAPPER_KEYS)[:1]:
@@ -87,7 +87,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
         return _warning_finding(known._replace(title=title), log.failed_items)
     for topic, known in _TOPIC_MEANINGS.items():
-        worked = log.ending_kind in (log_ending.WORKED, log_ending.KERAS) and topic not in topics_of(log.last_line)
+        worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
             return _warning_finding(known, *lines[:2])
     if log.not_a_number:
@@ -168,7 +168,7 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
         stopped = healthy_finding(
             title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(line,)
         )
-        return stopped if by_a_person and log.ending_kind != log_ending.FAILED else None
+        return stopped if by_a_person and log.ending_kind != log_ending.FAILURE else None
     if last is None and _TIME_LIMIT.search(line) is not None:
         return healthy_finding(
             title="The program stopped at its own time limit; no failure in the log", evidence=(line,)

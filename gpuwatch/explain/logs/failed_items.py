@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs import log_ending
+from gpuwatch.explain.logs.failure_lines import logs_failure
 from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
-_MAX_FORMS = 64
+_MAX_SHAPES = 64
 """Forms of error lines that are counted."""
 _MAX_LINE_CHARS = 400
 """Characters of a line that are kept."""
@@ -31,25 +31,25 @@ class FailedItems:
         self._count: dict[bytes, int] = {}
         self._first: dict[bytes, str] = {}
 
-    def take(self, form: bytes, line: str = "") -> bool:
+    def take(self, shape: bytes, line: str = "") -> bool:
         """Takes a line of a form: its text without digits; False if too many forms are counted."""
-        if form in self._count or len(self._count) < _MAX_FORMS:
-            self._count[form] = self._count.get(form, 0) + 1
-            self._first.setdefault(form, line)
-        return form in self._count
+        if shape in self._count or len(self._count) < _MAX_SHAPES:
+            self._count[shape] = self._count.get(shape, 0) + 1
+            self._first.setdefault(shape, line)
+        return shape in self._count
 
-    def tell(self, facts: LogFacts, last: Sequence[str]) -> None:
+    def store_in(self, facts: LogFacts, last_lines: Sequence[str]) -> None:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
-        facts.failed_items = explain_device_type(self._of_all(last)[:_MAX_LINE_CHARS])
-        logged = (line for line in self._first.values() if log_ending.logs_failure(line))
+        facts.failed_items = explain_device_type(self._of_all(last_lines)[:_MAX_LINE_CHARS])
+        logged = (line for line in self._first.values() if logs_failure(line))
         facts.logged_error = explain_device_type(without_prefixes(undecorated(next(logged, "")))[:_MAX_LINE_CHARS])
 
-    def _of_all(self, last: Sequence[str]) -> str:
+    def _of_all(self, last_lines: Sequence[str]) -> str:
         """The error that came for each of the items that the last lines count; empty without one."""
-        told = (found for raw in last for found in _ITEMS.finditer(undecorated(raw[:400])))
-        items = {int(next(filter(None, found.groups()))) for found in told}
-        for form, count in self._count.items():
+        found_counts = (found for raw in last_lines for found in _ITEMS.finditer(undecorated(raw[:400])))
+        items = {int(next(filter(None, found.groups()))) for found in found_counts}
+        for shape, count in self._count.items():
             each = (count // number for number in items if number >= _MIN_ITEMS and count % number == 0)
             if any(0 < times <= _MAX_LINES_PER_ITEM for times in each):
-                return without_prefixes(undecorated(self._first[form]))
+                return without_prefixes(undecorated(self._first[shape]))
         return ""

@@ -21,6 +21,7 @@ from gpuwatch.explain.logs import (
     pytorch_oom,
 )
 from gpuwatch.explain.logs.failed_items import FailedItems
+from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_prefixes import (
     json_text,
     rank_prefix,
@@ -36,12 +37,12 @@ from gpuwatch.explain.logs.multiline_messages import OpenMessages
 from gpuwatch.explain.logs.nvidia_smi_table import driver_version_of_table
 from gpuwatch.explain.logs.oom_collector import OomCollector
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
+from gpuwatch.explain.logs.program_output import program_lines
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, not_compiled
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import refused_bytes
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
-from gpuwatch.explain.logs.unexplained_failure_lines import program_lines
 from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
 
 _MAX_LINE_CHARS = 20_000
@@ -101,7 +102,7 @@ class LogParser:
         self._facts.frame = self._frames.frame
         self._facts.went_on_after_last_error = self._work.went_on
         self._facts.last_survived_error_line = max(
-            self._facts.last_survived_error_line, self._work.outlived * self._work.went_on
+            self._facts.last_survived_error_line, self._work.survived_error_line * self._work.went_on
         )
         self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
         self._facts.memory_request_frame = self._frames.memory_request_frame
@@ -120,7 +121,7 @@ class LogParser:
             self._ended.since.append(line)
         placer = "): /" in line
         # Of graphs there is a line for each node, in which nothing else needs a look.
-        busy = placer and (self._work.open or self._exceptions.open or self._frames.open or self._units.open)
+        busy = placer and (self._work.wants_lines or self._exceptions.open or self._frames.open or self._units.open)
         if placer and not busy and not self._ooms.in_dump() and self._placements.known_node(line):
             return
         if line.startswith('{"') and self._enveloped(line):
@@ -129,10 +130,10 @@ class LogParser:
         if framed and TRACEBACK in line and (pieces := lines_of_joined_traceback(line)):
             self._pieces(pieces)
             return
-        if self._work.open:
+        if self._work.wants_lines:
             self._after_error(line)
-        elif self._work.unused:
-            self._work.before(line)
+        elif self._work.wants_lines_before_error:
+            self._work.take_before_error(line)
         if self._exceptions.open:
             self._frames.rank = rank_prefix(line)
             self._exceptions.follow(line)
@@ -202,7 +203,7 @@ class LogParser:
             if len(line) > _MEMO_CHARS:
                 self._plain_line(line)
             elif not self._plain_line(line):
-                of_an_item = log_ending.is_error_line(line) and self._failed.take(shape, line)
+                of_an_item = is_error_line(line) and self._failed.take(shape, line)
                 self._learn(shape, _ERROR if of_an_item else _NOTHING)
             elif self._ooms.is_full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
@@ -218,8 +219,10 @@ class LogParser:
     def _error_here(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
-            self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self._work.outlived)
-            self._work.begin(raw, self._facts.lines, ended=bool(self._frames.ended_program))
+            self._facts.last_survived_error_line = max(
+                self._facts.last_survived_error_line, self._work.survived_error_line
+            )
+            self._work.start(raw, self._facts.lines, ended=bool(self._frames.ended_program))
             ended = self._frames.ended_program and not rank_prefix(raw)
             if ended or self._ended.since is not None:
                 self._ended.error(self._facts.lines if ended else 0)
@@ -235,17 +238,19 @@ class LogParser:
         """Forgets what came since an exception ended the program, if that was of another start of it."""
         if self._ended.at:
             self._facts.lines, self._ooms_survived = self._ended.at, 0
-            self._work.again()
+            self._work.restart()
             self._ended.restore()
 
     def _after_error(self, line: str) -> None:
         ooms = self._facts.topics.get("memory.oom", 0)
         if ooms != self._ooms_seen:
             self._ooms_seen = ooms
-            self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self._work.outlived)
-            self._work.again()
+            self._facts.last_survived_error_line = max(
+                self._facts.last_survived_error_line, self._work.survived_error_line
+            )
+            self._work.restart()
         self._work.take(line)
-        if max(self._work.steps, self._work.advances) >= MIN_MANY_STEPS or self._work.answered_well > 1:
+        if max(self._work.steps, self._work.bar_advances) >= MIN_MANY_STEPS or self._work.success_answers > 1:
             self._ooms_survived = ooms
 
     def _again(self, message: str) -> bool:
@@ -293,14 +298,14 @@ class LogParser:
         closing = [without_prefixes(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
         self._ends.close(closing[-1] if closing else "", closing[0] if closing else "")
         kept, printed = program_lines([*self._last], whole=len(self._last) < log_ending.LAST_LINES)
-        end = log_ending.end_of(kept, serves="server.started" in self._facts.topics)
+        end = log_ending.end_of(kept, is_server="server.started" in self._facts.topics)
         line, placed = end.line, bool(self._placements.result())
-        worked = end.tells in (log_ending.WORKED, log_ending.KERAS)
+        worked = end.kind in (log_ending.WORK, log_ending.KERAS_WORK)
         if worked:
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
                 self._ooms_survived = self._facts.topics.get("memory.oom", 0)
             self._messages.forget_warnings(line)
-            if end.tells == log_ending.WORKED and only_imported_tensorflow(self._facts, placed=placed):
+            if end.kind == log_ending.WORK and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
@@ -312,8 +317,8 @@ class LogParser:
         self._name_packages()
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
             self._ends.worked_after(self._facts.last_error_line or 0)
-        leave_out_unused(self._facts, placed=placed, worked=end.tells == log_ending.WORKED and "tensorflow" not in line)
-        self._failed.tell(self._facts, self._last)
+        leave_out_unused(self._facts, placed=placed, worked=end.kind == log_ending.WORK and "tensorflow" not in line)
+        self._failed.store_in(self._facts, self._last)
         log_ending.store_last_lines(self._facts, self._last, end, printed)
 
     def _name_packages(self) -> None:

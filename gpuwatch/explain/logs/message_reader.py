@@ -15,6 +15,7 @@ from gpuwatch.explain.logs import (
     other_oom_messages,
     pytorch_oom,
 )
+from gpuwatch.explain.logs.failure_lines import is_warning, reports_skipping
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.missing_libraries import LIBDEVICE, missing_libraries
@@ -55,6 +56,9 @@ _HARMLESS = re.compile(
     r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
 )
 
+_INSTALLED = re.compile(r"^Successfully (?:installed|built) |Built target |Finished processing dependencies")
+_HARMLESS_AFTER_WORK = frozenset({"cuda.version-mismatch", "ended.extension", "build.gpu-unsupported"})
+"""Topics of warnings that a program which worked to its end has shown to be harmless."""
 _CONTAINER_HOST = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
 """A message or prompt that names a host as Docker does: by the first digits of its container's number."""
 
@@ -77,7 +81,7 @@ class MessageReader:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
         self._read(source, line, message)
         if self._understood and (
-            source in _STARTUP_SOURCES or log_ending.is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
+            source in _STARTUP_SOURCES or is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
         ):
             self.count_as_warning()
         return self._understood
@@ -92,7 +96,7 @@ class MessageReader:
         facts = self._facts
         used, finished = "device.used" in facts.topics, log_ending.reports_completion(work_line)
         for topic, count in [*facts.topics.items()]:
-            count_as_warning = count == facts.warnings_by_topic.get(topic) and log_ending.harmless(
+            count_as_warning = count == facts.warnings_by_topic.get(topic) and _were_harmless(
                 topic, facts.evidence[topic], work_line, used=used
             )
             if count_as_warning or (finished and count == self.skipped_by_topic.get(topic)):
@@ -125,7 +129,7 @@ class MessageReader:
                 self._add_distinct(facts.missing_libraries, LIBDEVICE)
         if self._understood:
             self.add_frameworks_named_in(line)
-            if self._last and log_ending.reports_skipping(self._last[-1]):
+            if self._last and reports_skipping(self._last[-1]):
                 for topic in topics_of_line:
                     self.skipped_by_topic[topic] = self.skipped_by_topic.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
@@ -279,6 +283,21 @@ class MessageReader:
         text = explain_device_type(text)
         if text not in where and len(where) < MAX_LIST_ENTRIES:
             where.append(text)
+
+
+def _were_harmless(topic: str, lines: Sequence[str], work_line: str, *, used: bool) -> bool:
+    """Whether the warnings of a topic had no consequence, since ``work_line`` ends a program that worked.
+
+    A program goes on without a GPU, too, so warnings that there is none stay, unless it only built or installed
+    something. ``used``: whether the log shows a GPU in use.
+    """
+    if topic == "build.gpu-unsupported" and log_ending.announces_work(work_line):
+        return False
+    if topic in _HARMLESS_AFTER_WORK or _INSTALLED.search(work_line) is not None:
+        return True
+    if topic == "driver.mismatch":
+        return used
+    return topic == "build.cpu-only" and all("bitsandbytes" in line for line in lines)
 
 
 def absl_thread(line: str) -> str:

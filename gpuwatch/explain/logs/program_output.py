@@ -1,7 +1,7 @@
-"""Whether a text is what a program printed, whatever program: not source code, configuration or prose.
+"""Which lines a program printed, whatever program: not source code, configuration, or what people wrote around a log.
 
 A program prints lines, each of which tells something: what it measured, where it is, what it wrote. Code and markup
-have statements, keys and brackets; prose has sentences.
+have statements, keys and brackets; prose has sentences; people put logs between Markdown's fences.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gpuwatch.explain.logs.failure_words import speaks_of_failure
 from gpuwatch.explain.logs.line_prefixes import undecorated
 
 _CODE = re.compile(
@@ -30,7 +31,7 @@ _SENTENCE = re.compile(r"(?:[a-z',]+ ){7}|[a-z]{2}[.!?](?: [A-Z]|$)")
 _LINES_READ, _MIN_OUTPUT_LINES, _MAX_LINE_CHARS = 30, 3, 1000
 
 
-def printed(lines: Sequence[str]) -> str:
+def last_output_line(lines: Sequence[str]) -> str:
     """The last one of the last lines of a log, if they are a program's output; empty for other texts."""
     last = [line.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS] for line in lines if line.strip()][-_LINES_READ:]
     plain = [undecorated(line) for line in last]
@@ -42,3 +43,33 @@ def printed(lines: Sequence[str]) -> str:
     if output < _MIN_OUTPUT_LINES or output * 2 < len(plain) or of_other_kinds:
         return ""
     return next((line for line in reversed(plain) if any(map(str.isalnum, line))), plain[-1])
+
+
+_FENCE = re.compile(r" {0,3}(?:> ?)*```[\w+-]{0,12}\s*$")
+_HEADING = re.compile(r"#{1,4} \w")
+_HEADING_LINES = 4
+"""Lines at the beginning of a text among which its title is."""
+_PRINTED_OUTSIDE_FENCES = re.compile(
+    r"\bInsufficient \w+\.com/|\bstuck\b|\bhangs?\b|\bfreez|^\S*(?:Error|Exception) ?: |^\s*File \"|\d\d:\d\d:\d\d"
+    r"|^CMake |\.(?:cc|cpp|cu|py|c|h):\d|\b(?:error|fatal|ERROR|FATAL|WARN\w*): |^\[|^\s*\||^srun|^slurm|^Traceback"
+)
+"""What a program printed even where a text has no fences around it, or what only people can tell: that it hangs."""
+
+
+def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list[str]]:
+    """The lines without those that people wrote around a log and that speak of a failure; without all that they wrote.
+
+    People wrote the title, and what is outside a text's fences. ``whole``: the lines begin where the text does, so
+    that the first fence opens a block.
+    """
+    fences = [at for at, raw in enumerate(lines) if _FENCE.match(raw) is not None]
+    kept, printed = [], []
+    for at, raw in enumerate(lines):
+        before = sum(fence < at for fence in fences)
+        outside = (before % 2 == 0) if whole else before == len(fences) == 1
+        alone = _HEADING.match(raw) is not None and not any(map(_HEADING.match, lines[at + 1 : at + 2]))
+        title = whole and at < _HEADING_LINES and alone
+        said = title or (bool(fences) and (outside or alone) and _PRINTED_OUTSIDE_FENCES.search(raw) is None)
+        printed += [raw] * (not said)
+        kept += [raw] * (not said or not speaks_of_failure(undecorated(raw)))
+    return kept, printed

@@ -10,7 +10,7 @@ import re
 
 _RATE = r"(?:it|s|ms|us|tok(?:en)?s?|samples?|examples?|images?|img|steps?|iters?|seqs?|rows|frames)"
 _STEP = r"(?:epochs?|(?:global_?)?steps?|iter(?:ation)?s?|batch(?:es)?|trial|round|episode)"
-SERVES = (
+SERVER_ANSWER = (
     r"\"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS) \S{1,300} HTTP/\d(?:\.\d)?\" [1-4]\d\d\b"  # Uvicorn, aiohttp, Werkzeug
     r"|^\[GIN\] .{1,80}\| +[1-4]\d\d \|"  # Ollama
     r"|throughput: [\d.]{1,12} tokens/s|throughput \(token/s\): \d|\b(?:Prefill|Decode) batch[.,] #"
@@ -21,13 +21,13 @@ SERVES = (
     r"|_time=\".{1,400}\}: \S{1,60}: \S{1,100}: Success$"  # text-generation-inference
 )
 """A server that answers: also to a request that it cannot fulfil."""
-BEGINS = r"\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
-STARTED = (
+WORK_STARTS = r"\bStart(?:ing|ed) (?:training|evaluation|inference)\b"
+SERVER_STARTED = (
     r"Application startup complete|Uvicorn running on|fired up and ready|\blistening (?:on|at):? \S"
     r"|You can now view your Streamlit app|To see the GUI go to: |llama runner started|model loaded$"
     r"|Running on (?:local URL|public URL|https?:)"
     r"|Listening and serving HTTP|\bJupyter (?:Notebook|Server|Lab)\b.{0,30} is running|Serving notebooks from "
-    rf"|{BEGINS}"
+    rf"|{WORK_STARTS}"
     r"|(?:router|server)\S{0,40}: \S{1,80}: Connected$"
 )
 EXIT_0 = (
@@ -37,12 +37,12 @@ EXIT_0 = (
 """What a launcher or a program says of another one that ended well."""
 SERVER_STOPPED = "Stopped server"
 """ComfyUI's last line when a person stops it."""
-WHOLE_WORK = (
+ALL_WORK_DONE = (
     r"\b(?:training|evaluation|validation|inference|prediction|run|job) (?:is |has |was )?(?:now )?"
     r"(?:finished|completed?d?|done|successful)\b"
 )
-_ENDED_WELL = (
-    rf"{WHOLE_WORK}|{EXIT_0}"
+_ENDED_WELL_PATTERN = (
+    rf"{ALL_WORK_DONE}|{EXIT_0}"
     r"|epochs completed in |\.fit` stopped: `max_|Optimizer stripped from |\b(?:finished|completed) successfully"
     r"|\bexited without errors"
     r"|Application shutdown complete|Finished server process|'train_runtime': |^Speed: [\d.]{1,9}ms "
@@ -78,10 +78,10 @@ _ENDED_WELL = (
     r"|^Self (?:CPU|CUDA|XPU) time total: |\|± *\||(?-i:\bSUCCESS\b)(?! ?[:=])|^Finished \w{1,40} on \d"
     r"|^Number of trials: \d{1,7}/\d{1,7} \((?:\d{1,7} (?:RUNNING|PENDING|TERMINATED),? ?)+\)$"
 )
-WORKS = re.compile(
+PROGRESS = re.compile(
     rf"(?P<keras>\d{{1,9}}/\d{{1,9}} (?:\[[=>.]+\]|[\u2501\u2500 ]{{3,}})"
     r" ?-? ?(?:ETA: |\d{1,9}(?:s|us|ms|:\d\d)\b))"
-    rf"|{SERVES}|{STARTED}|{_ENDED_WELL}|\b{_RATE}/s(?:ec)?: \d"
+    rf"|{SERVER_ANSWER}|{SERVER_STARTED}|{_ENDED_WELL_PATTERN}|\b{_RATE}/s(?:ec)?: \d"
     rf"|[\d.] {{0,2}}{_RATE}(?:/| per )(?:s|sec|second|step|it|iter|batch|epoch)\b"
     r"|\d {0,2}ns(?:/| per )day\b|\(\d[\d.,]{0,12} ?\w{2,15}/s(?:ec)?\)"
     rf"|\b{_STEP}\b[ \t\"':=#\[(/-]{{0,4}}\d|\({_STEP}\) +\[\d"
@@ -103,7 +103,7 @@ WORKS = re.compile(
     r"|(?<!shape )\btorch\.Size\(\[\d",
     re.IGNORECASE,
 )
-ENDS = re.compile(
+SCRIPT_END = re.compile(
     r"(?:^|[\s:\]-])(?:all )?(?:done|finished|completed|success)[.! ]*$|^(?:real|user|sys)\s+\d{1,6}m[\d.]{1,9}s$"
     r"|\b(?:elapsed|total|training|wall|inference|running) ?(?:wall )?time\b.{0,20}[:=] ?\d"
     r"|^(?:cost|took|takes)\b.{0,20}\d ?(?:ms|s|sec(?:ond)?s?)$"
@@ -116,4 +116,4 @@ ENDS = re.compile(
     re.IGNORECASE,
 )
 """What a script says at its end, however its program ended: work if nothing else is told."""
-FINISHED = re.compile(_ENDED_WELL, re.IGNORECASE)
+ENDED_WELL = re.compile(_ENDED_WELL_PATTERN, re.IGNORECASE)

@@ -28,7 +28,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
     log = evidence.log
     no_driver = log.lines_of("driver.not-running")
-    worked = log.ending_kind in (log_ending.WORKED, log_ending.KERAS)
+    worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK)
     for cause, row in STATED.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:

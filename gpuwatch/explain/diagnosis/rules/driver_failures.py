@@ -132,7 +132,7 @@ def _advice(evidence: Evidence) -> str:
 
 def tensorflow_alone(log: LogFacts) -> bool:
     """Whether nothing in the log shows the work of another framework than TensorFlow."""
-    return not {*log.frameworks} - {"tensorflow"} and log.ending_kind in ("", log_ending.KERAS)
+    return not {*log.frameworks} - {"tensorflow"} and log.ending_kind in ("", log_ending.KERAS_WORK)
 
 
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")

@@ -30,7 +30,7 @@ from gpuwatch.explain.diagnosis.reference.driver_update_advice import (
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, raised_for
 from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
-from gpuwatch.explain.logs.log_ending import WORKED
+from gpuwatch.explain.logs.log_ending import WORK
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import states_explicitly
 
@@ -208,7 +208,7 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     certainty: Certainty = "likely"
     if old or "build.gpu-unsupported" in log.topics:
         needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
-        severity = "warning" if (evidence.gpu_usable and old) or log.ending_kind == WORKED else "error"
+        severity = "warning" if (evidence.gpu_usable and old) or log.ending_kind == WORK else "error"
         certainty = (
             "fact" if old or any(states_explicitly(line, "build.gpu-unsupported") for line in lines) else "likely"
         )

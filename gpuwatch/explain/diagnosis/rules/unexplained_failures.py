@@ -54,7 +54,7 @@ from gpuwatch.explain.diagnosis.rules.signals import (
 from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_unreachable
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.interrupts import mentions_keyboard
-from gpuwatch.explain.logs.log_ending import FAILED, WORKED
+from gpuwatch.explain.logs.log_ending import FAILURE, WORK
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
@@ -119,7 +119,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
 @rule("unknown", needs="log")
 def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """Requests that a server which works on could not fulfil."""
-    if evidence.run is not None or log.ending_kind != WORKED:
+    if evidence.run is not None or log.ending_kind != WORK:
         return
     for line in log.lines_of("server.refused"):
         told = any(error.message and error.message in line for error in log.errors)
@@ -222,7 +222,7 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     if lines == [_CUT]:
         name = log.open_traceback_error
         title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT
-        before = log.ending_line if log.ending_kind == FAILED else ""
+        before = log.ending_line if log.ending_kind == FAILURE else ""
         if before and (known := error_meanings.message_meaning(before)) is not None:
             return known, [before]
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
@@ -278,7 +278,7 @@ def _how_it_ended(run: Run | None, log: LogFacts) -> str:
     if log.server_answered_after_error:
         return "A request to the server ended in"
     last = log.last_error_line if log.last_error_line is not None else log.lines
-    went_on = SERVER_STOPPED in log.ending_line or (log.ending_line_is_last and log.ending_kind == WORKED)
+    went_on = SERVER_STOPPED in log.ending_line or (log.ending_line_is_last and log.ending_kind == WORK)
     printed = not log.last_error_has_traceback and last < log.lines
     return "The last error is" if went_on or printed or log.lines - last > END_LINES else "It ended in"
 
@@ -351,7 +351,7 @@ def _log_ended(log: LogFacts) -> list[str]:
         handled = (
             asked
             or log.went_on_after_last_error
-            or (log.last_error_in == "thread" and log.ending_line_is_last and log.ending_kind == WORKED)
+            or (log.last_error_in == "thread" and log.ending_line_is_last and log.ending_kind == WORK)
             or (log.went_on_after_oom and "memory" in f"{error.type} {error.message}".lower())
         )
         return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
