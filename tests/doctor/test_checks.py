@@ -22,7 +22,7 @@ from gpuwatch.core.model.doctor import LibraryFolder as Folder
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
-from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
+from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, DeclaredCheck, check, run_checks
 from gpuwatch.explain.diagnosis.doctor.doctor_document import TOPICS, checks_in_order
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
@@ -384,8 +384,9 @@ def test_a_check_that_breaks_is_said_and_the_others_speak() -> None:
     def broken(facts: Facts) -> Answer:
         raise ZeroDivisionError("oh")
 
-    found = ask_all(
-        machine(), [Entry("a.b", "Broken", broken), Entry("a.c", "Whole", lambda facts: Answer("pass", "x"))]
+    found = run_checks(
+        machine(),
+        [DeclaredCheck("a.b", "Broken", broken), DeclaredCheck("a.c", "Whole", lambda facts: Answer("pass", "x"))],
     )
     assert [(entry.state, "ZeroDivisionError: oh" in entry.detail) for entry in found] == [
         ("skip", True),

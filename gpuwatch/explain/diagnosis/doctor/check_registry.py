@@ -1,4 +1,4 @@
-"""The checks in display order. Each is a decorated pure function from facts to an answer."""
+"""The registry of checks, each of which is a decorated pure function from facts to an answer."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ class Answer(msgspec.Struct, frozen=True):
     action: str = ""
 
 
-Ask = Callable[[Facts], Answer | None]
-_AskOfFramework = Callable[[Facts, FrameworkFacts], Answer | None]
+CheckFunction = Callable[[Facts], Answer | None]
+_FrameworkCheckFunction = Callable[[Facts, FrameworkFacts], Answer | None]
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A declared check."""
+class DeclaredCheck(msgspec.Struct, frozen=True):
+    """A check with its id and title."""
 
     id: str
     title: str
-    ask: Ask
+    function: CheckFunction
 
 
-CHECKS: list[Entry] = []
+CHECKS: list[DeclaredCheck] = []
 
 
-def check(check_id: str, title: str) -> Callable[[Ask], Ask]:
+def check(check_id: str, title: str) -> Callable[[CheckFunction], CheckFunction]:
     """Declares a check. Its answer is None if it does not apply (no container, no WSL)."""
-    if any(entry.id == check_id for entry in CHECKS) or "." not in check_id:
+    if any(declared.id == check_id for declared in CHECKS) or "." not in check_id:
         raise ValueError(f"not a new dotted id: {check_id}")
 
-    def declare(function: Ask) -> Ask:
-        CHECKS.append(Entry(check_id, title, function))
+    def declare(function: CheckFunction) -> CheckFunction:
+        CHECKS.append(DeclaredCheck(check_id, title, function))
         return function
 
     return declare
 
 
-def check_of_framework(check_id: str, title: str) -> Callable[[_AskOfFramework], _AskOfFramework]:
-    """Declares a check that applies if the framework is installed, which it is asked about."""
+def check_of_framework(check_id: str, title: str) -> Callable[[_FrameworkCheckFunction], _FrameworkCheckFunction]:
+    """Declares a check of the installed framework; it does not apply if none is."""
 
-    def declare(function: _AskOfFramework) -> _AskOfFramework:
+    def declare(function: _FrameworkCheckFunction) -> _FrameworkCheckFunction:
         check(check_id, title)(lambda facts: function(facts, facts.installed) if facts.installed is not None else None)
         return function
 
     return declare
 
 
-def ask_all(facts: Facts, entries: Iterable[Entry]) -> tuple[Check, ...]:
+def run_checks(facts: Facts, checks: Iterable[DeclaredCheck]) -> tuple[Check, ...]:
     """The answer of each check. A check that raises is reported as failed; the others still run."""
     found = []
-    for entry in entries:
+    for declared in checks:
         try:
-            answer = entry.ask(facts)
+            answer = declared.function(facts)
         except Exception as error:  # noqa: BLE001 - reported as the check's answer, see above
             answer = Answer(
                 "skip",
@@ -70,7 +70,9 @@ def ask_all(facts: Facts, entries: Iterable[Entry]) -> tuple[Check, ...]:
             )
         if answer is not None:
             found.append(
-                Check(id=entry.id, title=entry.title, state=answer.state, detail=answer.detail, action=answer.action)
+                Check(
+                    id=declared.id, title=declared.title, state=answer.state, detail=answer.detail, action=answer.action
+                )
             )
     return tuple(found)
 

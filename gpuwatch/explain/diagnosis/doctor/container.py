@@ -9,10 +9,10 @@ from __future__ import annotations
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, IN_WINDOWS
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
-from gpuwatch.explain.diagnosis.doctor.driver import remedy
+from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card
 from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION
 
-_NONE = ("", "void", "none")
+_NO_GPU_VALUES = ("", "void", "none")
 
 
 @check("container.kind", "Container")
@@ -24,7 +24,7 @@ def kind(facts: Facts) -> Answer | None:
         return ok("none")
     if facts.simulated or facts.nvml_answers or facts.system.device_files:
         return ok(facts.system.container)
-    return warn(f"{facts.system.container}, without GPUs", remedy(facts, GIVE_GPUS))
+    return warn(f"{facts.system.container}, without GPUs", action_unless_no_card(facts, GIVE_GPUS))
 
 
 def _variable(facts: Facts, name: str) -> str | None:
@@ -33,11 +33,11 @@ def _variable(facts: Facts, name: str) -> str | None:
 
 
 @check("container.visible-devices", "NVIDIA_VISIBLE_DEVICES")
-def visible(facts: Facts) -> Answer | None:
+def visible_devices(facts: Facts) -> Answer | None:
     """Only read by the container runtime at the start."""
     if (value := _variable(facts, "NVIDIA_VISIBLE_DEVICES")) is None:
         return None
-    if value.strip().lower() in _NONE and not facts.nvml_answers:
+    if value.strip().lower() in _NO_GPU_VALUES and not facts.nvml_answers:
         return fail(f"NVIDIA_VISIBLE_DEVICES={value}: the container was started without GPUs", GIVE_GPUS)
     return ok(f"NVIDIA_VISIBLE_DEVICES={value}")
 
@@ -48,12 +48,12 @@ def capabilities(facts: Facts) -> Answer | None:
     if (value := _variable(facts, "NVIDIA_DRIVER_CAPABILITIES")) is None:
         return None
     given = {part.strip() for part in value.split(",")}
-    lacking = [] if "all" in given else [part for part in ("compute", "utility") if part not in given]
-    if not lacking:
+    missing = [] if "all" in given else [part for part in ("compute", "utility") if part not in given]
+    if not missing:
         return ok(f"NVIDIA_DRIVER_CAPABILITIES={value}")
     means = {"compute": "libcuda", "utility": "NVML, which TensorFlow needs since 2.21"}
     return fail(
-        f"NVIDIA_DRIVER_CAPABILITIES={value} lacks " + " and ".join(f"{part} ({means[part]})" for part in lacking),
+        f"NVIDIA_DRIVER_CAPABILITIES={value} lacks " + " and ".join(f"{part} ({means[part]})" for part in missing),
         HALF_ACTION,
     )
 

@@ -15,15 +15,15 @@ from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
-from gpuwatch.explain.diagnosis.doctor.driver import late_answer, remedy
+from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card, deadline_answer
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holders
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
-_CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
-_TIGHT_SHARE = 0.1
+_CREATE_FILES = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
+_TIGHT_SHARE, _TIGHT_BYTES = 0.1, 1 << 30
+"""Free memory below both of which hardly a program fits: a share of the GPU, and bytes."""
 MOSTLY_HELD_SHARE = 0.5
 """Share of a GPU from which memory held by others is reported."""
-_TIGHT_BYTES = 1 << 30
 _NO_DRIVER = "NVML does not answer"
 
 
@@ -34,22 +34,22 @@ def files(facts: Facts) -> Answer | None:
         return skip("simulated GPUs have no device files")
     system = facts.system
     if system is None:
-        return late_answer(facts)
-    there = [entry.path for entry in system.device_files]
+        return deadline_answer(facts)
+    present = [entry.path for entry in system.device_files]
     if system.wsl:
-        if "/dev/dxg" in there:
+        if "/dev/dxg" in present:
             return ok("/dev/dxg (WSL)")
         return fail("/dev/dxg does not exist", "Update WSL (wsl --update) and the card's Windows driver.")
-    gpus = [path for path in there if _GPU_FILE.match(path)]
-    if not there:
+    gpus = [path for path in present if _GPU_FILE.match(path)]
+    if not present:
         action = GIVE_GPUS if system.container else "Load the driver, which creates them: modprobe nvidia."
-        return fail("/dev/nvidia* does not exist", remedy(facts, action))
-    lacking = [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in there]
+        return fail("/dev/nvidia* does not exist", action_unless_no_card(facts, action))
+    lacking = [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in present]
     if not gpus:
         lacking.append("/dev/nvidia0")
     if lacking:
-        return fail(f"missing: {', '.join(lacking)}; present: {', '.join(there)}", _CREATE)
-    return ok(", ".join(there))
+        return fail(f"missing: {', '.join(lacking)}; present: {', '.join(present)}", _CREATE_FILES)
+    return ok(", ".join(present))
 
 
 @check("devices.permissions", "Permissions for this user")
@@ -58,18 +58,18 @@ def permissions(facts: Facts) -> Answer | None:
     system = facts.system
     if facts.simulated or system is None or not system.device_files:
         return None
-    closed = [entry for entry in system.device_files if not entry.usable]
-    if closed:
-        listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in closed)
+    unusable = [entry for entry in system.device_files if not entry.usable]
+    if unusable:
+        listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in unusable)
         return fail(f"this user does not have permission to use {listed}", JOIN_GROUP)
     return ok(f"all {len(system.device_files)} are readable and writable")
 
 
 @check("devices.present", "GPUs listed by NVML")
-def present(facts: Facts) -> Answer | None:
+def listed(facts: Facts) -> Answer | None:
     """Checks that NVML lists GPUs, all in a good state."""
     if facts.snapshot is None:
-        answer = late_answer(facts)
+        answer = deadline_answer(facts)
         started = facts.driver is not None and facts.driver.nvml_code == 0
         return fail(answer.detail, answer.action) if started else answer
     if not facts.nvml_answers:
@@ -188,26 +188,28 @@ def memory(facts: Facts) -> Answer | None:
     """TensorFlow allocates nearly all free memory; a context alone needs some hundred MiB."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    tight, summary, full = [], [], []
+    tight_texts, summary, tight_gpus = [], [], []
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
         if free is None or total is None:
             summary.append(f"GPU {device.index}: unknown")
             continue
-        kept = device.number("memory.reserved_bytes")
-        reserve = f" (driver: {size(int(kept))})" if kept else ""
-        summary.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{reserve}")
+        reserved = device.number("memory.reserved_bytes")
+        of_driver = f" (driver: {size(int(reserved))})" if reserved else ""
+        summary.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{of_driver}")
         held = holders(facts.snapshot, device) if facts.snapshot is not None else []
         if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY_HELD_SHARE * total):
-            by = ", ".join(_named(amount, process) for amount, process in held[:3]) or "no process that NVML lists"
-            tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
-            full.append(device)
-    if tight:
-        return warn("; ".join(tight), free_memory_advice(facts.snapshot, full[0]))
+            by = (
+                ", ".join(_holder_name(amount, process) for amount, process in held[:3]) or "no process that NVML lists"
+            )
+            tight_texts.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
+            tight_gpus.append(device)
+    if tight_texts:
+        return warn("; ".join(tight_texts), free_memory_advice(facts.snapshot, tight_gpus[0]))
     return ok(", ".join(summary))
 
 
-def _named(amount: int, process: Process) -> str:
+def _holder_name(amount: int, process: Process) -> str:
     name = process.name or ("a process not visible here" if process.note else "a process")
     owner = f", {process.user}" if process.user else ""
     return f"{name} (pid {process.pid}{owner}): {units.memory(amount)}"

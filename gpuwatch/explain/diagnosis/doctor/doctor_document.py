@@ -1,4 +1,4 @@
-"""From the facts to the document: checks, findings, primary cause, device map."""
+"""The document of doctor, made from the facts: checks, findings, primary cause, device map."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.doctor import (  # noqa: F401 - doctor_only_caus
     environment,
     framework,
 )
-from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
+from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, DeclaredCheck, run_checks
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, diagnose_machine, primary_cause
@@ -25,19 +25,19 @@ TOPICS = (driver, devices, container, environment, framework)
 _TAIL_LINES = 40
 
 
-def checks_in_order() -> list[Entry]:
+def checks_in_order() -> list[DeclaredCheck]:
     """The checks by topic; within a topic, in the order of its file."""
-    groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
-    return sorted(CHECKS, key=lambda entry: groups.index(entry.id.partition(".")[0]))
+    topics = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
+    return sorted(CHECKS, key=lambda entry: topics.index(entry.id.partition(".")[0]))
 
 
 def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
     """The doctor's document."""
-    run, look = facts.run, facts.installation
-    judged = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
+    run, installation = facts.run, facts.installation
+    run_findings = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
     if run is not None and run.framework is None:  # the rule failed_import reports them, if nothing says why
-        judged = tuple(finding for finding in judged if finding.id != "unknown")
-    found = diagnose_machine(facts, judged)
+        run_findings = tuple(finding for finding in run_findings if finding.id != "unknown")
+    found = diagnose_machine(facts, run_findings)
     return Doctor(
         taken_at=taken_at,
         took_seconds=round(took_seconds, 3),
@@ -45,11 +45,11 @@ def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> D
         host=facts.snapshot.host.hostname if facts.snapshot is not None else None,
         versions=_versions(facts),
         framework=facts.framework,
-        checks=ask_all(facts, checks_in_order()),
-        libraries=(look.libraries or ()) if look is not None else (),
-        distributions=(look.distributions or ()) if look is not None else (),
+        checks=run_checks(facts, checks_in_order()),
+        libraries=(installation.libraries or ()) if installation is not None else (),
+        distributions=(installation.distributions or ()) if installation is not None else (),
         device_map=device_map(facts),
-        tests=look.tests if look is not None else (),
+        tests=installation.tests if installation is not None else (),
         environment=dict(facts.environment),
         findings=found,
         primary=primary_cause(found),

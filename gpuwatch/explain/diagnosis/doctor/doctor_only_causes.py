@@ -20,10 +20,10 @@ from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.doctor.driver import (
     CUDA_ERRORS,
     REBOOT,
-    advice,
+    cuinit_error_advice,
     cuinit_error_text,
     driver_versions,
-    start_action,
+    missing_driver_advice,
 )
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holder_text, holders
@@ -59,20 +59,20 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
     if system.kernel_module is None and not system.wsl:
         lines.append("/proc/driver/nvidia/version does not exist: the kernel module is not loaded")
     if lines:
-        yield error_finding("driver.missing", title=title, evidence=lines, action=advice(facts))
+        yield error_finding("driver.missing", title=title, evidence=lines, action=missing_driver_advice(facts))
 
 
 @_rule("driver.mismatch")
 def versions_differ(facts: Facts) -> Iterator[Finding]:
     """Kernel module, libcuda and NVML have different releases, and CUDA does not start."""
-    known = driver_versions(facts)
-    if len(set(known.values())) > 1 and not facts.cuda_starts:
-        lines = [f"{name}: {version}" for name, version in known.items()]
+    versions = driver_versions(facts)
+    if len(set(versions.values())) > 1 and not facts.cuda_starts:
+        lines = [f"{name}: {version}" for name, version in versions.items()]
         yield error_finding("driver.mismatch", evidence=lines, action=REBOOT)
 
 
 @_rule("driver.mismatch", "driver.bad-state", "container.lost-devices")
-def does_not_start(facts: Facts) -> Iterator[Finding]:
+def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
     """The result of cuInit, without a framework."""
     answer = facts.driver
     code = answer.cuinit_code if answer is not None else None
@@ -80,13 +80,13 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
         return
     line = cuinit_error_text(code)
     if code in MISMATCH_CODES:
-        yield error_finding("driver.mismatch", evidence=[line], action=start_action(code))
+        yield error_finding("driver.mismatch", evidence=[line], action=cuinit_error_advice(code))
     elif code not in MISSING_CODES:
         yield error_finding(
             "driver.bad-state",
             title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
             evidence=[line],
-            action=start_action(code),
+            action=cuinit_error_advice(code),
         )
     elif code == 100 and facts.nvml_answers and not facts.hidden:
         yield error_finding(
@@ -127,14 +127,14 @@ def nvml_hangs(facts: Facts) -> Iterator[Finding]:
     answer = facts.driver
     if answer is None:
         return
-    begun = answer.nvml_code == 0 and facts.snapshot is None
-    if answer.late != "nvmlInit" and not begun:
+    started = answer.nvml_code == 0 and facts.snapshot is None
+    if answer.late != "nvmlInit" and not started:
         return
-    what = "NVML started, but a later call did not return" if begun else "nvmlInit did not return"
+    what = "NVML started, but a later call did not return" if started else "nvmlInit did not return"
     yield finding(
         "driver.bad-state",
         "error",
-        "likely" if begun else "fact",
+        "likely" if started else "fact",
         title="NVML does not answer: the driver or a GPU hangs",
         evidence=[f"{what} within {facts.deadline:g} s"],
         action="Check dmesg for NVRM and Xid lines of a hung GPU; reset it (nvidia-smi -r), or reboot.",
@@ -142,17 +142,17 @@ def nvml_hangs(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("driver.bad-state", "container.lost-devices")
-def closed_files(facts: Facts) -> Iterator[Finding]:
+def unusable_device_files(facts: Facts) -> Iterator[Finding]:
     """Device files that this user may not use, or that are missing although the driver is loaded."""
     system = facts.system
     if facts.simulated or system is None or facts.framework_has_gpu or system.kernel_module is None:
         return
-    closed = [entry for entry in system.device_files if not entry.usable]
-    if closed:
+    unusable = [entry for entry in system.device_files if not entry.usable]
+    if unusable:
         yield error_finding(
             "driver.bad-state",
             title="This user does not have permission to use the GPU's device files",
-            evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
+            evidence=[f"{entry.path}: {entry.mode}" for entry in unusable],
             action=JOIN_GROUP,
         )
     elif system.container and not system.device_files:
@@ -164,7 +164,7 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("cuda.libraries-missing", "cuda.version-mismatch")
-def libraries(facts: Facts) -> Iterator[Finding]:
+def unusable_libraries(facts: Facts) -> Iterator[Finding]:
     """Libraries that cannot be loaded, or that shadow the build's own."""
     found = facts.installation.libraries if facts.installation is not None else None
     if not found or facts.installation is None:
@@ -198,15 +198,15 @@ def _why_unusable(library: Library) -> str:
 @_rule("unknown", "build.cpu-only")
 def not_installed(facts: Facts) -> Iterator[Finding]:
     """The framework is not installed, or two distributions overwrite each other."""
-    look = facts.installation
-    if look is None:
+    installation = facts.installation
+    if installation is None:
         return
-    if look.missing:
+    if installation.missing:
         severity: Severity = "error" if facts.named_by_user else "warning"
-        yield finding("unknown", severity, title=look.missing, action=framework.INSTALL_IT)
+        yield finding("unknown", severity, title=installation.missing, action=framework.INSTALL_IT)
         return
-    builds = [entry for entry in look.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
-    if look.name == "tensorflow" and len({entry.name for entry in builds}) == 2:
+    builds = [entry for entry in installation.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
+    if installation.name == "tensorflow" and len({entry.name for entry in builds}) == 2:
         yield warning_finding(
             "build.cpu-only",
             certainty="likely",
@@ -217,7 +217,7 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("build.cpu-only", "unknown")
-def pytorch(facts: Facts) -> Iterator[Finding]:
+def pytorch_build_or_simulation(facts: Facts) -> Iterator[Finding]:
     """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
     if facts.installation is None or facts.installation.name != "torch" or facts.installation.missing:
         return
@@ -237,20 +237,20 @@ def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
 
     A note if a program can start there and another one has room: that others work on a GPU is as it should be.
     """
-    snapshot, full_ones = facts.snapshot, []
+    snapshot, full_gpus = facts.snapshot, []
     if snapshot is None:
         return
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes") or 0
         held = any(row.device_uuid == device.uuid for row in snapshot.processes)
         if free is not None and (free < _TIGHT_BYTES or (held and free < MOSTLY_HELD_SHARE * total)):
-            full_ones.append((device, free))
-    for device, free in full_ones:
+            full_gpus.append((device, free))
+    for device, free in full_gpus:
         tight = free < _TIGHT_BYTES
         what = "a program may not even start there" if tight else "others hold the rest"
         yield finding(
             "memory.other-process",
-            "warning" if tight or len(full_ones) == len(facts.gpus) else "info",
+            "warning" if tight or len(full_gpus) == len(facts.gpus) else "info",
             "likely",
             title=f"GPU {device.index} has only {size(int(free))} free: {what}",
             evidence=[holder_text(amount, process) for amount, process in holders(snapshot, device)],
@@ -260,7 +260,7 @@ def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("hardware.fault")
-def wrong_result(facts: Facts) -> Iterator[Finding]:
+def wrong_matrix_product(facts: Facts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
     for test in facts.installation.tests if facts.installation is not None else ():
         if test.correct is False:
@@ -274,7 +274,7 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("unknown")
-def timed_out(facts: Facts) -> Iterator[Finding]:
+def framework_timed_out(facts: Facts) -> Iterator[Finding]:
     """The framework did not finish before its deadline."""
     if facts.installation is not None and facts.installation.late and facts.run is not None:
         yield error_finding(
@@ -285,14 +285,14 @@ def timed_out(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("unknown")
-def in_the_way(facts: Facts) -> Iterator[Finding]:
+def shadowing_files(facts: Facts) -> Iterator[Finding]:
     """The user's own file or folder with the framework's name, which Python imports instead."""
-    for path, everywhere in facts.system.in_the_way if facts.system is not None else ():
+    for path, in_python_path in facts.system.in_the_way if facts.system is not None else ():
         name = path.removesuffix("/").rpartition("/")[2].removesuffix(".py")
-        programs = "every program, because its folder is in PYTHONPATH" if everywhere else "programs in its folder"
+        programs = "every program, because its folder is in PYTHONPATH" if in_python_path else "programs in its folder"
         yield finding(
             "unknown",
-            "error" if everywhere else "warning",
+            "error" if in_python_path else "warning",
             title=f"{path} shadows the package {name}: import {name} loads it in {programs}",
             evidence=[path],
             action=f"Rename it (and remove __pycache__/{name}.*.pyc), or start programs in another folder.",
@@ -329,7 +329,7 @@ def failed_import(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("unknown", unless=NO_GPU)
-def without_reason(facts: Facts) -> Iterator[Finding]:
+def no_gpu_without_reason(facts: Facts) -> Iterator[Finding]:
     """The framework was imported and has no GPU, although there are some."""
     if (
         facts.framework is None

@@ -32,28 +32,28 @@ CUDA_ERRORS = {
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
 _SIMULATED = "simulated GPUs have no kernel driver"
-_STARTS = STATE_ADVICE | {
+_CUINIT_ERROR_ADVICE = STATE_ADVICE | {
     803: REBOOT,
     804: "Remove the cuda-compat folder from LD_LIBRARY_PATH: forward compatibility is for data-center cards.",
 }
 
 
-def advice(facts: Facts) -> str:
+def missing_driver_advice(facts: Facts) -> str:
     """What to do about a missing driver (:mod:`gpuwatch.core.model.missing_driver_advice`)."""
     nvml = facts.driver.nvml if facts.driver is not None else None
     return missing_driver_action(facts.system, library=nvml is not None and nvml.error is None)
 
 
-def remedy(facts: Facts, action: str) -> str:
-    """``action``, unless there is no card at all: then the first check has the only advice needed."""
+def action_unless_no_card(facts: Facts, action: str) -> str:
+    """``action``; if there is no card at all, a reference to the first check, whose advice is the only one needed."""
     system = facts.system
-    bare = system is not None and system.cards is not None and not system.cards and not system.wsl
-    return "First see the check 'NVIDIA cards on the bus'." if bare and not facts.nvml_answers else action
+    no_card = system is not None and system.cards is not None and not system.cards and not system.wsl
+    return "First see the check 'NVIDIA cards on the bus'." if no_card and not facts.nvml_answers else action
 
 
-def start_action(code: int) -> str:
+def cuinit_error_advice(code: int) -> str:
     """What to do about an error code of cuInit."""
-    return _STARTS.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
+    return _CUINIT_ERROR_ADVICE.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
 
 
 def cuinit_error_text(code: int) -> str:
@@ -61,7 +61,7 @@ def cuinit_error_text(code: int) -> str:
     return f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
 
 
-def late_answer(facts: Facts) -> Answer:
+def deadline_answer(facts: Facts) -> Answer:
     """The answer of a check whose facts missed the deadline."""
     return skip(f"no answer within {facts.deadline:g} s", "Check dmesg for a hung GPU or file system.")
 
@@ -72,7 +72,7 @@ def cards(facts: Facts) -> Answer | None:
     if facts.simulated:
         return skip(_SIMULATED)
     if facts.system is None:
-        return late_answer(facts)
+        return deadline_answer(facts)
     if facts.system.wsl:
         return skip("under WSL the bus belongs to Windows")
     found = facts.system.cards
@@ -81,7 +81,7 @@ def cards(facts: Facts) -> Answer | None:
     if not found:
         if facts.nvml_answers:
             return ok("none in /sys, but NVML answers")
-        return fail("no NVIDIA card on the PCI bus", advice(facts))
+        return fail("no NVIDIA card on the PCI bus", missing_driver_advice(facts))
     listed = ", ".join(f"{card.bus_id} ({card.driver or 'no driver'})" for card in found[:16])
     return ok(f"{count_text(len(found), 'card')}: {listed}")
 
@@ -110,7 +110,7 @@ def kernel_module(facts: Facts) -> Answer | None:
     if facts.simulated:
         return skip(_SIMULATED)
     if facts.system is None:
-        return late_answer(facts)
+        return deadline_answer(facts)
     if facts.system.kernel_module is not None:
         return ok(f"nvidia {facts.system.kernel_module}")
     if facts.system.wsl:
@@ -121,7 +121,7 @@ def kernel_module(facts: Facts) -> Answer | None:
         return warn("the module nvidia is loaded, but /proc/driver/nvidia/version does not exist", REBOOT)
     return fail(
         "the kernel module nvidia is not loaded (/proc/driver/nvidia/version does not exist)",
-        remedy(facts, advice(facts)),
+        action_unless_no_card(facts, missing_driver_advice(facts)),
     )
 
 
@@ -130,15 +130,19 @@ def libcuda(facts: Facts) -> Answer | None:
     """The driver's CUDA library, which never comes with the framework."""
     answer = facts.driver
     if answer is None or answer.libcuda is None:
-        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late_answer(facts)
+        return (
+            skip(answer.problem, "See the message.")
+            if answer is not None and answer.problem
+            else deadline_answer(facts)
+        )
     library = answer.libcuda
     if library.error is not None:
         if facts.system is not None and facts.system.wsl:
             return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
-        action = advice(facts)
+        action = missing_driver_advice(facts)
         if facts.system is not None and facts.system.container:
             action += " NVIDIA_DRIVER_CAPABILITIES must include compute."
-        return fail(library.error, remedy(facts, action))
+        return fail(library.error, action_unless_no_card(facts, action))
     where = library.path or "unknown file"
     for part in ("/stubs/", "/compat/"):
         if part in where:
@@ -150,7 +154,7 @@ def libcuda(facts: Facts) -> Answer | None:
 
 
 @check("driver.pynvml", "gpuwatch's Python module for NVML")
-def binding(facts: Facts) -> Answer | None:
+def pynvml(facts: Facts) -> Answer | None:
     """Only if it is at fault: the framework does not need it."""
     if facts.snapshot is None:
         return None
@@ -163,12 +167,19 @@ def nvml(facts: Facts) -> Answer | None:
     """Needed by nvidia-smi, and by TensorFlow since 2.21."""
     answer = facts.driver
     if answer is None or answer.nvml is None:
-        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late_answer(facts)
+        return (
+            skip(answer.problem, "See the message.")
+            if answer is not None and answer.problem
+            else deadline_answer(facts)
+        )
     if answer.nvml.error is not None:
         if facts.cuda_starts:
             return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", HALF_ACTION)
         in_container = facts.system is not None and facts.system.container
-        return fail(answer.nvml.error, remedy(facts, HALF_ACTION if in_container else advice(facts)))
+        return fail(
+            answer.nvml.error,
+            action_unless_no_card(facts, HALF_ACTION if in_container else missing_driver_advice(facts)),
+        )
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Check dmesg for a hung GPU; reboot.")
     if answer.nvml_code:
@@ -202,7 +213,7 @@ def start(facts: Facts) -> Answer | None:
     reason = cuinit_error_text(code)
     if code == 100 and facts.hidden:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
-    return fail(reason, RECREATE if code == 100 else start_action(code))
+    return fail(reason, RECREATE if code == 100 else cuinit_error_advice(code))
 
 
 @check("driver.versions", "Driver versions")

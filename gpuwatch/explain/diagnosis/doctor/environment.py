@@ -38,7 +38,7 @@ _EFFECTS = {
 
 
 @check("environment.visible-devices", "CUDA_VISIBLE_DEVICES")
-def visible(facts: Facts) -> Answer | None:
+def visible_devices(facts: Facts) -> Answer | None:
     """As CUDA reads it: in order, up to the first invalid entry."""
     value = facts.visible
     if value is None:
@@ -74,12 +74,12 @@ def visible(facts: Facts) -> Answer | None:
         for entry in seen.entries
     ]
     moved = [f"GPU:{at} is GPU {device.index}" for at, device in enumerate(order) if device and device.index != at]
-    left = len(devices) - len(seen.entries)
+    hidden = len(devices) - len(seen.entries)
     summary = f"{shown}: {len(seen.entries)} of {count_text(len(devices), 'GPU')} visible"
     if moved:
         summary += f", renumbered: {', '.join(moved)} of nvidia-smi"
-    elif left:
-        summary += f", {left} hidden"
+    elif hidden:
+        summary += f", {hidden} hidden"
     return ok(summary)
 
 
@@ -95,9 +95,9 @@ def order(facts: Facts) -> Answer | None:
         return skip("without a driver the GPUs are unknown")
     if len(models) < 2 or value == "PCI_BUS_ID":
         return ok(f"CUDA_DEVICE_ORDER={value}" if value else "not set; all cards are the same model")
-    named = any(entry.strip().isdigit() for entry in (facts.visible or "").split(","))
+    by_number = any(entry.strip().isdigit() for entry in (facts.visible or "").split(","))
     detail = f"cards differ ({', '.join(models)}), and the order is fastest first: numbers differ from nvidia-smi's"
-    if named or facts.visible is None:
+    if by_number or facts.visible is None:
         return warn(detail, "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs.")
     return ok(detail + "; UUIDs are used")
 
@@ -114,7 +114,7 @@ def misspelt(facts: Facts) -> Answer | None:
 
 
 @check("environment.growth", "TF_FORCE_GPU_ALLOW_GROWTH")
-def growth(facts: Facts) -> Answer | None:
+def memory_growth(facts: Facts) -> Answer | None:
     """Overrides the program's own setting; only read by TensorFlow."""
     if facts.checks_pytorch:
         return None
@@ -166,9 +166,9 @@ def library_path(facts: Facts) -> Answer | None:
     if shadowing:
         listed = ", ".join(f"{library.name} from {library.path}" for library in shadowing[:4])
         return warn(f"it shadows the wheel's own CUDA libraries: {listed}", "unset LD_LIBRARY_PATH")
-    gone = [entry.folder for entry in entries if not entry.exists]
+    missing = [entry.folder for entry in entries if not entry.exists]
     folders = ", ".join(entry.folder for entry in entries)
-    return ok(folders + (f" (missing: {', '.join(gone)})" if gone else ""))
+    return ok(folders + (f" (missing: {', '.join(missing)})" if missing else ""))
 
 
 @check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")
@@ -187,12 +187,12 @@ def log_level(facts: Facts) -> Answer | None:
 
 
 @check("environment.others", "Other variables with an effect")
-def others(facts: Facts) -> Answer | None:
+def other_variables(facts: Facts) -> Answer | None:
     """Each with its effect."""
     if facts.simulated and "LD_PRELOAD" in facts.environment:
         return None
-    there = {name: facts.environment[name] for name in _EFFECTS if name in facts.environment}
-    found = [f"{name}={value} ({_EFFECTS[name]})" for name, value in there.items()]
+    set_variables = {name: facts.environment[name] for name in _EFFECTS if name in facts.environment}
+    found = [f"{name}={value} ({_EFFECTS[name]})" for name, value in set_variables.items()]
     if not found:
         return None
     if facts.environment.get("CUDA_LAUNCH_BLOCKING") not in (None, "", "0"):

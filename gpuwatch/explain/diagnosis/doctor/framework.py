@@ -35,10 +35,10 @@ TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA 
 
 
 INSTALL_IT = "Install it there, or use --python to choose an interpreter that has it."
-_SEE_TOP = "See the finding at the top."
+_SEE_FIRST_FINDING = "See the finding at the top."
 
 
-def _deadline_answer(doing: str) -> str:
+def _deadline_text(doing: str) -> str:
     return f"{doing} did not finish before its deadline" if doing else ""
 
 
@@ -57,13 +57,13 @@ def interpreter(facts: Facts) -> Answer | None:
 
 
 @check_of_framework("framework.distributions", "Distributions")
-def distributions(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def distributions(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """Two distributions in the same folder overwrite each other's files."""
-    if look.distributions is None:
-        return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
-    names = {entry.name: entry.version for entry in look.distributions}
+    if installation.distributions is None:
+        return skip(_deadline_text(installation.search_late) or "; ".join(installation.problems) or "not checked")
+    names = {entry.name: entry.version for entry in installation.distributions}
     builds = [f"{name} {names[name]}" for name in _BUILDS if name in names]
-    if len(builds) > 1 and look.name == "tensorflow":
+    if len(builds) > 1 and installation.name == "tensorflow":
         return fail(
             f"{' and '.join(builds)} are both installed and overwrite each other's files",
             f"pip uninstall -y {' '.join(name for name in _BUILDS if name in names)}, then install one of them.",
@@ -81,7 +81,7 @@ def distributions(facts: Facts, look: FrameworkFacts) -> Answer | None:
 
 
 @check("framework.in-the-way", "Files that shadow the framework")
-def in_the_way(facts: Facts) -> Answer | None:
+def shadowing_files(facts: Facts) -> Answer | None:
     """Files with the framework's name in the working directory or PYTHONPATH, which Python imports instead."""
     found = facts.system.in_the_way if facts.system is not None else ()
     if not found:
@@ -90,29 +90,31 @@ def in_the_way(facts: Facts) -> Answer | None:
 
 
 @check_of_framework("framework.import", "Import")
-def imported(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def framework_import(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """In a child process, never in gpuwatch's own."""
     run = facts.run
     if run is None:
-        return skip("; ".join(look.problems) or _NOT_IMPORTED)
+        return skip("; ".join(installation.problems) or _NOT_IMPORTED)
     if run.framework is None:
-        if look.late:
-            return fail(_deadline_answer(look.late), "Look for a slow file system, and check dmesg for a hung GPU.")
+        if installation.late:
+            return fail(
+                _deadline_text(installation.late), "Look for a slow file system, and check dmesg for a hung GPU."
+            )
         number = ended_by(run)
         if number is not None and not run.errors:
             return fail(*SIGNALS[number][:2])
         reason = _first_line(run.errors[-1] if run.errors else None) or run.verdict_reason
         return fail(reason, "Repair the installation: the import fails in your own programs, too.")
-    took = f" in {look.import_seconds:.1f} s" if look.import_seconds is not None else ""
+    took = f" in {installation.import_seconds:.1f} s" if installation.import_seconds is not None else ""
     python = f", Python {run.framework.python_version}" if run.framework.python_version else ""
     return ok(f"{facts.product}{took}{python}")
 
 
 @check_of_framework("framework.build", "Build")
-def build(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def build(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """Whether it is built with CUDA, and which."""
     framework = facts.framework
-    gpu_build = framework.gpu_build if framework is not None else look.gpu_build
+    gpu_build = framework.gpu_build if framework is not None else installation.gpu_build
     if gpu_build is None:
         return skip(_NOT_IMPORTED)
     if not gpu_build:
@@ -126,17 +128,17 @@ def build(facts: Facts, look: FrameworkFacts) -> Answer | None:
 
 
 @check_of_framework("framework.cuda-version", "Driver and the build's CUDA")
-def cuda(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def cuda_version(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """The driver must support the build's major CUDA version."""
-    wants = facts.framework.build.get("cuda_version") if facts.framework is not None else None
-    offers, whose = facts.cuda_version
-    if wants is None or not offers:
-        unknown = ["the build's"] * (wants is None) + ["the driver's"] * (not offers)
+    needed = facts.framework.build.get("cuda_version") if facts.framework is not None else None
+    supported, source = facts.cuda_version
+    if needed is None or not supported:
+        unknown = ["the build's"] * (needed is None) + ["the driver's"] * (not supported)
         return skip(f"{' and '.join(unknown)} CUDA version is unknown")
-    has, needs = _numbers(offers), _numbers(str(wants))
-    versions = f"{whose} supports CUDA {offers}, the build needs {wants}"
+    has, needs = _numbers(supported), _numbers(str(needed))
+    versions = f"{source} supports CUDA {supported}, the build needs {needed}"
     if has[0] < needs[0]:
-        return fail(versions, driver_update_advice(needs[0], has[0], look.name))
+        return fail(versions, driver_update_advice(needs[0], has[0], installation.name))
     if has < needs:
         return ok(f"{versions}: it runs (minor version compatibility), but its PTX cannot be compiled")
     return ok(versions)
@@ -147,7 +149,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 @check_of_framework("framework.capability", "Build and compute capability")
-def capabilities(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def capabilities(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """Whether the build has native code for the cards, compiles it at the first start, or has none."""
     built = capabilities_of_build(facts.framework.build) if facts.framework is not None else ()
     if not built or not facts.gpus:
@@ -168,34 +170,34 @@ def capabilities(facts: Facts, look: FrameworkFacts) -> Answer | None:
 
 
 @check_of_framework("framework.libraries", "CUDA libraries")
-def libraries(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def libraries(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """Each is opened in the loader's order; if one is missing, TensorFlow uses no GPU."""
-    if look.gpu_build is False:
+    if installation.gpu_build is False:
         return None
-    if look.libraries is None:
-        return skip(_deadline_answer(look.search_late) or "; ".join(look.problems) or "not checked")
+    if installation.libraries is None:
+        return skip(_deadline_text(installation.search_late) or "; ".join(installation.problems) or "not checked")
     unloaded = [name for name in facts.log.missing_libraries if not name.startswith(OF_THE_DRIVER)]
-    bad = [library for library in look.libraries if library.state != "loaded"]
+    bad = [library for library in installation.libraries if library.state != "loaded"]
     names = list(dict.fromkeys([*(library.name for library in bad), *unloaded]))
     if names:
         broken = next((library.detail for library in bad if library.state == "broken"), "")
         inside = f" ({broken})" if broken else ""
         return fail(f"cannot be loaded: {', '.join(names)}{inside}", install_libraries(facts, names))
-    if look.search_late:
-        return skip(f"{_deadline_answer(look.search_late)}; opened so far: {len(look.libraries)}")
-    if not look.libraries:
+    if installation.search_late:
+        return skip(f"{_deadline_text(installation.search_late)}; opened so far: {len(installation.libraries)}")
+    if not installation.libraries:
         return skip("the build lists none")
-    origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
-    return ok(f"{count_text(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
+    origins = dict.fromkeys(library.origin or "?" for library in installation.libraries)
+    return ok(f"{count_text(len(installation.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
 
 
 def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     """How to install these libraries for the checked framework."""
-    look = facts.installation
+    installation = facts.installation
     version = facts.framework.version if facts.framework is not None else None
-    if version is None and look is not None:
-        version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
-    python = look.interpreter if look is not None else None
+    if version is None and installation is not None:
+        version = next((entry.version for entry in installation.distributions or () if entry.name in _BUILDS), None)
+    python = installation.interpreter if installation is not None else None
     return install_advice(names, version, by=TORCH if facts.checks_pytorch else TENSORFLOW, interpreter=python)
 
 
@@ -208,18 +210,18 @@ the same major version does not start."""
 
 
 @check_of_framework("framework.cudnn", "cuDNN version")
-def cudnn(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def cudnn(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """The library's name has the major version; the minor one is from its file or its wheel."""
     framework = facts.framework
-    if look.name != "tensorflow" or framework is None or not look.libraries:
+    if installation.name != "tensorflow" or framework is None or not installation.libraries:
         return None
     needs = _CUDNN_NEEDED.get(".".join((framework.version or "").split(".")[:2]))
     if needs is None:
         return None
-    library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
+    library = next((entry for entry in installation.libraries if entry.name.startswith("libcudnn.so")), None)
     if library is None or library.state != "loaded":
         return skip(f"no cuDNN was loaded; the build needs {needs}")
-    has = cudnn_version(library, look.distributions or ())
+    has = cudnn_version(library, installation.distributions or ())
     if has is None:
         return skip(f"{library.path}: unknown version; the build needs {needs}")
     if _numbers(has) < _numbers(needs):
@@ -239,18 +241,18 @@ def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> st
 
 
 @check_of_framework("framework.devices", "Framework devices")
-def devices(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def devices(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """The devices that the framework lists."""
     run = facts.run
     if run is None or run.framework is None:
         return skip(_NOT_IMPORTED)
     if not run.devices.logical:
-        if look.late:
-            return fail(_deadline_answer(look.late), "Check dmesg for a hung GPU.")
-        return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed no devices", _SEE_TOP)
+        if installation.late:
+            return fail(_deadline_text(installation.late), "Check dmesg for a hung GPU.")
+        return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed no devices", _SEE_FIRST_FINDING)
     gpus = [name for name in run.devices.logical if "GPU" in name]
     if not gpus:
-        return fail(f"{facts.product} has no GPU", _SEE_TOP)
+        return fail(f"{facts.product} has no GPU", _SEE_FIRST_FINDING)
     if ignored := facts.log.ignored_gpus:
         why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
         listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)
@@ -262,26 +264,26 @@ def devices(facts: Facts, look: FrameworkFacts) -> Answer | None:
 
 
 @check_of_framework("framework.op", "One op on each device")
-def op(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def op_on_each_device(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """A matrix product, whose result is checked."""
-    if not look.tests:
-        return skip(_deadline_answer(look.late) or "no device was reached")
-    bad = [test for test in look.tests if test.error is not None]
+    if not installation.tests:
+        return skip(_deadline_text(installation.late) or "no device was reached")
+    bad = [test for test in installation.tests if test.error is not None]
     if bad:
-        return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", _SEE_TOP)
-    wrong = [test for test in look.tests if test.correct is False]
+        return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", _SEE_FIRST_FINDING)
+    wrong = [test for test in installation.tests if test.correct is False]
     if wrong:
         return fail(f"{wrong[0].device} computes a wrong result", "Check dmesg for Xid and ECC errors; test the card.")
     results = ", ".join(
-        f"{device_name(test.ran_on or test.device)} in {tenths_of_seconds(test.seconds)}" for test in look.tests
+        f"{device_name(test.ran_on or test.device)} in {tenths_of_seconds(test.seconds)}" for test in installation.tests
     )
-    if not any("GPU" in (test.ran_on or "") for test in look.tests):
-        return fail(f"it ran on {results}", _SEE_TOP)
+    if not any("GPU" in (test.ran_on or "") for test in installation.tests):
+        return fail(f"it ran on {results}", _SEE_FIRST_FINDING)
     return ok(results)
 
 
 @check_of_framework("framework.log", "Framework log")
-def log(facts: Facts, look: FrameworkFacts) -> Answer | None:
+def log(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """The log of the framework's GPU code, parsed as in ``explain``."""
     found = facts.log
     if found is NO_LOG:
@@ -302,7 +304,7 @@ def log(facts: Facts, look: FrameworkFacts) -> Answer | None:
     if raised is not None and not complaints:
         complaints.append(f"{count_text(found.lines, 'line')} without problems, and then {raised.type} was raised")
     if complaints:
-        return warn("; ".join(dict.fromkeys(complaints)), _SEE_TOP)
+        return warn("; ".join(dict.fromkeys(complaints)), _SEE_FIRST_FINDING)
     unknown = count_text(len(found.unknown_gpu_lines), "line")
     more = f"; {unknown} of GPU code not recognized" if found.unknown_gpu_lines else ""
     return ok(f"{count_text(found.lines, 'line')}, no problems{more}")
