@@ -117,7 +117,7 @@ def export(
         runs = _runs_to_export(documents, period) if chosen.name == "perfetto" else []
         if redact:
             print_redaction_note()
-            from gpuwatch.share.exports.redacted_recording import RedactedPeriod
+            from gpuwatch.share.exports.redacted_period import RedactedPeriod
 
             period = RedactedPeriod(period, runs)
             runs = period.runs
@@ -171,7 +171,7 @@ def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list
     from gpuwatch.core.model.run_comparison import Comparison
     from gpuwatch.core.model.try_results import Experiment
     from gpuwatch.machine.history.saved_runs import RunStore
-    from gpuwatch.share.exports.perfetto_trace import run_overlaps
+    from gpuwatch.share.exports.perfetto_writer import run_overlaps
 
     if not documents:
         here = platform.node()

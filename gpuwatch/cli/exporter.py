@@ -123,11 +123,11 @@ def exporter(
     web = WebConfig(web_config, print_line)
     job_map = None
     if write_job_map is not None:
-        from gpuwatch.share.exporter.slurm_job_map import JobMap
+        from gpuwatch.share.exporter.slurm_job_map import SlurmJobMap
 
-        job_map = JobMap(write_job_map)
+        job_map = SlurmJobMap(write_job_map)
         try:
-            job_map.check()
+            job_map.check_writable()
         except OSError as error:
             raise UsageError(f"cannot write to {file_name(write_job_map)}: {error.strerror or error}") from None
     if print_unit:
@@ -137,10 +137,10 @@ def exporter(
         return
     enter_simulation(ctx)
     from gpuwatch.machine.collector.live_feed import LiveFeed
-    from gpuwatch.share.exporter.metric_series import Options
+    from gpuwatch.share.exporter.metric_series import ExporterOptions
     from gpuwatch.share.exporter.page_updater import PageUpdater
 
-    options = Options(
+    options = ExporterOptions(
         host=host or platform.node() or "localhost",
         metrics="all" if metrics == "all" else "core",
         dcgm=compat == "dcgm",
@@ -149,9 +149,9 @@ def exporter(
         interval=every,
     )
     feed = LiveFeed(every, gpm=bool(gpm_option_value(ctx)), share=True)
-    updater = PageUpdater(feed, options, job_map=job_map, say=print_line)
+    updater = PageUpdater(feed, options, job_map=job_map, log=print_line)
     server = MetricsServer(
-        address, lambda: updater.page, web=web, max_requests=max_requests, plain_only=options.dcgm, say=print_line
+        address, lambda: updater.page, web=web, max_requests=max_requests, plain_only=options.dcgm, log=print_line
     )
 
     exit_signals.handle_exit_signals(lambda number, frame: updater.stop(), signal.SIGINT)
@@ -163,6 +163,6 @@ def exporter(
             f"gpuwatch: everyone who can reach this address can read it ({shown}); --web-config adds TLS and users"
         )
     try:
-        updater.run(server.reap)
+        updater.run(server.close_idle_connections)
     finally:
         server.stop()

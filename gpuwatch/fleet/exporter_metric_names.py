@@ -1,6 +1,6 @@
 """What exporters call the readings of a GPU: gpuwatch's own, dcgm-exporter, nvidia_gpu_exporter.
 
-Sources: :mod:`gpuwatch.share.openmetrics`; ``etc/default-counters.csv`` of NVIDIA/dcgm-exporter;
+Sources: :mod:`gpuwatch.share.metric_families`; ``etc/default-counters.csv`` of NVIDIA/dcgm-exporter;
 ``docs/METRICS.md`` of utkuozdemir/nvidia_gpu_exporter.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import MIG_READINGS
-from gpuwatch.share.openmetrics import family_of, is_number
+from gpuwatch.share.metric_families import family_of, has_family
 
 _MIB = 1048576.0
 
@@ -76,9 +76,9 @@ _NVIDIA_SMI = {
 
 EXPORTER_METRICS: dict[str, ExporterMetric] = {
     **{
-        family.sample: ExporterMetric(spec.id, 1 / family.scale, GPUWATCH)
+        family.sample_name: ExporterMetric(spec.id, 1 / family.scale, GPUWATCH)
         for spec in METRICS
-        if is_number(spec)
+        if has_family(spec)
         for family in (family_of(spec), *([family_of(spec, "mig")] if spec.id in MIG_READINGS else []))
     },
     **{

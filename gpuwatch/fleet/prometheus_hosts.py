@@ -18,7 +18,7 @@ from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, Mig
 from gpuwatch.fleet.exporter_labels import exporter_label, gpu_uuid, mig_instance_id, ranked_host_name, scrape_target
 from gpuwatch.fleet.exporter_metric_names import EXPORTER_METRICS, NVIDIA_SMI, parse_reading
 from gpuwatch.fleet.prometheus_api import Sample
-from gpuwatch.share import openmetrics as series
+from gpuwatch.share import metric_families as families
 
 _STALE_SECONDS = 30.0
 """Seconds from which a snapshot behind an exporter is old: its driver does not answer."""
@@ -27,15 +27,17 @@ _MAX_AGE_SECONDS = 366 * 86_400.0
 """Seconds to which the age of data is cut, for a date to come out of it."""
 _MAX_PROCESSES_PER_GPU = 64
 """Processes of one GPU that are kept."""
-PROCESS_NAME_SERIES = (series.PROCESS_INFO.sample, "nvidia_smi_compute_app_info")
+PROCESS_NAME_SERIES = (families.PROCESS_INFO.sample_name, "nvidia_smi_compute_app_info")
 """Series whose labels name a process."""
 PROCESS_READINGS = {
-    **{family.sample: (reading, 1 / scale) for family, reading, scale in series.PROCESS_FAMILIES},
+    **{family.sample_name: (reading, 1 / scale) for family, reading, scale in families.PROCESS_FAMILIES},
     "nvidia_smi_compute_app_used_memory_bytes": ("gpu_memory_bytes", 1.0),
 }
 """Metric and factor of the series of processes."""
-OWNER_SERIES = (series.OWNER_PROCESSES.sample, series.OWNER_MEMORY.sample)
-HOST_SERIES = tuple(family.sample for family in (series.HOST_CPU, series.HOST_MEMORY_USED, series.HOST_MEMORY_TOTAL))
+OWNER_SERIES = (families.GPU_OWNER_PROCESSES.sample_name, families.GPU_OWNER_MEMORY.sample_name)
+HOST_SERIES = tuple(
+    family.sample_name for family in (families.HOST_CPU, families.HOST_MEMORY_USED, families.HOST_MEMORY_TOTAL)
+)
 NOT_REPORTED = {
     spec.id: Missing("not_supported", detail="the exporter of this host does not report it, or Prometheus drops it")
     for spec in METRICS
@@ -197,7 +199,7 @@ class HostsBuilder:
 
     def add_identity(self, labels: Mapping[str, str]) -> None:
         """Adds what an info series says of a driver, a GPU or a MIG instance."""
-        if labels.get("__name__") == series.DRIVER.sample:
+        if labels.get("__name__") == families.DRIVER_INFO.sample_name:
             self.drivers[scrape_target(labels)] = labels.get("version", "")
         elif (gpu := self.gpus.get(gpu_uuid(labels))) is not None:
             gpu.add_identity_labels(labels)
@@ -213,21 +215,21 @@ class HostsBuilder:
         number = _parse_value(sample.value[1])
         if number is None:
             return
-        if name == series.FINDING.sample:
+        if name == families.FINDING.sample_name:
             if number == 1:
                 self._add_finding(labels)
-        elif name == series.SNAPSHOT_AGE.sample:
+        elif name == families.SNAPSHOT_AGE.sample_name:
             self.ages[scrape_target(labels)] = min(number, _MAX_AGE_SECONDS)
-        elif name == series.ANSWERING.sample:
+        elif name == families.DRIVER_ANSWERING.sample_name:
             if number == 0:
                 self.silent_targets.add(scrape_target(labels))
-        elif name == series.FREE.sample:
+        elif name == families.GPU_FREE.sample_name:
             self.free[gpu_uuid(labels)] = number == 1
-        elif name == series.MIG_FREE.sample:
+        elif name == families.MIG_FREE.sample_name:
             self.free[f"{gpu_uuid(labels)} {labels.get('mig_instance', '')}"] = number == 1
         elif name in HOST_SERIES:
             self.host_readings[scrape_target(labels), name] = number
-        elif name == series.STATE.sample:
+        elif name == families.GPU_STATE.sample_name:
             gpu = self.gpu(labels) if number == 1 else None
             if gpu is not None:
                 gpu.add_identity_labels(labels)
@@ -261,7 +263,11 @@ class HostsBuilder:
         if owner not in holders and len(holders) >= _MAX_PROCESSES_PER_GPU:
             return
         previous = holders.get(owner) or Holder(user=owner[0], job=owner[1])
-        change = {"processes": round(number)} if name == series.OWNER_PROCESSES.sample else {"memory_bytes": number}
+        change = (
+            {"processes": round(number)}
+            if name == families.GPU_OWNER_PROCESSES.sample_name
+            else {"memory_bytes": number}
+        )
         holders[owner] = replace(previous, **change)
 
     def add_owner(self, labels: Mapping[str, str]) -> None:
@@ -355,8 +361,11 @@ class HostsBuilder:
 
     def _host(self, name: str, targets: Collection[str]) -> Host:
         readings = {family: number for (target, family), number in self.host_readings.items() if target in targets}
-        used, total = readings.get(series.HOST_MEMORY_USED.sample), readings.get(series.HOST_MEMORY_TOTAL.sample)
-        cpu_ratio = readings.get(series.HOST_CPU.sample)
+        used, total = (
+            readings.get(families.HOST_MEMORY_USED.sample_name),
+            readings.get(families.HOST_MEMORY_TOTAL.sample_name),
+        )
+        cpu_ratio = readings.get(families.HOST_CPU.sample_name)
         return Host(
             hostname=name,
             cpu_percent=None if cpu_ratio is None else cpu_ratio * 100,

@@ -31,7 +31,17 @@ from gpuwatch.fleet.prometheus_hosts import (
     PROCESS_READINGS,
     HostsBuilder,
 )
-from gpuwatch.share.openmetrics import ANSWERING, DRIVER, FINDING, FREE, INFO, MIG_FREE, MIG_INFO, SNAPSHOT_AGE, STATE
+from gpuwatch.share.metric_families import (
+    DRIVER_ANSWERING,
+    DRIVER_INFO,
+    FINDING,
+    GPU_FREE,
+    GPU_INFO,
+    GPU_STATE,
+    MIG_FREE,
+    MIG_INFO,
+    SNAPSHOT_AGE,
+)
 
 _IDENTITY_SECONDS = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
@@ -46,9 +56,15 @@ _LISTED_FOR = "1h"
 _METRIC_OF_EVERY_GPU = ("gpuwatch_gpu_memory_used_bytes", "DCGM_FI_DEV_FB_USED", "nvidia_smi_memory_used_bytes")
 """A metric that every GPU has, by exporter."""
 _OWNER_LABELS = ("hpc_job", "namespace", "pod")
-_INFO_SERIES = (INFO.sample, MIG_INFO.sample, "nvidia_smi_mig_info", DRIVER.sample, "nvidia_smi_gpu_info")
+_INFO_SERIES = (
+    GPU_INFO.sample_name,
+    MIG_INFO.sample_name,
+    "nvidia_smi_mig_info",
+    DRIVER_INFO.sample_name,
+    "nvidia_smi_gpu_info",
+)
 _OTHER_SERIES = (
-    *(family.sample for family in (FINDING, SNAPSHOT_AGE, ANSWERING, STATE, FREE, MIG_FREE)),
+    *(family.sample_name for family in (FINDING, SNAPSHOT_AGE, DRIVER_ANSWERING, GPU_STATE, GPU_FREE, MIG_FREE)),
     *(*HOST_SERIES, *OWNER_SERIES, *PROCESS_NAME_SERIES, *PROCESS_READINGS),
 )
 _HOST_AND_TARGET = (*with_exported_prefix(HOST_LABELS), *TARGET_LABELS)

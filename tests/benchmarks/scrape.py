@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 
 from gpuwatch.share.exporter.http_server import Address, MetricsServer
-from gpuwatch.share.exporter.metric_series import Content, Options
-from gpuwatch.share.exporter.metrics_page import Page
+from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
+from gpuwatch.share.exporter.metrics_page import MetricsPage
 from tests.exporter.machines import OPTIONS, large
 
 _REQUESTS = 2000
@@ -41,7 +41,7 @@ def _files(folder: str, told: multiprocessing.connection.Connection) -> None:
     server.serve_forever()
 
 
-def _exporter(page: Page, told: multiprocessing.connection.Connection) -> None:
+def _exporter(page: MetricsPage, told: multiprocessing.connection.Connection) -> None:
     server = MetricsServer(Address("127.0.0.1:0"), lambda: page, max_requests=40)
     told.send(server.server_address[1])
     server.serve_forever()
@@ -64,8 +64,8 @@ def _cost(process: psutil.Process, port: int, path: str, headers: dict[str, str]
     return (after.user + after.system - before.user - before.system) / _REQUESTS, took / _REQUESTS
 
 
-def _compare(name: str, options: Options, *, gzip: bool) -> None:
-    page = Page(Content(large(), answering=True), options, time.monotonic())
+def _compare(name: str, options: ExporterOptions, *, gzip: bool) -> None:
+    page = MetricsPage(ScrapeContent(large(), answering=True), options, time.monotonic())
     began = time.process_time()
     body = page.body("plain", gzip=gzip)
     rendered = time.process_time() - began

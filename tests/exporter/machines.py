@@ -11,8 +11,9 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.share.exporter.metric_series import Content, Options, series_of
-from gpuwatch.share.openmetrics import Family, SampleLines
+from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent, series_lines
+from gpuwatch.share.exporter.sample_lines import SampleLines
+from gpuwatch.share.openmetrics_text import Family
 
 GIB = 1 << 30
 AT = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
@@ -24,7 +25,7 @@ HOST = Host(
     memory_total_bytes=512 * GIB,
     load=(1.5, 1.0, 0.5),
 )
-OPTIONS = Options("node7", 5.0)
+OPTIONS = ExporterOptions("node7", 5.0)
 
 
 def every_reading() -> dict[str, Value]:
@@ -124,11 +125,11 @@ def large() -> Snapshot:
     return snapshot(*devices, processes=tuple(rows))
 
 
-def found(content: Content | Snapshot, options: Options = OPTIONS, **changes: Any) -> dict[str, str]:
+def found(content: ScrapeContent | Snapshot, options: ExporterOptions = OPTIONS, **changes: Any) -> dict[str, str]:
     """Value by name and labels of each sample."""
     if isinstance(content, Snapshot):
-        content = Content(content, answering=True)
-    lines = series_of(content._replace(**changes), options)
+        content = ScrapeContent(content, answering=True)
+    lines = series_lines(content._replace(**changes), options)
     return {key: number for line in texts(lines) for key, _, number in [line.rstrip("\n").rpartition(" ")]}
 
 
@@ -147,7 +148,7 @@ def names_of(samples: dict[str, str]) -> set[str]:
 
 def one(samples: dict[str, str], family: Family | str, **labels: str) -> float | None:
     """The value of the only sample with these labels; None if there is none."""
-    name = family if isinstance(family, str) else family.sample
+    name = family if isinstance(family, str) else family.sample_name
     hits = [
         float(number)
         for key, number in samples.items()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share import openmetrics as names
+from gpuwatch.share import metric_families as families
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
@@ -43,8 +43,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_at_once_and_leaves_nothing(sim_machine: Open, start: Start, number: int) -> None:
     exporter = start(sim_machine("2x24GiB"), "--every", "1s")
-    samples = exporter.wait(names.FREE.name)
-    assert one(samples, names.GPUS) == 2
+    samples = exporter.wait(families.GPU_FREE.name)
+    assert one(samples, families.GPUS) == 2
     children = Path(f"/proc/{exporter.process.pid}/task/{exporter.process.pid}/children").read_text().split()
     with socket.create_connection(tuple(exporter.address.split(":"))):  # type: ignore[arg-type]
         began = time.monotonic()
@@ -52,14 +52,17 @@ def test_it_ends_at_once_and_leaves_nothing(sim_machine: Open, start: Start, num
         assert time.monotonic() - began < 5
     assert exporter.process.stdout is not None
     assert exporter.process.stdout.read() == b""
-    assert exporter.said.count("\n") == 1
+    assert [line.split(" at ")[0] for line in exporter.said.splitlines()] == [
+        "gpuwatch: metrics",
+        "gpuwatch: serving samples of its own collector",
+    ]
     assert not any(os.path.exists(f"/proc/{child}") for child in children)
 
 
 def test_a_scrape_answers_in_time_while_the_driver_hangs(sim_machine: Open, start: Start) -> None:
     machine = sim_machine("2x24GiB")
     exporter = start(machine, "--every", "1s")
-    exporter.wait(names.FREE.name)
+    exporter.wait(families.GPU_FREE.name)
     began = time.monotonic()
     faults.hang(machine, 20)
     longest = 0.0
@@ -68,32 +71,32 @@ def test_a_scrape_answers_in_time_while_the_driver_hangs(sim_machine: Open, star
         asked = time.monotonic()
         samples = exporter.scrape()
         longest = max(longest, time.monotonic() - asked)
-        age = one(samples, names.SNAPSHOT_AGE) or 0.0
+        age = one(samples, families.SNAPSHOT_AGE) or 0.0
         time.sleep(0.5)
         before = max(before, age)
     assert longest < 5
     assert age > 8
-    assert one(samples, names.ANSWERING) == 0
-    assert one(samples, names.FINDING, cause="driver.bad-state") == 1
+    assert one(samples, families.DRIVER_ANSWERING) == 0
+    assert one(samples, families.FINDING, cause="driver.bad-state") == 1
     machine.clear_faults()
-    again = exporter.wait(names.ANSWERING.name, "1", 30)
-    assert (one(again, names.SNAPSHOT_AGE) or 0.0) < 5
+    again = exporter.wait(families.DRIVER_ANSWERING.name, "1", 30)
+    assert (one(again, families.SNAPSHOT_AGE) or 0.0) < 5
     print(f"longest scrape {longest:.3f} s, age {before:.1f} s")
 
 
 def test_a_lost_gpu_has_no_readings(sim_machine: Open, start: Start) -> None:
     machine = sim_machine("2x24GiB")
     exporter = start(machine, "--every", "500ms")
-    exporter.wait(names.FREE.name)
+    exporter.wait(families.GPU_FREE.name)
     faults.lose(machine, 1)
-    samples = exporter.wait(f"{names.STATE.name}{{", None)
+    samples = exporter.wait(f"{families.GPU_STATE.name}{{", None)
     until = time.monotonic() + 20
-    while one(samples, names.STATE, gpu="1", state="lost") is None and time.monotonic() < until:
+    while one(samples, families.GPU_STATE, gpu="1", state="lost") is None and time.monotonic() < until:
         samples = exporter.scrape()
-    assert one(samples, names.STATE, gpu="1", state="lost") == 1
+    assert one(samples, families.GPU_STATE, gpu="1", state="lost") == 1
     assert one(samples, "gpuwatch_gpu_utilization_ratio", gpu="1") is None
     assert one(samples, "gpuwatch_gpu_utilization_ratio", gpu="0") == 0
-    assert one(samples, names.FREE, gpu="1") == 0
+    assert one(samples, families.GPU_FREE, gpu="1") == 0
 
 
 def test_slurm_jobs_are_owners_and_mapped_to_gpus(sim_machine: Open, start: Start, tmp_path: Path) -> None:
@@ -104,9 +107,9 @@ def test_slurm_jobs_are_owners_and_mapped_to_gpus(sim_machine: Open, start: Star
     try:
         machine.attach(job.pid, 1, 1 << 30, sm_percent=50.0)
         exporter = start(machine, "--every", "500ms", "--write-job-map", str(folder))
-        samples = exporter.wait(names.OWNER_PROCESSES.name)
-        assert one(samples, names.OWNER_PROCESSES, gpu="1", slurm_job="4711") == 1
-        assert one(samples, names.OWNER_MEMORY, gpu="1", slurm_job="4711") == 1 << 30
+        samples = exporter.wait(families.GPU_OWNER_PROCESSES.name)
+        assert one(samples, families.GPU_OWNER_PROCESSES, gpu="1", slurm_job="4711") == 1
+        assert one(samples, families.GPU_OWNER_MEMORY, gpu="1", slurm_job="4711") == 1 << 30
         assert {path.name: path.read_text() for path in folder.iterdir()} == {"1": "4711\n"}
         assert exporter.end() == 0
         assert list(folder.iterdir()) == []
@@ -119,7 +122,7 @@ def test_samples_are_those_of_a_recorder_on_the_machine(sim_machine: Open, start
     """Also if the exporter started first: what it sampled itself until then, and NVML's library, are no fault."""
     machine, file = sim_machine("2x24GiB"), tmp_path / "a.gpuwatch"
     exporter = start(machine, "--every", "1s")
-    exporter.wait(names.FREE.name)
+    exporter.wait(families.GPU_FREE.name)
     recorder = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "record", str(file)],
         env=machine.environment(os.environ),
@@ -135,13 +138,14 @@ def test_samples_are_those_of_a_recorder_on_the_machine(sim_machine: Open, start
             assert time.monotonic() < until, "the samples are its own"
             time.sleep(0.1)
             asked = time.time()
-            age = one(exporter.scrape(), names.SNAPSHOT_AGE)
+            age = one(exporter.scrape(), families.SNAPSHOT_AGE)
             answered = time.time()
             if age is not None and answered - asked < 0.05:  # after a long wait any sample of the second would do
                 with Recording(file) as recording:
                     times = [kept.at for kept in recording.snapshots()]
                 shown = {at for at in times if asked - 0.002 < at + age < answered + 0.002}
                 recorded = recorded | shown if shown else set()
+        assert "serving samples of the recorder of" in exporter.said
     finally:
         recorder.terminate()
         recorder.communicate()
@@ -149,7 +153,7 @@ def test_samples_are_those_of_a_recorder_on_the_machine(sim_machine: Open, start
 
 def test_many_scrapers_get_one_rendered_page(sim_machine: Open, start: Start) -> None:
     exporter = start(sim_machine("2x24GiB"), "--max-requests", "200")
-    exporter.wait(names.FREE.name)
+    exporter.wait(families.GPU_FREE.name)
     seen: list[set[str]] = []
     scrapers = [threading.Thread(target=lambda: seen.append(names_of(exporter.scrape()))) for _ in range(50)]
     for scraper in scrapers:
@@ -157,7 +161,7 @@ def test_many_scrapers_get_one_rendered_page(sim_machine: Open, start: Start) ->
     for scraper in scrapers:
         scraper.join(30)
     assert len(seen) == 50
-    assert all(names.SNAPSHOT_AGE.name in listed for listed in seen)
+    assert all(families.SNAPSHOT_AGE.name in listed for listed in seen)
 
 
 def test_a_used_port_is_one_line(sim_machine: Open, start: Start) -> None:

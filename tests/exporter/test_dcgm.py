@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.share import openmetrics as names
-from gpuwatch.share.exporter.dcgm_series import METRICS
-from gpuwatch.share.exporter.metric_series import Content
-from gpuwatch.share.exporter.metrics_page import Page
+from gpuwatch.share import metric_families as families
+from gpuwatch.share.exporter.dcgm_series import DCGM_METRICS
+from gpuwatch.share.exporter.metric_series import ScrapeContent
+from gpuwatch.share.exporter.metrics_page import MetricsPage
 from tests.exporter.machines import OPTIONS, device, every_reading, found, mig_device, names_of, one, process, snapshot
 from tests.exporter.test_series import promtool, with_gpm
 
@@ -42,7 +42,7 @@ def test_labels_and_units_are_those_of_dcgm_exporter() -> None:
     assert isinstance(energy, int)
     assert one(samples, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **LABELS) == energy * 1000
     assert "gpuwatch_gpu_memory_used_bytes" not in names_of(samples)
-    assert one(samples, names.FREE) == 0  # who is on it, and what is wrong, is told beside them
+    assert one(samples, families.GPU_FREE) == 0  # who is on it, and what is wrong, is told beside them
 
 
 def test_the_last_xid_is_told() -> None:
@@ -59,8 +59,8 @@ def test_what_is_missing_is_absent_and_no_enormous_number() -> None:
 
 
 def test_every_metric_of_ours_that_is_used_exists() -> None:
-    assert {metric.ours for metric in METRICS} <= BY_ID.keys()
-    listed = [metric.family.name for metric in METRICS]
+    assert {metric.metric_id for metric in DCGM_METRICS} <= BY_ID.keys()
+    listed = [metric.family.name for metric in DCGM_METRICS]
     assert len(listed) == len(set(listed))
 
 
@@ -105,7 +105,7 @@ def test_compute_instances_are_told_as_their_gpu_instance() -> None:
 
 
 def test_prometheus_client_reads_it() -> None:
-    text = Page(Content(snapshot(device()), answering=True), DCGM, 0.0).body("plain").decode()
+    text = MetricsPage(ScrapeContent(snapshot(device()), answering=True), DCGM, 0.0).body("plain").decode()
     kinds = {family.name: family.type for family in text_string_to_metric_families(text)}
     assert kinds["DCGM_FI_DEV_GPU_TEMP"] == "gauge"
     assert "# TYPE DCGM_FI_DEV_PCIE_REPLAY_COUNTER counter\n" in text
@@ -114,8 +114,8 @@ def test_prometheus_client_reads_it() -> None:
 
 @pytest.mark.prometheus
 def test_promtool_only_dislikes_nvidias_spelling() -> None:
-    content = Content(with_gpm(snapshot(device())), answering=True)
-    code, said = promtool(Page(content, DCGM._replace(metrics="all"), 0.0))
+    content = ScrapeContent(with_gpm(snapshot(device())), answering=True)
+    code, said = promtool(MetricsPage(content, DCGM._replace(metrics="all"), 0.0))
     assert code == 3
     for line in said.splitlines():
         assert re.match(r"DCGM_FI_\w+ ", line), line

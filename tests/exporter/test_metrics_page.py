@@ -9,11 +9,12 @@ import zlib
 import pytest
 
 from gpuwatch.share.exporter import metrics_page as page_module
-from gpuwatch.share.exporter.metric_series import Content, series_of
-from gpuwatch.share.exporter.metrics_page import Form, Page
+from gpuwatch.share.exporter.metric_series import ScrapeContent, series_lines
+from gpuwatch.share.exporter.metrics_page import MetricsPage
+from gpuwatch.share.openmetrics_text import TextFormat
 from tests.exporter.machines import OPTIONS, device, snapshot
 
-CONTENT = Content(snapshot(device()), answering=True)
+CONTENT = ScrapeContent(snapshot(device()), answering=True)
 
 
 class Clock:
@@ -24,16 +25,16 @@ class Clock:
 
 
 def test_a_page_is_rendered_once_however_many_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Content] = []
+    made: list[ScrapeContent] = []
 
-    def counted(content: Content, options: object) -> object:
+    def counted(content: ScrapeContent, options: object) -> object:
         made.append(content)
-        return series_of(content, OPTIONS)
+        return series_lines(content, OPTIONS)
 
-    monkeypatch.setattr(page_module, "series_of", counted)
-    page = Page(CONTENT, OPTIONS, 0.0)
+    monkeypatch.setattr(page_module, "series_lines", counted)
+    page = MetricsPage(CONTENT, OPTIONS, 0.0)
     assert made == []  # nobody has scraped yet
-    forms: list[Form] = ["plain", "openmetrics"]
+    forms: list[TextFormat] = ["plain", "openmetrics"]
     readers = [
         threading.Thread(target=page.body, args=(form,), kwargs={"gzip": packed})
         for form in forms
@@ -48,9 +49,9 @@ def test_a_page_is_rendered_once_however_many_scrape(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("form", ["plain", "openmetrics"])
-def test_the_age_is_that_of_each_scrape(form: Form) -> None:
+def test_the_age_is_that_of_each_scrape(form: TextFormat) -> None:
     clock = Clock()
-    page = Page(CONTENT, OPTIONS, 8.0, clock)
+    page = MetricsPage(CONTENT, OPTIONS, 8.0, clock)
     for later, age in ((0.0, "2.000"), (30.0, "32.000"), (-30.0, "0.000")):
         clock.now = 10.0 + later
         text = page.body(form).decode()
@@ -59,9 +60,9 @@ def test_the_age_is_that_of_each_scrape(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", ["plain", "openmetrics"])
-def test_compressed_it_is_one_stream_of_the_same_text(form: Form) -> None:
+def test_compressed_it_is_one_stream_of_the_same_text(form: TextFormat) -> None:
     clock = Clock()
-    page = Page(CONTENT, OPTIONS, 8.0, clock)
+    page = MetricsPage(CONTENT, OPTIONS, 8.0, clock)
     for _ in range(3):
         clock.now += 1
         packed = page.body(form, gzip=True)
@@ -74,4 +75,4 @@ def test_compressed_it_is_one_stream_of_the_same_text(form: Form) -> None:
 
 
 def test_without_a_sample_there_is_no_age() -> None:
-    assert "age" not in Page(Content(), OPTIONS, None).body("plain").decode().replace("Age", "")
+    assert "age" not in MetricsPage(ScrapeContent(), OPTIONS, None).body("plain").decode().replace("Age", "")

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.share import openmetrics as names
+from gpuwatch.share import metric_families as families
 from gpuwatch.share.exporter.page_updater import STALE_SECONDS, PageUpdater
-from gpuwatch.share.exporter.slurm_job_map import JobMap
+from gpuwatch.share.exporter.slurm_job_map import SlurmJobMap
 from tests.exporter.machines import AT, OPTIONS, device, names_of, one, process, snapshot
 from tests.ui.feed import FakeFeed
 
@@ -21,7 +21,7 @@ from tests.ui.feed import FakeFeed
 class Harness:
     """A updater and its feed, whose clocks are set by hand."""
 
-    def __init__(self, job_map: JobMap | None = None) -> None:
+    def __init__(self, job_map: SlurmJobMap | None = None) -> None:
         self.now = AT.timestamp()
         self.feed = FakeFeed()
         self.said: list[str] = []
@@ -29,20 +29,20 @@ class Harness:
             self.feed,
             OPTIONS,
             job_map=job_map,
-            say=self.said.append,
+            log=self.said.append,
             clock=lambda: self.now,
             monotonic=lambda: self.now - 1e6,
         )
 
     def give(self, sample: Snapshot) -> None:
         self.feed.push(replace(sample, taken_at=datetime.datetime.fromtimestamp(self.now, datetime.UTC)))
-        self.updater.look()
+        self.updater.update()
 
     def wait(self, seconds: float, **status: object) -> None:
         """Time passes, with this status of the feed."""
         self.now += seconds
         self.feed.state = FeedStatus(**({"state": "ok"} | status))  # type: ignore[arg-type]
-        self.updater.look()
+        self.updater.update()
 
     def samples(self) -> dict[str, str]:
         lines = self.updater.page.body("plain").decode().splitlines()
@@ -51,8 +51,11 @@ class Harness:
 
 def test_before_the_first_sample_nothing_is_claimed() -> None:
     harness = Harness()
-    harness.updater.look()
-    assert names_of(harness.samples()) == {names.BUILD.sample, names.REPLACED.sample}
+    harness.updater.update()
+    assert names_of(harness.samples()) == {
+        families.EXPORTER_INFO.sample_name,
+        families.COLLECTOR_REPLACEMENTS.sample_name,
+    }
 
 
 def test_one_page_for_one_sample() -> None:
@@ -70,36 +73,47 @@ def test_a_hang_is_told_with_the_age_and_then_without_readings() -> None:
     harness.give(snapshot(device()))
     harness.wait(5)
     calm = harness.samples()
-    assert one(calm, names.ANSWERING) == 1
-    assert one(calm, names.SNAPSHOT_AGE) == 5
+    assert one(calm, families.DRIVER_ANSWERING) == 1
+    assert one(calm, families.SNAPSHOT_AGE) == 5
     silent = {"state": "not-answering", "waiting_seconds": 10.0, "age_seconds": 15.0, "detail": "nvmlInit hangs"}
     harness.wait(10, **silent)
     hung = harness.samples()
-    assert one(hung, names.ANSWERING) == 0
-    assert one(hung, names.SNAPSHOT_AGE) == 15
+    assert one(hung, families.DRIVER_ANSWERING) == 0
+    assert one(hung, families.SNAPSHOT_AGE) == 15
     assert one(hung, "gpuwatch_gpu_utilization_ratio") == 0.87
-    assert one(hung, names.FINDING, cause="driver.bad-state", severity="error") == 1
+    assert one(hung, families.FINDING, cause="driver.bad-state", severity="error") == 1
     harness.wait(STALE_SECONDS, **silent, replaced=2)
     old = harness.samples()
-    assert one(old, names.SNAPSHOT_AGE) == 75
-    assert one(old, names.REPLACED) == 2
+    assert one(old, families.SNAPSHOT_AGE) == 75
+    assert one(old, families.COLLECTOR_REPLACEMENTS) == 2
     assert "gpuwatch_gpu_utilization_ratio" not in names_of(old)
-    assert one(old, names.INFO) == 1
+    assert one(old, families.GPU_INFO) == 1
     harness.give(snapshot(device()))
     again = harness.samples()
-    assert one(again, names.ANSWERING) == 1
+    assert one(again, families.DRIVER_ANSWERING) == 1
     assert one(again, "gpuwatch_gpu_utilization_ratio") == 0.87
-    assert one(again, names.FINDING, cause="driver.bad-state", severity="error") is None
+    assert one(again, families.FINDING, cause="driver.bad-state", severity="error") is None
     assert harness.said == [
+        "gpuwatch: serving samples of its own collector",
         "gpuwatch: no samples: the driver does not answer; nvmlInit hangs",
         "gpuwatch: sampling again",
     ]
 
 
+def test_whose_samples_are_served_is_logged() -> None:
+    harness = Harness()
+    harness.wait(1, state="starting")
+    assert not harness.said
+    for recording in ("", "", "/var/lib/gpuwatch/a.gpuwatch", "/var/lib/gpuwatch/a.gpuwatch", ""):
+        harness.wait(1, recording=recording)
+    own = "gpuwatch: serving samples of its own collector"
+    assert harness.said == [own, "gpuwatch: serving samples of the recorder of /var/lib/gpuwatch/a.gpuwatch", own]
+
+
 def test_without_a_driver_it_does_not_answer() -> None:
     harness = Harness()
     harness.give(snapshot(driver=None))
-    assert one(harness.samples(), names.ANSWERING) == 0
+    assert one(harness.samples(), families.DRIVER_ANSWERING) == 0
 
 
 def test_xids_are_counted_over_samples() -> None:
@@ -108,13 +122,13 @@ def test_xids_are_counted_over_samples() -> None:
     for xids in ((), (first,), (first, second)):
         harness.give(snapshot(device(xids=xids)))
         harness.now += 5
-    assert one(harness.samples(), names.XID_ERRORS, xid="79") == 2
+    assert one(harness.samples(), families.GPU_XID_ERRORS, xid="79") == 2
 
 
 def test_a_job_map_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     folder = tmp_path / "jobs"
     folder.mkdir()
-    harness = Harness(JobMap(folder))
+    harness = Harness(SlurmJobMap(folder))
     gpu = device()
     with_job = snapshot(gpu, processes=(process(1, gpu, container="slurm job 7"),))
     harness.give(with_job)
@@ -123,11 +137,11 @@ def test_a_job_map_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     folder.rmdir()
     for job in ("8", "9"):
         harness.give(snapshot(gpu, processes=(process(1, gpu, container=f"slurm job {job}"),)))
-    assert harness.said == ["gpuwatch: cannot write the job map: No such file or directory"]
+    assert harness.said[1:] == ["gpuwatch: cannot write the job map: No such file or directory"]
 
 
 def test_it_runs_until_it_is_stopped(tmp_path: Path) -> None:
-    harness = Harness(JobMap(tmp_path))
+    harness = Harness(SlurmJobMap(tmp_path))
     ticks = threading.Event()
     runner = threading.Thread(target=harness.updater.run, args=(ticks.set,))
     runner.start()

@@ -17,8 +17,8 @@ from gpuwatch.fleet.host_summary import summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.http_server import Address, MetricsServer
-from gpuwatch.share.exporter.metric_series import Content
-from gpuwatch.share.exporter.metrics_page import Page
+from gpuwatch.share.exporter.metric_series import ScrapeContent
+from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.exporter.machines import OPTIONS, device, every_reading, process, snapshot
@@ -120,12 +120,12 @@ def test_what_dashboard_and_documentation_ask_for_is_there(
 ) -> None:
     """On a GPU of which everything is known: simulated ones have no counters of throttling."""
     gpu = device()
-    content = Content(
+    content = ScrapeContent(
         snapshot(gpu, device(1, readings=every_reading() | IDLE), processes=(process(1, gpu),)),
         (Finding(id="throttle.thermal", severity="warning", certainty="fact", title="it", device_uuid=gpu.uuid),),
         answering=True,
     )
-    page = Page(content, OPTIONS, time.monotonic())
+    page = MetricsPage(content, OPTIONS, time.monotonic())
     server = MetricsServer(Address("127.0.0.1:0"), lambda: page, max_requests=40)
     server.start()
     request.addfinalizer(server.stop)

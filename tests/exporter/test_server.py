@@ -17,13 +17,13 @@ import pytest
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.share.exporter import http_server as server_module
 from gpuwatch.share.exporter.http_server import Address, MetricsServer
-from gpuwatch.share.exporter.metric_series import Content
-from gpuwatch.share.exporter.metrics_page import Page
+from gpuwatch.share.exporter.metric_series import ScrapeContent
+from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.share.exporter.web_config import WebConfig
 from tests.exporter.certificates import Authority
 from tests.exporter.machines import OPTIONS, device, snapshot
 
-PAGE = Page(Content(snapshot(device()), answering=True), OPTIONS, 0.0)
+PAGE = MetricsPage(ScrapeContent(snapshot(device()), answering=True), OPTIONS, 0.0)
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
@@ -36,7 +36,7 @@ def serve() -> Iterator[Serve]:
     started: list[MetricsServer] = []
 
     def start(
-        page: Callable[[], Page] = lambda: PAGE, address: str = "127.0.0.1:0", **options: object
+        page: Callable[[], MetricsPage] = lambda: PAGE, address: str = "127.0.0.1:0", **options: object
     ) -> MetricsServer:
         server = MetricsServer(Address(address), page, **{"max_requests": 40, **options})  # type: ignore[arg-type]
         server.start()
@@ -126,7 +126,7 @@ def test_paths_and_methods(serve: Serve, method: str, path: str, status: int) ->
 )
 def test_what_is_no_request_gets_an_error_and_the_server_goes_on(serve: Serve, request_text: bytes) -> None:
     said: list[str] = []
-    server = serve(say=said.append)
+    server = serve(log=said.append)
     with socket.create_connection(server.server_address[:2], timeout=10) as client:  # type: ignore[arg-type]
         client.sendall(request_text)
         assert client.recv(1000).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 "))
@@ -137,10 +137,10 @@ def test_what_is_no_request_gets_an_error_and_the_server_goes_on(serve: Serve, r
 def test_a_failure_of_gpuwatch_itself_is_told_once(serve: Serve) -> None:
     said: list[str] = []
 
-    def broken() -> Page:
+    def broken() -> MetricsPage:
         raise KeyError("of a test")
 
-    server = serve(broken, say=said.append)
+    server = serve(broken, log=said.append)
     for _ in range(3):
         response = get(server)
         assert response.status == 500
@@ -162,7 +162,7 @@ def test_a_connection_is_kept_for_the_next_scrape(serve: Serve) -> None:
 def test_more_requests_than_allowed_get_503(serve: Serve) -> None:
     inside, go_on = threading.Semaphore(0), threading.Event()
 
-    def slow() -> Page:
+    def slow() -> MetricsPage:
         inside.release()
         assert go_on.wait(10)
         return PAGE
@@ -200,7 +200,7 @@ def test_who_says_nothing_is_sent_away(serve: Serve, monkeypatch: pytest.MonkeyP
     with socket.create_connection(server.server_address[:2], timeout=10) as client:  # type: ignore[arg-type]
         client.sendall(b"GET /metr")
         time.sleep(0.3)
-        server.reap()
+        server.close_idle_connections()
         assert client.recv(1000) == b""
     assert get(server).status == 200
 
@@ -332,7 +332,7 @@ def test_tls_with_a_certificate_that_is_replaced(serve: Serve, tmp_path: Path) -
 
 def test_plain_http_to_tls_gets_nothing(serve: Serve, tmp_path: Path) -> None:
     said: list[str] = []
-    server = serve(web=WebConfig(write_tls(tmp_path, Authority(tmp_path / "ca"))), say=said.append)
+    server = serve(web=WebConfig(write_tls(tmp_path, Authority(tmp_path / "ca"))), log=said.append)
     with pytest.raises((http.client.HTTPException, OSError)):
         get(server)
     assert said == []

@@ -41,12 +41,12 @@ def read(folder: Path, text: str) -> WebConfig:
         ("tls_server_config:\n  cert_file: web.yml\n  key_file: server.key", "cannot use the certificate"),
         ("tls_server_config:\n  cert_file: ca.crt\n  key_file: server.key", "key values mismatch"),
         (TLS + "  cert: x", "cert and cert_file cannot be combined"),
-        (TLS + "  min_version: SSL30", "min_version SSL30 is not supported; these are: TLS10"),
-        (TLS + "  client_auth_type: RequireAnyClientCert", "client_auth_type RequireAnyClientCert is not supported"),
+        (TLS + "  min_version: SSL30", "min_version: SSL30 is not supported (supported: TLS10"),
+        (TLS + "  client_auth_type: RequireAnyClientCert", "client_auth_type: RequireAnyClientCert is not supported"),
         (TLS + "  client_auth_type: RequireAndVerifyClientCert", "client_ca_file is missing"),
         (TLS + "  client_ca_file: ca.crt", "client_ca_file needs client_auth_type"),
         (TLS + "  client_allowed_sans: [a]", "client_allowed_sans needs client_auth_type"),
-        (TLS + "  cipher_suites: [RC4]", "cipher_suites RC4 is not supported"),
+        (TLS + "  cipher_suites: [RC4]", "cipher_suites: RC4 is not supported"),
         (TLS + "  curve_preferences: [CurveP256, X25519]", "only one curve"),
         (TLS + "  sni: true", "tls_server_config.sni is not supported"),
         ("basic_auth_users:\n  alice: secret", "the password of alice is not a bcrypt hash"),
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_an_empty_file_asks_for_nothing(folder: Path) -> None:
     config = read(folder, "")
     assert config.settings.context is None
-    assert config.allows(None)
+    assert config.is_authorized(None)
     assert not config.settings.protected
 
 
@@ -124,11 +124,11 @@ def test_a_password_is_compared_once(folder: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(bcrypt, "checkpw", counted)
     right, wrong = "Basic YWxpY2U6c2VjcmV0", "Basic YWxpY2U6d3Jvbmc="
-    assert [config.allows(right) for _ in range(3)] == [True] * 3
-    assert [config.allows(wrong) for _ in range(3)] == [False] * 3
+    assert [config.is_authorized(right) for _ in range(3)] == [True] * 3
+    assert [config.is_authorized(wrong) for _ in range(3)] == [False] * 3
     assert compared == [b"secret", b"wrong"]
-    monkeypatch.setattr("gpuwatch.share.exporter.web_config._NOBODY", hashed)
-    assert not config.allows("Basic Ym9iOnNlY3JldA==")  # bob, with the password of nobody
+    monkeypatch.setattr("gpuwatch.share.exporter.web_config._UNKNOWN_USER_HASH", hashed)
+    assert not config.is_authorized("Basic Ym9iOnNlY3JldA==")  # bob, with the password of nobody
     assert len(compared) == 3
 
 
@@ -137,13 +137,13 @@ def test_users_change_with_the_file(folder: Path) -> None:
     path = folder / "web.yml"
     path.write_text("")
     config = WebConfig(path, said.append)
-    assert config.allows(None)
+    assert config.is_authorized(None)
     path.write_text(f"basic_auth_users:\n  alice: {HASH}\n")
-    assert not config.allows(None)
+    assert not config.is_authorized(None)
     path.write_text("basic_auth_users: [")
-    assert not config.allows(None)
+    assert not config.is_authorized(None)
     path.unlink()
-    assert not config.allows(None)
+    assert not config.is_authorized(None)
     assert len(said) == 2
     assert all("its last valid version remains in effect" in line for line in said)
 
@@ -151,9 +151,9 @@ def test_users_change_with_the_file(folder: Path) -> None:
 def test_the_rate_is_limited(folder: Path) -> None:
     config = read(folder, "rate_limit:\n  interval: 1m30s\n  burst: 2\n")
     assert config.settings.interval == 90
-    assert [config.in_time(1000.0) for _ in range(3)] == [True, True, False]
-    assert not config.in_time(1080.0)
-    assert config.in_time(1095.0)
-    assert not config.in_time(1096.0)
+    assert [config.within_rate_limit(1000.0) for _ in range(3)] == [True, True, False]
+    assert not config.within_rate_limit(1080.0)
+    assert config.within_rate_limit(1095.0)
+    assert not config.within_rate_limit(1096.0)
     free = read(folder, "rate_limit:\n  interval: 0\n  burst: 0\n")
-    assert all(free.in_time(1000.0) for _ in range(100))
+    assert all(free.within_rate_limit(1000.0) for _ in range(100))

@@ -16,7 +16,7 @@ from gpuwatch.core.model.run import Phases, Run, Throughput, TimedStep
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.traces import protobuf_reader
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.exports import perfetto_trace, protobuf_writer
+from gpuwatch.share.exports import perfetto_writer, protobuf_encoding
 from gpuwatch.share.exports.exported_period import NUMBERS, period_of
 from tests.exports.recorded import SECRET, START, moment
 from tests.exports.trace_reader import Trace, Track
@@ -35,7 +35,7 @@ RUN = Run(
 def trace_of(file: Path, *, step: int = 0, runs: tuple[Run, ...] = (), **times: str) -> bytes:
     with Recording(file) as recording:
         chosen = period_of(recording, times.get("since"), times.get("until"), step)
-        return b"".join(perfetto_trace.write(chosen, runs))
+        return b"".join(perfetto_writer.write(chosen, runs))
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +226,6 @@ def test_perfettos_own_definitions_read_it(data: bytes, trace: Trace) -> None:
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_go_through_the_wire_format(number: int) -> None:
-    written = protobuf_writer.number(30, number)
+    written = protobuf_encoding.number(30, number)
     ((field, kind, value, _),) = protobuf_reader.fields(written, 0, len(written))
     assert (field, kind, protobuf_reader.signed(value)) == (30, protobuf_reader.VARINT, number)

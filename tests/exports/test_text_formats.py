@@ -18,9 +18,9 @@ from gpuwatch.core.model.json_codec import from_json, schema_of
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.share.exports import csv_writer, json_lines, openmetrics_text, recording_tables
+from gpuwatch.share.exports import csv_writer, ndjson_writer, openmetrics_writer, recording_tables
 from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod, period_of
-from gpuwatch.share.openmetrics import family_of
+from gpuwatch.share.metric_families import family_of
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded
 from tests.ui.test_ui_mig import divided
@@ -121,7 +121,7 @@ def test_csv_of_means(file: Path) -> None:
 @pytest.mark.parametrize("step", [0, 60])
 def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
     with Recording(file) as recording:
-        lines = b"".join(json_lines.write(period_of(recording, None, None, step))).splitlines()
+        lines = b"".join(ndjson_writer.write(period_of(recording, None, None, step))).splitlines()
     checks = {
         name: jsonschema.Draft202012Validator(schema_of(name)) for name in ("snapshot", "event", "finding", "means")
     }
@@ -139,7 +139,7 @@ def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
 
 
 def test_ndjson_is_in_the_order_of_time_and_reads_back(period: ExportedPeriod) -> None:
-    lines = b"".join(json_lines.write(period)).splitlines()
+    lines = b"".join(ndjson_writer.write(period)).splitlines()
     documents = [json.loads(line) for line in lines]
     times = [one.get("taken_at") or one.get("at") or one["since"] for one in documents]
     moments = [datetime.datetime.fromisoformat(one) for one in times]
@@ -155,7 +155,7 @@ def test_ndjson_is_in_the_order_of_time_and_reads_back(period: ExportedPeriod) -
 
 
 def openmetrics(period: ExportedPeriod) -> str:
-    return b"".join(openmetrics_text.write(period)).decode()
+    return b"".join(openmetrics_writer.write(period)).decode()
 
 
 def test_names_have_units() -> None:
@@ -164,7 +164,7 @@ def test_names_have_units() -> None:
     assert names["memory.used_bytes"].name == "gpuwatch_gpu_memory_used_bytes"
     assert names["utilization.gpu_percent"][:3] == ("gpuwatch_gpu_utilization_ratio", "gauge", "ratio")
     assert names["clocks.sm_mhz"].name == "gpuwatch_gpu_clocks_sm_hertz"
-    assert names["energy_joules"].sample == "gpuwatch_gpu_energy_joules_total"
+    assert names["energy_joules"].sample_name == "gpuwatch_gpu_energy_joules_total"
     assert not [one.name for one in names.values() if "percent" in one.name or "mhz" in one.name]
 
 

@@ -14,8 +14,8 @@ from gpuwatch.fleet.host_summary import HostSummary, summarize_fleet, summarize_
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import HostsBuilder
 from gpuwatch.fleet.prometheus_source import PrometheusSource
-from gpuwatch.share.exporter.metric_series import Content, Options
-from gpuwatch.share.exporter.metrics_page import Page
+from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
+from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.host_list_lines import host_row
 from gpuwatch.ui.tables.host_columns import place_columns, sorted_hosts
@@ -102,7 +102,7 @@ def test_gpuwatch(fake: FakePrometheus) -> None:
 def test_a_gpu_whose_memory_is_the_hosts_stays_one(fake: FakePrometheus) -> None:
     machine = machines.many(1, 1)
     machine = replace(machine, devices=(replace(machine.devices[0], unified_memory=True),))
-    page = Page(Content(machine, answering=True), Options("n1", 5.0), 0.0)
+    page = MetricsPage(ScrapeContent(machine, answering=True), ExporterOptions("n1", 5.0), 0.0)
     fake.series = exposition(page.body("plain").decode(), instance="n1:9836", job="gpuwatch")
     assert only(fake).gpus[0].device.unified_memory
 

@@ -23,7 +23,7 @@ from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
-from gpuwatch.share.exporter.metric_series import Options
+from gpuwatch.share.exporter.metric_series import ExporterOptions
 from gpuwatch.share.exporter.page_updater import PageUpdater
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -73,12 +73,12 @@ def exporter() -> Take:
     """The exporter's page, made for each sample."""
     feed = FakeFeed()
     now = [0.0]
-    updater = PageUpdater(feed, Options("node7", 5.0), clock=lambda: now[0], monotonic=lambda: now[0])
+    updater = PageUpdater(feed, ExporterOptions("node7", 5.0), clock=lambda: now[0], monotonic=lambda: now[0])
 
     def take(sample: Snapshot) -> None:
         now[0] = sample.taken_at.timestamp()
         feed.push(sample)
-        updater.look()
+        updater.update()
         updater.page.body("plain")
 
     return take

@@ -40,7 +40,7 @@ from gpuwatch.session.current_findings import all_findings
 from gpuwatch.session.recorded_period_document import period
 from gpuwatch.session.session import replay_session
 from gpuwatch.session.view import View, most_important_first
-from gpuwatch.share.exporter.metrics_page import Content, Options, Page
+from gpuwatch.share.exporter.metrics_page import ExporterOptions, MetricsPage, ScrapeContent
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from gpuwatch.ui.panes.overview_summary import main_problem, summary_items
@@ -243,8 +243,12 @@ class Watched:
         listed = [device.uuid for device in self.snapshot.devices]
         if unknown := [uuid for uuid in listed if uuid not in self.uuids]:
             self.wrong.append(f"{self.what}, {when}: {unknown} is listed")
-        content = Content(self.snapshot, self.conditions.findings, True, 0, True)
-        page = Page(content, Options("host", 5.0, "all", True, processes=9), None).body("openmetrics").decode()
+        content = ScrapeContent(self.snapshot, self.conditions.findings, True, 0, True)
+        page = (
+            MetricsPage(content, ExporterOptions("host", 5.0, "all", True, processes=9), None)
+            .body("openmetrics")
+            .decode()
+        )
         for cause, uuid in wanted:
             if not any(f'cause="{cause}"' in line and (uuid or "") in line for line in page.splitlines()):
                 self.wrong.append(f"{self.what}, {when}: the exporter does not tell {cause} of {uuid}")

@@ -33,8 +33,8 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import nvml_source
 from gpuwatch.session.single_snapshot import findings_of
-from gpuwatch.share.exporter.metric_series import Content, Options
-from gpuwatch.share.exporter.metrics_page import Page
+from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
+from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.share.reports.formats import text
 from gpuwatch.sim.simulated_machine import SimMachine
 
@@ -193,8 +193,12 @@ class Fire:
         self.recorded += 1
 
     def _exporter(self, snapshot: Snapshot) -> None:
-        content = Content(snapshot, findings_of(snapshot), True, 0, True)
-        page = Page(content, Options("host", 5.0, "all", True, processes=9), None).body("openmetrics").decode()
+        content = ScrapeContent(snapshot, findings_of(snapshot), True, 0, True)
+        page = (
+            MetricsPage(content, ExporterOptions("host", 5.0, "all", True, processes=9), None)
+            .body("openmetrics")
+            .decode()
+        )
         bad = [line for line in page.splitlines() if line.rpartition(" ")[2].lower().lstrip("+-") in ("nan", "inf")]
         assert not bad, bad[:2]
 

@@ -16,7 +16,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session import free_gpus
 from gpuwatch.session.view import Since, View, most_important_first
-from gpuwatch.share.openmetrics import PROCESS_IDLE
+from gpuwatch.share.metric_families import PROCESS_IDLE
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text

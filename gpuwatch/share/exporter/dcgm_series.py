@@ -3,7 +3,7 @@
 By its ``etc/default-counters.csv``, its README and ``internal/pkg/rendermetrics`` (2026). Its label ``Hostname`` became
 ``hostname`` in 2026 (its pull request 655): both are there, since dashboards use either. A metric that DCGM would show
 as a number beyond all bounds is absent here. Not among them: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and the violation
-times, whose units differ between its documents; vGPU licences, which NVML does not tell us.
+times, whose units differ between its documents; vGPU licenses, which gpuwatch does not read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.share.exporter.process_owners import Owner
-from gpuwatch.share.openmetrics import Family, SampleLines, labels
+from gpuwatch.share.exporter.sample_lines import SampleLines
+from gpuwatch.share.openmetrics_text import Family, label_text
 
 MAX_JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""
 _MIB = 1 / 2**20
-_COMPUTE = re.compile(r"^\d+c\.")
+_COMPUTE_INSTANCE_PREFIX = re.compile(r"^\d+c\.")
 """Begin of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
 _RATIO_PER_PERCENT = 0.01
 
@@ -31,45 +32,45 @@ class DcgmFamily(Family):
     """A family of dcgm-exporter's: its counters do not end in ``_total``."""
 
     @property
-    def sample(self) -> str:
+    def sample_name(self) -> str:
         return self.name
 
 
-class _Metric(NamedTuple):
+class _DcgmMetric(NamedTuple):
     name: str
     """Without ``DCGM_FI_``."""
     help: str
-    ours: str
+    metric_id: str
     factor: float = 1.0
     counter: bool = False
     default: bool = True
     """Whether dcgm-exporter shows it by default, or has it commented out in its file."""
     digits: int = 0
-    of_instances: bool = False
-    """Whether it is told for each MIG instance, instead of for the GPU that is divided."""
+    per_mig_instance: bool = False
+    """Whether there is a series for each MIG instance, instead of one for the GPU that is divided."""
 
     @property
     def family(self) -> DcgmFamily:
         return DcgmFamily(f"DCGM_FI_{self.name}", "counter" if self.counter else "gauge", "", self.help)
 
 
-_counter = partial(_Metric, counter=True)
-_optional = partial(_Metric, counter=True, default=False)
-_memory = partial(_Metric, factor=_MIB, of_instances=True)
-_ratio = partial(_Metric, factor=_RATIO_PER_PERCENT, digits=6, of_instances=True)
+_counter = partial(_DcgmMetric, counter=True)
+_optional = partial(_DcgmMetric, counter=True, default=False)
+_memory = partial(_DcgmMetric, factor=_MIB, per_mig_instance=True)
+_ratio = partial(_DcgmMetric, factor=_RATIO_PER_PERCENT, digits=6, per_mig_instance=True)
 """A profiling metric, from GPM."""
-METRICS = (
-    _Metric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
-    _Metric("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "clocks.memory_mhz"),
-    _Metric("DEV_MEMORY_TEMP", "Memory temperature (in C).", "temperature.memory_celsius"),
-    _Metric("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature.gpu_celsius"),
-    _Metric("DEV_POWER_USAGE", "Power draw (in W).", "power.draw_watts", digits=3),
+DCGM_METRICS = (
+    _DcgmMetric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
+    _DcgmMetric("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "clocks.memory_mhz"),
+    _DcgmMetric("DEV_MEMORY_TEMP", "Memory temperature (in C).", "temperature.memory_celsius"),
+    _DcgmMetric("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature.gpu_celsius"),
+    _DcgmMetric("DEV_POWER_USAGE", "Power draw (in W).", "power.draw_watts", digits=3),
     _counter("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy since boot (in mJ).", "energy_joules", 1000.0),
     _counter("DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie.replays"),
-    _Metric("DEV_GPU_UTIL", "GPU utilization (in %).", "utilization.gpu_percent"),
-    _Metric("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "utilization.memory_percent"),
-    _Metric("DEV_ENC_UTIL", "Encoder utilization (in %).", "utilization.encoder_percent"),
-    _Metric("DEV_DEC_UTIL", "Decoder utilization (in %).", "utilization.decoder_percent"),
+    _DcgmMetric("DEV_GPU_UTIL", "GPU utilization (in %).", "utilization.gpu_percent"),
+    _DcgmMetric("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "utilization.memory_percent"),
+    _DcgmMetric("DEV_ENC_UTIL", "Encoder utilization (in %).", "utilization.encoder_percent"),
+    _DcgmMetric("DEV_DEC_UTIL", "Decoder utilization (in %).", "utilization.decoder_percent"),
     _memory("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory.free_bytes"),
     _memory("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory.used_bytes"),
     _memory("DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "memory.reserved_bytes"),
@@ -81,7 +82,7 @@ METRICS = (
     _counter(
         "DEV_CORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for correctable errors", "remapped_rows.correctable"
     ),
-    _Metric("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remapped_rows.failure"),
+    _DcgmMetric("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remapped_rows.failure"),
     _optional("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "ecc.corrected"),
     _optional("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "ecc.uncorrected"),
     _optional("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "ecc.corrected_lifetime"),
@@ -96,7 +97,7 @@ METRICS = (
     ),
     _optional("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "nvlink.replays"),
     _optional("DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "nvlink.recoveries"),
-    _Metric("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", default=False),
+    _DcgmMetric("DEV_POWER_MGMT_LIMIT", "Power limit (in W).", "power.limit_watts", default=False),
     _memory("DEV_FB_TOTAL", "Total framebuffer memory (in MiB).", "memory.total_bytes", default=False),
     _ratio("PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "activity.graphics_percent"),
     _ratio("PROF_SM_ACTIVE", "Ratio of cycles an SM has at least 1 warp assigned.", "activity.sm_percent"),
@@ -106,58 +107,58 @@ METRICS = (
     _ratio("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
     _ratio("PROF_PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
     _ratio("PROF_PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
-    _Metric(
+    _DcgmMetric(
         "PROF_PCIE_TX_BYTES",
         "Rate of data sent over PCIe (in B/s).",
         "activity.pcie_tx_bytes_per_second",
-        of_instances=True,
+        per_mig_instance=True,
     ),
-    _Metric(
+    _DcgmMetric(
         "PROF_PCIE_RX_BYTES",
         "Rate of data received over PCIe (in B/s).",
         "activity.pcie_rx_bytes_per_second",
-        of_instances=True,
+        per_mig_instance=True,
     ),
 )
 _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
 
 
 def add_dcgm_series(
-    found: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], *, everything: bool
+    lines: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], *, all_metrics: bool
 ) -> None:
-    """The series of a GPU; ``everything``: also those that dcgm-exporter only has if its file is changed."""
-    about = _labels(device, snapshot, found.host)
-    attributes = list(_owner_labels(owners))
-    own = [labels(about | more) for more in attributes]
-    mig = has_mig(device) and bool(device.mig_instances)
-    for metric in METRICS:
-        if (metric.default or everything) and not (mig and metric.of_instances):
-            _add_metric(found, metric, device.readings.get(metric.ours), own)
+    """The series of a GPU; ``all_metrics``: also those that dcgm-exporter only has if its file is changed."""
+    gpu_labels = _gpu_labels(device, snapshot, lines.host)
+    owner_labels = list(_owner_labels(owners))
+    label_texts = [label_text(gpu_labels | owner) for owner in owner_labels]
+    is_divided = has_mig(device) and bool(device.mig_instances)
+    for metric in DCGM_METRICS:
+        if (metric.default or all_metrics) and not (is_divided and metric.per_mig_instance):
+            _add_metric(lines, metric, device.readings.get(metric.metric_id), label_texts)
     if device.xids_missing is None:
         code = device.xids[-1].code if device.xids else 0
-        for text in own:
-            found.add(_XID, text, code)
+        for labels in label_texts:
+            lines.add(_XID, labels, code)
     # Compute instances share the memory and the counters of their GPU instance, which is what DCGM tells of.
     instances = {instance.gpu_instance: instance for instance in reversed(device.mig_instances)}
-    for instance in reversed(instances.values()) if mig else ():
-        profile = _COMPUTE.sub("", instance.profile) if instance.profile is not None else None
-        of_instance = about | {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
-        ours = [labels(of_instance | more) for more in attributes]
-        for metric in METRICS:
-            if metric.of_instances and (metric.default or everything):
-                _add_metric(found, metric, instance.readings.get(metric.ours), ours)
+    for instance in reversed(instances.values()) if is_divided else ():
+        profile = _COMPUTE_INSTANCE_PREFIX.sub("", instance.profile) if instance.profile is not None else None
+        instance_labels = gpu_labels | {"GPU_I_PROFILE": profile, "GPU_I_ID": instance.gpu_instance}
+        instance_label_texts = [label_text(instance_labels | owner) for owner in owner_labels]
+        for metric in DCGM_METRICS:
+            if metric.per_mig_instance and (metric.default or all_metrics):
+                _add_metric(lines, metric, instance.readings.get(metric.metric_id), instance_label_texts)
 
 
-def _add_metric(found: SampleLines, metric: _Metric, reading: Value | None, own: Sequence[str]) -> None:
+def _add_metric(lines: SampleLines, metric: _DcgmMetric, reading: Value | None, label_texts: Sequence[str]) -> None:
     if isinstance(reading, str):
-        number = {"no": 0.0, "yes": 1.0}.get(reading)
+        value = {"no": 0.0, "yes": 1.0}.get(reading)
     else:
-        number = None if reading is None else round(reading * metric.factor, metric.digits)
-    for text in own:
-        found.add(metric.family, text, number)
+        value = None if reading is None else round(reading * metric.factor, metric.digits)
+    for labels in label_texts:
+        lines.add(metric.family, labels, value)
 
 
-def _labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:
+def _gpu_labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:
     domain, _, rest = device.pci_bus_id.partition(":")
     return {
         "gpu": device.index,

@@ -1,4 +1,4 @@
-"""The HTTP server: sends the page that is there, and never waits for a driver."""
+"""The HTTP server: sends the newest metrics page, and never waits for the driver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any, cast
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.parse_integer import parse_integer
-from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, Page
+from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, MetricsPage
 from gpuwatch.share.exporter.web_config import WebConfig
-from gpuwatch.share.openmetrics import Form
+from gpuwatch.share.openmetrics_text import TextFormat
 
 _MAX_CONNECTIONS = 500
 _MAX_IDLE_SECONDS = 90.0
@@ -29,8 +29,8 @@ _MAX_READ_SECONDS = 60.0
 """Seconds that a client may be silent."""
 _MAX_REPORTED_FAILURES = 20
 """Different failures of gpuwatch itself that are reported."""
-_PLAIN = "text/plain; charset=utf-8"
-_START = """<!doctype html>
+_TEXT_CONTENT_TYPE = "text/plain; charset=utf-8"
+_INDEX_PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>gpuwatch exporter</title>
 <h1>gpuwatch exporter</h1><p>Version {version}. Prometheus scrapes <a href="metrics">/metrics</a>.</p></html>
 """
@@ -52,14 +52,14 @@ class Address:
         self.port = number
         name = host[1:-1] if bracketed else host
         try:
-            found = socket.getaddrinfo(
+            addresses = socket.getaddrinfo(
                 name or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not name else 0
             )
         except (OSError, UnicodeError):
             raise UsageError(f"cannot listen on {text}: {name} is not a known address") from None
         # All addresses: one socket of IPv6 serves IPv4, too.
-        found.sort(key=lambda pair: (pair[0] != socket.AF_INET6) if not name else 0)
-        self.family, self.sockaddr = found[0][0], found[0][4]
+        addresses.sort(key=lambda pair: (pair[0] != socket.AF_INET6) if not name else 0)
+        self.family, self.sockaddr = addresses[0][0], addresses[0][4]
 
     @property
     def loopback(self) -> bool:
@@ -72,7 +72,7 @@ class Address:
 class _Connection:
     socket: socket.socket
     """The socket to read from; under TLS not the accepted one."""
-    since: float
+    active_at: float
     """When it was made or last answered."""
 
 
@@ -87,22 +87,22 @@ class MetricsServer(socketserver.ThreadingTCPServer):
     def __init__(
         self,
         address: Address,
-        page: Callable[[], Page],
+        page: Callable[[], MetricsPage],
         *,
         web: WebConfig | None = None,
         max_requests: int,
         plain_only: bool = False,
-        say: Callable[[str], None] = lambda text: None,
+        log: Callable[[str], None] = lambda text: None,
     ) -> None:
         """``max_requests``: how many are answered at once (0: no limit); ``plain_only``: never OpenMetrics.
 
         Raises:
             GpuwatchError: the address is in use, or not of this machine.
         """
-        self.page, self.plain_only, self.say = page, plain_only, say
+        self.page, self.plain_only, self.log = page, plain_only, log
         self.web = web or WebConfig(None)
         self.max_requests = max_requests
-        self.slots = threading.BoundedSemaphore(max_requests or sys.maxsize)
+        self.request_slots = threading.BoundedSemaphore(max_requests or sys.maxsize)
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, _Connection] = {}
         """By the accepted socket."""
@@ -111,9 +111,9 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         try:
             super().__init__(cast("Any", address.sockaddr), cast("Any", _Handler))
         except OSError as error:
-            where = shown_address(address.sockaddr)
+            shown = address_text(address.sockaddr)
             raise GpuwatchError(
-                f"cannot listen on {where}: {(error.strerror or str(error)).lower()}", hint="--listen ADDRESS:PORT"
+                f"cannot listen on {shown}: {(error.strerror or str(error)).lower()}", hint="--listen ADDRESS:PORT"
             ) from None
 
     def server_bind(self) -> None:
@@ -129,7 +129,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         host, port = str(self.server_address[0]), self.server_address[1]
         if host in ("0.0.0.0", "::"):  # noqa: S104  # compared with: it listens on all addresses of this machine
             host = socket.gethostname() or "localhost"
-        return f"{scheme}://{shown_address((host, port))}/metrics"
+        return f"{scheme}://{address_text((host, port))}/metrics"
 
     def start(self) -> None:
         """Serves in a thread, until :meth:`stop`."""
@@ -139,32 +139,34 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """Ends it, and all connections."""
         self.shutdown()
         self.server_close()
-        self._end(float("inf"))
+        self._close_connections(float("inf"))
 
-    def reap(self) -> None:
+    def close_idle_connections(self) -> None:
         """Closes connections that have not finished a request for long; call it every few seconds."""
-        self._end(time.monotonic() - _MAX_IDLE_SECONDS)
+        self._close_connections(time.monotonic() - _MAX_IDLE_SECONDS)
 
-    def _end(self, before: float) -> None:
+    def _close_connections(self, idle_since: float) -> None:
         with self._lock:
-            ended = [connection.socket for connection in self._connections.values() if connection.since < before]
-        for connection in ended:
+            sockets = [
+                connection.socket for connection in self._connections.values() if connection.active_at < idle_since
+            ]
+        for connection in sockets:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
 
-    def answered(self, connection: socket.socket) -> None:
+    def note_answer(self, connection: socket.socket) -> None:
         """A request has been answered: the connection may be idle from now on."""
         with self._lock:
             if connection in self._connections:
-                self._connections[connection].since = time.monotonic()
+                self._connections[connection].active_at = time.monotonic()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Beyond the most connections the one goes that has been silent for longest: a new scrape is always served."""
         with self._lock:
             if len(self._connections) >= _MAX_CONNECTIONS:
-                longest = min(self._connections, key=lambda connection: self._connections[connection].since)
+                idlest = min(self._connections, key=lambda connection: self._connections[connection].active_at)
                 with suppress(OSError):
-                    self._connections.pop(longest).socket.shutdown(socket.SHUT_RDWR)  # its thread closes it
+                    self._connections.pop(idlest).socket.shutdown(socket.SHUT_RDWR)  # its thread closes it
             self._connections[request] = _Connection(request, time.monotonic())
         super().process_request(request, client_address)
 
@@ -175,17 +177,17 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         if settings.context is None:
             _Handler(request, client_address, self, request)
             return
-        secured = settings.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        tls_socket = settings.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         with self._lock:
             if (connection := self._connections.get(request)) is not None:
-                connection.socket = secured
-        with secured:
-            secured.do_handshake()
-            if settings.allowed_names and not settings.allowed_names & _certificate_names(secured):
+                connection.socket = tls_socket
+        with tls_socket:
+            tls_socket.do_handshake()
+            if settings.allowed_names and not settings.allowed_names & _certificate_names(tls_socket):
                 return
-            _Handler(secured, client_address, self, request)
+            _Handler(tls_socket, client_address, self, request)
             with suppress(OSError):
-                secured.unwrap()
+                tls_socket.unwrap()
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -196,17 +198,17 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """A client that goes away, or fails to identify itself, is no error of ours."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and not isinstance(error, OSError):
-            self.failed(error)
+            self.report_failure(error)
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Says that gpuwatch itself has failed; once for each kind, as there may be many scrapes."""
-        kind = repr(error)
-        if kind not in self._failures and len(self._failures) < _MAX_REPORTED_FAILURES:
-            self._failures.add(kind)
+        description = repr(error)
+        if description not in self._failures and len(self._failures) < _MAX_REPORTED_FAILURES:
+            self._failures.add(description)
             from gpuwatch.core.crash_files import describe_error
 
             message, hint = describe_error(error)
-            self.say(f"gpuwatch: {message} ({hint})")
+            self.log(f"gpuwatch: {message} ({hint})")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -223,71 +225,84 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(connection, address, server)
 
     def do_GET(self) -> None:
-        if not self.server.slots.acquire(blocking=False):
+        if not self.server.request_slots.acquire(blocking=False):
             text = f"Limit of concurrent requests reached ({self.server.max_requests}), try again later.\n"
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "1"})
             return
         try:
             self._answer()
         finally:
-            self.server.slots.release()
+            self.server.request_slots.release()
 
     def do_HEAD(self) -> None:
         """Answers like GET, but without a body."""
         self.do_GET()
 
     def _answer(self) -> None:
-        if not self.server.web.in_time(time.monotonic()):
+        if not self.server.web.within_rate_limit(time.monotonic()):
             self._send(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests.\n", {})
             return
-        if not self.server.web.allows(self.headers.get("Authorization")):
+        if not self.server.web.is_authorized(self.headers.get("Authorization")):
             self._send(HTTPStatus.UNAUTHORIZED, "Unauthorized\n", {"WWW-Authenticate": 'Basic realm="gpuwatch"'})
             return
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            accepted = self.headers.get("Accept", "")
-            weight = _accept_weight(accepted, "application/openmetrics-text")
-            preferred = weight > 0 and weight >= _accept_weight(accepted, "text/plain")
-            form: Form = "openmetrics" if preferred and not self.server.plain_only else "plain"
+            accept_header = self.headers.get("Accept", "")
+            openmetrics_weight = _accept_weight(accept_header, "application/openmetrics-text")
+            preferred = openmetrics_weight > 0 and openmetrics_weight >= _accept_weight(accept_header, "text/plain")
+            text_format: TextFormat = "openmetrics" if preferred and not self.server.plain_only else "plain"
             gzip = _accept_weight(self.headers.get("Accept-Encoding", ""), "gzip") > 0
             try:
-                body = self.server.page().body(form, gzip=gzip)
+                body = self.server.page().body(text_format, gzip=gzip)
             except Exception as error:  # noqa: BLE001  # the next sample may be fine
-                self.server.failed(error)
+                self.server.report_failure(error)
                 self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "gpuwatch failed; its log says why.\n", {})
                 return
-            more = {"Content-Encoding": "gzip"} if gzip else {}
-            self._send(HTTPStatus.OK, body, more | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[form])
+            extra_headers = {"Content-Encoding": "gzip"} if gzip else {}
+            self._send(
+                HTTPStatus.OK, body, extra_headers | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[text_format]
+            )
         elif path == "/":
-            self._send(HTTPStatus.OK, _START.format(version=__version__), {}, "text/html; charset=utf-8")
+            self._send(HTTPStatus.OK, _INDEX_PAGE.format(version=__version__), {}, "text/html; charset=utf-8")
         elif path == "/-/healthy":
             self._send(HTTPStatus.OK, "gpuwatch exporter is running.\n", {})
         else:
             self._send(HTTPStatus.NOT_FOUND, "Not found; metrics are at /metrics.\n", {})
 
-    def _send(self, status: HTTPStatus, body: str | bytes, more: dict[str, str], kind: str = _PLAIN) -> None:
+    def _send(
+        self,
+        status: HTTPStatus,
+        body: str | bytes,
+        extra_headers: dict[str, str],
+        content_type: str = _TEXT_CONTENT_TYPE,
+    ) -> None:
         data = body.encode() if isinstance(body, str) else body
         self.send_response(status)
-        headers = {"Content-Type": kind, "Content-Length": str(len(data)), **more, **self.server.web.settings.headers}
+        headers = {
+            "Content-Type": content_type,
+            "Content-Length": str(len(data)),
+            **extra_headers,
+            **self.server.web.settings.headers,
+        }
         for name, text in headers.items():
             self.send_header(name, text)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
         self.wfile.flush()
-        self.server.answered(self._accepted)
+        self.server.note_answer(self._accepted)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answers what is no request, or has another method, in one line."""
         self.close_connection = True
-        more = {"Connection": "close"}
+        extra_headers = {"Connection": "close"}
         if code == HTTPStatus.NOT_IMPLEMENTED:
             status, message = HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD are supported."
-            more["Allow"] = "GET, HEAD"
+            extra_headers["Allow"] = "GET, HEAD"
         else:
             status = HTTPStatus(code)
             self.command, self.request_version = "", self.protocol_version
-        self._send(status, f"{message or status.phrase}\n", more)
+        self._send(status, f"{message or status.phrase}\n", extra_headers)
 
     def version_string(self) -> str:
         """The header Server, without Python's version."""
@@ -297,7 +312,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: a scrape is no news."""
 
 
-def shown_address(address: Any) -> str:
+def address_text(address: Any) -> str:
     """``127.0.0.1:9836``, ``[::1]:9836``."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

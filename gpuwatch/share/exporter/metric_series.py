@@ -1,4 +1,7 @@
-"""The series of one sample: which there are, their labels and values. What could not be read has none."""
+"""The series of one sample, as the exporter serves them: which there are, their labels and values.
+
+What could not be read has none.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import idle_units
-from gpuwatch.share import openmetrics as names
+from gpuwatch.share import metric_families as families
 from gpuwatch.share.exporter import dcgm_series
-from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, memory_shares, owner_of
-from gpuwatch.share.openmetrics import SampleLines
+from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, owner_of, owner_shares
+from gpuwatch.share.exporter.sample_lines import SampleLines
+from gpuwatch.share.openmetrics_text import Family, label_text
 
-CORE = (
+CORE_METRICS = (
     "utilization.gpu_percent",
     "utilization.memory_percent",
     "memory.total_bytes",
@@ -45,30 +49,39 @@ CORE = (
 """The metrics of ``--metrics core``: at most 30 series a GPU with those of its identity and owners."""
 _MAX_COMMAND_CHARS = 200
 
-_LABELS = ("identity.", "mode.", "mig.")
-"""Begins of metrics that are labels, though some are numbers or yes and no: they hardly ever change."""
+_LABEL_PREFIXES = ("identity.", "mode.", "mig.")
+"""Prefixes of metrics that are labels, though some are numbers or yes and no: they hardly ever change."""
 
 
-def _is_series(spec: MetricSpec) -> bool:
+def _has_series(spec: MetricSpec) -> bool:
     # Prometheus computes the rates of counters itself.
-    return names.is_number(spec) and not spec.rate_of and not spec.id.startswith(_LABELS) and spec.id != "nvlink.links"
+    return (
+        families.has_family(spec)
+        and not spec.rate_of
+        and not spec.id.startswith(_LABEL_PREFIXES)
+        and spec.id != "nvlink.links"
+    )
 
 
-ALL = tuple(spec for spec in METRICS if _is_series(spec) and spec.lane is not Lane.ON_DEMAND)
-_REASONS = "clocks.event_reasons"
-_MODES = tuple(spec for spec in METRICS if not spec.rate_of and not _is_series(spec) and spec.id != _REASONS)
-"""The metrics that are labels of :data:`names.MODES`."""
-_CHOSEN = {"core": tuple(BY_ID[metric_id] for metric_id in CORE), "all": ALL}
-_Families = tuple[tuple[MetricSpec, names.Family], ...]
-_FAMILIES = {choice: tuple((spec, names.family_of(spec)) for spec in specs) for choice, specs in _CHOSEN.items()}
+ALL_METRICS = tuple(spec for spec in METRICS if _has_series(spec) and spec.lane is not Lane.ON_DEMAND)
+_EVENT_REASONS = "clocks.event_reasons"
+_MODE_METRICS = tuple(
+    spec for spec in METRICS if not spec.rate_of and not _has_series(spec) and spec.id != _EVENT_REASONS
+)
+"""The metrics that are labels of :data:`families.GPU_MODES`."""
+_METRICS_BY_CHOICE = {"core": tuple(BY_ID[metric_id] for metric_id in CORE_METRICS), "all": ALL_METRICS}
+_MetricFamilies = tuple[tuple[MetricSpec, Family], ...]
+_FAMILIES = {
+    choice: tuple((spec, families.family_of(spec)) for spec in specs) for choice, specs in _METRICS_BY_CHOICE.items()
+}
 _MIG_FAMILIES = {
-    choice: tuple((spec, names.family_of(spec, "mig")) for spec in specs if names.is_of_mig(spec))
-    for choice, specs in _CHOSEN.items()
+    choice: tuple((spec, families.family_of(spec, "mig")) for spec in specs if families.has_mig_family(spec))
+    for choice, specs in _METRICS_BY_CHOICE.items()
 }
 
 
-class Options(NamedTuple):
-    """What an exporter shows."""
+class ExporterOptions(NamedTuple):
+    """What an exporter serves."""
 
     host: str
     interval: float
@@ -81,7 +94,7 @@ class Options(NamedTuple):
     commands: bool = False
 
 
-class Content(NamedTuple):
+class ScrapeContent(NamedTuple):
     """Input of the series: snapshot, findings and state of the collector at one moment."""
 
     snapshot: Snapshot | None = None
@@ -96,138 +109,157 @@ class Content(NamedTuple):
     xids: Mapping[str, Mapping[str, int]] = {}
 
 
-def series_of(content: Content, options: Options) -> SampleLines:
+def series_lines(content: ScrapeContent, options: ExporterOptions) -> SampleLines:
     """All series but the snapshot's age."""
-    found = SampleLines(options.host)
-    host = names.labels({"host": options.host})
-    about = {"version": __version__, "metrics": options.metrics, "interval_seconds": f"{options.interval:g}"}
-    found.add(names.BUILD, names.labels(about | {"host": options.host}), 1)
-    found.add(names.ANSWERING, host, None if content.answering is None else float(content.answering))
-    found.add(names.REPLACED, host, content.replaced)
-    _finding_series(found, content)
+    lines = SampleLines(options.host)
+    host_labels = label_text({"host": options.host})
+    labels = {"version": __version__, "metrics": options.metrics, "interval_seconds": f"{options.interval:g}"}
+    lines.add(families.EXPORTER_INFO, label_text(labels | {"host": options.host}), 1)
+    lines.add(families.DRIVER_ANSWERING, host_labels, None if content.answering is None else float(content.answering))
+    lines.add(families.COLLECTOR_REPLACEMENTS, host_labels, content.replaced)
+    _finding_series(lines, content)
     snapshot = content.snapshot
     if snapshot is None:
-        return found
-    found.add(names.SNAPSHOT_TOOK, host, snapshot.took_seconds)
+        return lines
+    lines.add(families.SNAPSHOT_DURATION, host_labels, snapshot.took_seconds)
     if (driver := snapshot.driver) is not None:
         versions = {"version": driver.version, "cuda_version": driver.cuda_version, "nvml_version": driver.nvml_version}
-        found.add(names.DRIVER, names.labels(versions | {"host": options.host}), 1)
-    own = {device.uuid: found.labels(device) for device in snapshot.devices}
+        lines.add(families.DRIVER_INFO, label_text(versions | {"host": options.host}), 1)
+    gpu_labels = {device.uuid: lines.labels(device) for device in snapshot.devices}
     for device in snapshot.devices:
-        found.add(names.INFO, found.labels(device, **names.gpu_identity(device, driver)), 1)
+        lines.add(families.GPU_INFO, lines.labels(device, **families.gpu_identity(device, driver)), 1)
         counts = content.xids.get(device.uuid, {})
         if device.xids_missing is None or counts:
-            found.add(names.XIDS, own[device.uuid], sum(counts.values()))
+            lines.add(families.GPU_XIDS, gpu_labels[device.uuid], sum(counts.values()))
         for xid, count in counts.items():
-            found.add(names.XID_ERRORS, found.labels(device, xid=xid), count)
+            lines.add(families.GPU_XID_ERRORS, lines.labels(device, xid=xid), count)
     if content.current:
-        _host_series(found, snapshot, host)
-        _gpu_series(found, snapshot, content, options, own)
-    return found
+        _host_series(lines, snapshot, host_labels)
+        _gpu_series(lines, snapshot, content, options, gpu_labels)
+    return lines
 
 
-def _host_series(found: SampleLines, snapshot: Snapshot, host: str) -> None:
+def _host_series(lines: SampleLines, snapshot: Snapshot, labels: str) -> None:
     if snapshot.driver is not None:
-        found.add(names.GPUS, host, len(snapshot.devices))
-    machine = snapshot.host
-    found.add(names.HOST_CPU, host, None if machine.cpu_percent is None else round(machine.cpu_percent / 100, 9))
-    found.add(names.HOST_MEMORY_USED, host, machine.memory_used_bytes)
-    found.add(names.HOST_MEMORY_TOTAL, host, machine.memory_total_bytes)
-    found.add(names.HOST_LOAD, host, machine.load[0] if machine.load is not None else None)
+        lines.add(families.GPUS, labels, len(snapshot.devices))
+    host = snapshot.host
+    lines.add(families.HOST_CPU, labels, None if host.cpu_percent is None else round(host.cpu_percent / 100, 9))
+    lines.add(families.HOST_MEMORY_USED, labels, host.memory_used_bytes)
+    lines.add(families.HOST_MEMORY_TOTAL, labels, host.memory_total_bytes)
+    lines.add(families.HOST_LOAD, labels, host.load[0] if host.load is not None else None)
 
 
-def _finding_series(found: SampleLines, content: Content) -> None:
-    certain: dict[tuple[str, str, str | None], bool] = {}
+def _finding_series(lines: SampleLines, content: ScrapeContent) -> None:
+    is_fact: dict[tuple[str, str, str | None], bool] = {}
     for finding in content.findings:  # several processes may have the same problem on one GPU
         key = (finding.id, finding.severity, finding.device_uuid)
-        certain[key] = certain.get(key, False) or finding.certainty == "fact"
-    for (cause, severity, uuid), fact in certain.items():
-        about: dict[str, object] = {"cause": cause, "severity": severity, "certainty": "fact" if fact else "likely"}
+        is_fact[key] = is_fact.get(key, False) or finding.certainty == "fact"
+    for (cause, severity, uuid), fact in is_fact.items():
+        labels: dict[str, object] = {"cause": cause, "severity": severity, "certainty": "fact" if fact else "likely"}
         device = content.snapshot.device(uuid) if content.snapshot is not None else None
-        of = names.gpu_labels(device, found.host) if device is not None else {"uuid": uuid, "host": found.host}
-        found.add(names.FINDING, names.labels(about | of), 1)
+        gpu_or_host_labels = (
+            families.gpu_labels(device, lines.host) if device is not None else {"uuid": uuid, "host": lines.host}
+        )
+        lines.add(families.FINDING, label_text(labels | gpu_or_host_labels), 1)
 
 
 def _gpu_series(
-    found: SampleLines, snapshot: Snapshot, content: Content, options: Options, own: Mapping[str, str]
+    lines: SampleLines,
+    snapshot: Snapshot,
+    content: ScrapeContent,
+    options: ExporterOptions,
+    gpu_labels: Mapping[str, str],
 ) -> None:
-    by_device: dict[str, list[Process]] = {uuid: [] for uuid in own}
-    for row in snapshot.processes:
-        if row.device_uuid is not None and row.device_uuid in own:
-            by_device[row.device_uuid].append(row)
+    by_device: dict[str, list[Process]] = {uuid: [] for uuid in gpu_labels}
+    for process in snapshot.processes:
+        if process.device_uuid is not None and process.device_uuid in gpu_labels:
+            by_device[process.device_uuid].append(process)
     readable = [device for device in snapshot.devices if device.state not in BAD_STATES]
-    everything = options.metrics == "all"
+    all_metrics = options.metrics == "all"
     for device in snapshot.devices:
-        found.add(names.STATE, found.labels(device, state=device.state), 1)
+        lines.add(families.GPU_STATE, lines.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
     for device, instance, free in (
         idle_units(snapshot, reservation_holders(), content.findings) if content.answering else ()
     ):
         if instance is not None:
-            found.add(names.MIG_FREE, found.labels(device, mig_instance=instance.id), float(free))
+            lines.add(families.MIG_FREE, lines.labels(device, mig_instance=instance.id), float(free))
         elif not has_mig(device):
-            found.add(names.FREE, own[device.uuid], float(free))
+            lines.add(families.GPU_FREE, gpu_labels[device.uuid], float(free))
     for device in readable:
-        _owner_series(found, device, [row for row in by_device[device.uuid] if row.type != "G"], own[device.uuid])
+        _owner_series(
+            lines,
+            device,
+            [process for process in by_device[device.uuid] if process.type != "G"],
+            gpu_labels[device.uuid],
+        )
         if options.dcgm:
-            jobs = map(owner_of, by_device[device.uuid])
-            dcgm_series.add_dcgm_series(found, device, snapshot, jobs, everything=everything)
+            owners = map(owner_of, by_device[device.uuid])
+            dcgm_series.add_dcgm_series(lines, device, snapshot, owners, all_metrics=all_metrics)
         else:
-            _reading_series(found, _FAMILIES[options.metrics], device.readings, own[device.uuid])
+            _reading_series(lines, _FAMILIES[options.metrics], device.readings, gpu_labels[device.uuid])
             for instance in device.mig_instances:
-                about: dict[str, object] = {"mig_instance": instance.id}
+                labels: dict[str, object] = {"mig_instance": instance.id}
                 identity = {"mig_uuid": instance.uuid, "profile": instance.profile}
-                found.add(names.MIG_INFO, found.labels(device, **about, **identity), 1)
-                _reading_series(found, _MIG_FAMILIES[options.metrics], instance.readings, found.labels(device, **about))
-        if everything:
-            _name_series(found, device)
+                lines.add(families.MIG_INFO, lines.labels(device, **labels, **identity), 1)
+                _reading_series(
+                    lines, _MIG_FAMILIES[options.metrics], instance.readings, lines.labels(device, **labels)
+                )
+        if all_metrics:
+            _mode_series(lines, device)
     if options.processes:
-        _process_series(found, by_device, snapshot, options)
+        _process_series(lines, by_device, snapshot, options)
 
 
-def _reading_series(found: SampleLines, families: _Families, readings: Mapping[str, Value], own: str) -> None:
-    for spec, family in families:
+def _reading_series(
+    lines: SampleLines, metric_families: _MetricFamilies, readings: Mapping[str, Value], labels: str
+) -> None:
+    for spec, family in metric_families:
         reading = readings.get(spec.id)
         if reading is not None:
-            found.add(family, own, names.as_number(spec, reading))
+            lines.add(family, labels, families.as_family_value(spec, reading))
 
 
-def _name_series(found: SampleLines, device: Device) -> None:
+def _mode_series(lines: SampleLines, device: Device) -> None:
     """Series for readings that are not numbers: info and modes."""
-    modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODES}
-    found.add(names.MODES, found.labels(device, **modes), 1)
-    reasons = device.readings.get(_REASONS)
+    modes = {spec.id.replace(".", "_"): device.readings.get(spec.id) for spec in _MODE_METRICS}
+    lines.add(families.GPU_MODES, lines.labels(device, **modes), 1)
+    reasons = device.readings.get(_EVENT_REASONS)
     if isinstance(reasons, str) and reasons != "none":
         for reason in reasons.split("+"):
-            found.add(names.CLOCK_REASON, found.labels(device, reason=reason), 1)
+            lines.add(families.GPU_CLOCK_REASON, lines.labels(device, reason=reason), 1)
 
 
-def _owner_series(found: SampleLines, device: Device, rows: list[Process], own: str) -> None:
+def _owner_series(lines: SampleLines, device: Device, processes: list[Process], labels: str) -> None:
     if device.missing.get("memory.unexplained_bytes") == UNLISTED:
         return
-    found.add(names.PROCESSES, own, len(rows))
-    owners = memory_shares(rows)
-    found.add(names.OWNERS, own, len(owners))
+    lines.add(families.GPU_PROCESSES, labels, len(processes))
+    owners = owner_shares(processes)
+    lines.add(families.GPU_OWNERS, labels, len(owners))
     for share in owners[:MAX_OWNERS_LISTED]:
-        about = found.labels(device, **share.owner._asdict())
-        found.add(names.OWNER_PROCESSES, about, share.processes)
-        found.add(names.OWNER_MEMORY, about, share.memory_bytes)
+        owner_labels = lines.labels(device, **share.owner._asdict())
+        lines.add(families.GPU_OWNER_PROCESSES, owner_labels, share.processes)
+        lines.add(families.GPU_OWNER_MEMORY, owner_labels, share.memory_bytes)
 
 
 def _process_series(
-    found: SampleLines, by_device: Mapping[str, list[Process]], snapshot: Snapshot, options: Options
+    lines: SampleLines, by_device: Mapping[str, list[Process]], snapshot: Snapshot, options: ExporterOptions
 ) -> None:
-    rows = [row for rows in by_device.values() for row in rows]
-    rows.sort(key=lambda row: (-(row.number("gpu_memory_bytes") or 0.0), row.pid))
-    shown = rows[: options.processes]
-    found.add(names.LEFT_OUT, names.labels({"host": options.host}), len(rows) - len(shown))
+    processes = [process for processes in by_device.values() for process in processes]
+    processes.sort(key=lambda process: (-(process.number("gpu_memory_bytes") or 0.0), process.pid))
+    shown = processes[: options.processes]
+    lines.add(families.PROCESSES_LEFT_OUT, label_text({"host": options.host}), len(processes) - len(shown))
     devices = {device.uuid: device for device in snapshot.devices}
-    for row in shown:
-        device, about = devices[row.device_uuid or ""], names.process_labels(row)
-        command = shorten(mask_text(row.command), _MAX_COMMAND_CHARS) if options.commands and row.command else None
-        details = {"name": row.name, "type": row.type, "framework": row.framework, "command": command}
-        own = found.labels(device, **about)
-        found.add(names.PROCESS_INFO, found.labels(device, **about | owner_of(row)._asdict() | details), 1)
-        for family, reading, scale in names.PROCESS_FAMILIES:
-            number = row.number(reading)
-            found.add(family, own, None if number is None else round(number * scale, 9))
+    for process in shown:
+        device, process_labels = devices[process.device_uuid or ""], families.process_labels(process)
+        command = (
+            shorten(mask_text(process.command), _MAX_COMMAND_CHARS) if options.commands and process.command else None
+        )
+        details = {"name": process.name, "type": process.type, "framework": process.framework, "command": command}
+        labels = lines.labels(device, **process_labels)
+        lines.add(
+            families.PROCESS_INFO, lines.labels(device, **process_labels | owner_of(process)._asdict() | details), 1
+        )
+        for family, reading, scale in families.PROCESS_FAMILIES:
+            number = process.number(reading)
+            lines.add(family, labels, None if number is None else round(number * scale, 9))

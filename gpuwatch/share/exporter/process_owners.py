@@ -10,7 +10,7 @@ from gpuwatch.core.model.snapshot import Process
 
 MAX_OWNERS_LISTED = 3
 """Owners a GPU that have series of their own."""
-_KINDS = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
+_LABEL_BY_CONTAINER_KIND = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
 """The first words of :attr:`Process.container`, and the label that has the rest."""
 
 
@@ -25,7 +25,7 @@ class Owner(NamedTuple):
     """The start of the container's id."""
 
 
-class Share(NamedTuple):
+class OwnerShare(NamedTuple):
     """What one owner has on a GPU."""
 
     owner: Owner
@@ -37,17 +37,20 @@ class Share(NamedTuple):
 def owner_of(process: Process) -> Owner:
     """The owner of a process: user, job, pod and container."""
     kind, _, name = (process.container or "").rpartition(" ")
-    label = _KINDS.get(kind)
+    label = _LABEL_BY_CONTAINER_KIND.get(kind)
     return Owner(user=process.user, **({label: name} if label is not None else {}))
 
 
-def memory_shares(processes: Iterable[Process]) -> list[Share]:
+def owner_shares(processes: Iterable[Process]) -> list[OwnerShare]:
     """The owners of processes on one GPU, the one with the most memory first."""
-    listed = [Share(owner, len(rows), _memory(rows)) for owner, rows in group_by(processes, owner_of).items()]
-    return sorted(listed, key=lambda share: (-(share.memory_bytes or 0.0), -share.processes, str(share.owner)))
+    shares = [
+        OwnerShare(owner, len(processes), _total_memory(processes))
+        for owner, processes in group_by(processes, owner_of).items()
+    ]
+    return sorted(shares, key=lambda share: (-(share.memory_bytes or 0.0), -share.processes, str(share.owner)))
 
 
-def _memory(rows: list[Process]) -> float | None:
-    amounts = [row.number("gpu_memory_bytes") for row in rows]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+def _total_memory(processes: list[Process]) -> float | None:
+    memory_bytes = [process.number("gpu_memory_bytes") for process in processes]
+    known_bytes = [amount for amount in memory_bytes if amount is not None]
+    return sum(known_bytes) if len(known_bytes) == len(memory_bytes) else None

@@ -14,44 +14,44 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.exporter.process_owners import owner_of
 
 
-class JobMap:
-    """A folder with these files; OSError if it cannot be written."""
+class SlurmJobMap:
+    """A folder with these files. Its methods raise OSError if it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._written: dict[int, str] = {}
+        self._written_texts: dict[int, str] = {}
 
-    def check(self) -> None:
+    def check_writable(self) -> None:
         """OSError if nothing can be written there."""
-        trial = self.folder / f".gpuwatch-{os.getpid()}"
-        trial.write_bytes(b"")
-        trial.unlink()
+        trial_file = self.folder / f".gpuwatch-{os.getpid()}"
+        trial_file.write_bytes(b"")
+        trial_file.unlink()
 
-    def write(self, snapshot: Snapshot) -> None:
-        """Brings the files up to date. GPUs that the driver does not list keep theirs."""
+    def update(self, snapshot: Snapshot) -> None:
+        """Writes the files that changed. GPUs that the driver does not list keep theirs."""
         jobs: dict[int, set[str]] = {device.index: set() for device in snapshot.devices if device.index >= 0}
-        for row in snapshot.processes:
-            job = owner_of(row).slurm_job
-            if job is not None and row.device_index in jobs:
-                jobs[row.device_index].add(job)
-        for index, found in jobs.items():
-            self._replace(index, "".join(f"{job}\n" for job in sorted(found, key=lambda job: (len(job), job))))
+        for process in snapshot.processes:
+            job = owner_of(process).slurm_job
+            if job is not None and process.device_index in jobs:
+                jobs[process.device_index].add(job)
+        for index, job_numbers in jobs.items():
+            self._replace(index, "".join(f"{job}\n" for job in sorted(job_numbers, key=lambda job: (len(job), job))))
 
-    def remove(self) -> None:
+    def remove_files(self) -> None:
         """Removes the files: nobody keeps them up to date any more."""
-        for index in self._written:
+        for index in self._written_texts:
             with suppress(OSError):
                 (self.folder / str(index)).unlink()
 
     def _replace(self, index: int, text: str) -> None:
-        if self._written.get(index) == text:
+        if self._written_texts.get(index) == text:
             return
         path = self.folder / str(index)
         if text:
-            new = self.folder / f".gpuwatch-{index}"
-            new.write_text(text, encoding="ascii")
-            new.chmod(0o644)
-            new.replace(path)
+            temporary = self.folder / f".gpuwatch-{index}"
+            temporary.write_text(text, encoding="ascii")
+            temporary.chmod(0o644)
+            temporary.replace(path)
         else:
             path.unlink(missing_ok=True)
-        self._written[index] = text
+        self._written_texts[index] = text

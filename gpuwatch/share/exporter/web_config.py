@@ -24,13 +24,13 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.safe_text import printable, shorten
 
-_VERSIONS = {
+_TLS_VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,
     "TLS11": ssl.TLSVersion.TLSv1_1,
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-_CLIENTS = {
+_CLIENT_AUTH_TYPES = {
     "": ssl.CERT_NONE,
     "NoClientCert": ssl.CERT_NONE,
     # Asks for a certificate, and lets everyone in.
@@ -54,33 +54,33 @@ _CIPHERS = {
 # Their suites of TLS 1.3 cannot be chosen, in Go neither.
 _CIPHERS |= dict.fromkeys(("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"), "")
 _CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
-_HEADERS = (
+_HEADER_NAMES = (
     "Content-Security-Policy",
     "X-Frame-Options",
     "X-Content-Type-Options",
     "X-XSS-Protection",
     "Strict-Transport-Security",
 )
-_TOP = dict.fromkeys(("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"), dict)
+_TOP_LEVEL_TYPES = dict.fromkeys(("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"), dict)
 # Go's time.ParseDuration
-_PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_FILES = ("cert", "key", "client_ca")
-_TLS: dict[str, type] = {
-    **dict.fromkeys((*_FILES, *(f"{key}_file" for key in _FILES)), str),
+_DURATION_PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h)")
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FILE_SETTINGS = ("cert", "key", "client_ca")
+_TLS_SETTING_TYPES: dict[str, type] = {
+    **dict.fromkeys((*_FILE_SETTINGS, *(f"{key}_file" for key in _FILE_SETTINGS)), str),
     **dict.fromkeys(("client_auth_type", "min_version", "max_version"), str),
     **dict.fromkeys(("client_allowed_sans", "cipher_suites", "curve_preferences"), list),
     "prefer_server_cipher_suites": bool,
 }
-_NOBODY = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
+_UNKNOWN_USER_HASH = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
 """The hash that the password of an unknown user is compared with, so that the time does not tell who is known."""
-_SALT = os.urandom(32)
+_CACHE_KEY_SALT = os.urandom(32)
 _MAX_CACHED_PASSWORDS = 100
 """Passwords whose comparison is remembered: bcrypt is slow on purpose."""
 
 
-class Settings(NamedTuple):
-    """What a file asks for."""
+class WebSettings(NamedTuple):
+    """The settings of a file."""
 
     context: ssl.SSLContext | None = None
     users: Mapping[str, str] = {}
@@ -89,9 +89,9 @@ class Settings(NamedTuple):
     allowed_names: frozenset[str] = frozenset()
     """Subject alternative names of which a client's certificate must have one."""
     interval: float = 0.0
-    """Seconds between requests that may last; 0: no limit."""
+    """Seconds between requests in the long run; 0: no limit."""
     burst: int = 0
-    """How many may come at once."""
+    """How many requests may come at once."""
 
     @property
     def protected(self) -> bool:
@@ -100,59 +100,61 @@ class Settings(NamedTuple):
 
 
 class WebConfig:
-    """A file that may change."""
+    """A web configuration file, read again when it changes; checks passwords and the rate of requests by it."""
 
-    def __init__(self, path: Path | None, say: Callable[[str], None] = lambda text: None) -> None:
-        """Reads the file (None: neither TLS nor users). ``say`` is called with errors in later versions of it.
+    def __init__(self, path: Path | None, log: Callable[[str], None] = lambda text: None) -> None:
+        """Reads the file (None: neither TLS nor users). ``log`` is called with errors in later versions of it.
 
         Raises:
             UsageError: it cannot be used.
         """
-        self._path, self._say = path, say
+        self._path, self._log = path, log
         self._lock = threading.Lock()
         self._files: tuple[Path, ...] = ()
-        self._stamps: tuple[object, ...] = ()
-        self._settings = Settings()
-        self._correct: dict[bytes, bool] = {}
-        self._tokens = 0.0
-        """Requests that may be answered now, of a limited rate."""
-        self._filled = float("-inf")
+        self._file_stamps: tuple[object, ...] = ()
+        self._settings = WebSettings()
+        self._password_results: dict[bytes, bool] = {}
+        self._requests_left = 0.0
+        """Requests that the limit of the rate allows now (token bucket)."""
+        self._requests_counted_at = float("-inf")
         """When they were counted, by the monotonic clock."""
         if path is not None:
-            self._settings, self._files = _read(path)
-            self._stamps = self._current_stamps()
+            self._settings, self._files = _read_config(path)
+            self._file_stamps = self._read_file_stamps()
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> WebSettings:
         if self._path is None:
             return self._settings
         with self._lock:
-            stamps = self._current_stamps()
-            if stamps != self._stamps:
-                self._stamps = stamps
+            file_stamps = self._read_file_stamps()
+            if file_stamps != self._file_stamps:
+                self._file_stamps = file_stamps
                 try:
-                    self._settings, self._files = _read(self._path)
+                    self._settings, self._files = _read_config(self._path)
                 except UsageError as error:
-                    self._say(f"gpuwatch: {error.message}; its last valid version remains in effect")
+                    self._log(f"gpuwatch: {error.message}; its last valid version remains in effect")
                 else:
-                    self._correct.clear()
-                    self._stamps = self._current_stamps()
+                    self._password_results.clear()
+                    self._file_stamps = self._read_file_stamps()
             return self._settings
 
-    def in_time(self, now: float) -> bool:
+    def within_rate_limit(self, now: float) -> bool:
         """Whether the limit of the rate lets a request through at this moment of the monotonic clock (token bucket)."""
         settings = self.settings
         if not settings.interval:
             return True
         with self._lock:
-            self._tokens = min(self._tokens + (now - self._filled) / settings.interval, settings.burst)
-            self._filled = now
-            if self._tokens < 1:
+            self._requests_left = min(
+                self._requests_left + (now - self._requests_counted_at) / settings.interval, settings.burst
+            )
+            self._requests_counted_at = now
+            if self._requests_left < 1:
                 return False
-            self._tokens -= 1
+            self._requests_left -= 1
             return True
 
-    def allows(self, authorization: str | None) -> bool:
+    def is_authorized(self, authorization: str | None) -> bool:
         """Whether a request with this header (Basic, RFC 7617) may be answered."""
         users = self.settings.users
         if not users:
@@ -164,38 +166,38 @@ class WebConfig:
             return False
         if scheme.lower() != "basic" or not colon:
             return False
-        matches = self._matches(name, password, users.get(name, _NOBODY))
+        matches = self._password_matches(name, password, users.get(name, _UNKNOWN_USER_HASH))
         return matches and name in users
 
-    def _matches(self, name: str, password: str, hashed: str) -> bool:
+    def _password_matches(self, name: str, password: str, hashed: str) -> bool:
         import bcrypt
 
-        key = hmac.digest(_SALT, "\0".join((name, hashed, password)).encode(), "sha256")
-        correct = self._correct.get(key)
-        if correct is None:
+        key = hmac.digest(_CACHE_KEY_SALT, "\0".join((name, hashed, password)).encode(), "sha256")
+        is_correct = self._password_results.get(key)
+        if is_correct is None:
             # bcrypt itself ignores what is behind 72 bytes; newer versions of the library refuse such passwords.
-            correct = bcrypt.checkpw(password.encode()[:72], hashed.encode())
+            is_correct = bcrypt.checkpw(password.encode()[:72], hashed.encode())
             with self._lock:
-                while len(self._correct) >= _MAX_CACHED_PASSWORDS:
-                    del self._correct[next(iter(self._correct))]
-                self._correct[key] = correct
-        return correct
+                while len(self._password_results) >= _MAX_CACHED_PASSWORDS:
+                    del self._password_results[next(iter(self._password_results))]
+                self._password_results[key] = is_correct
+        return is_correct
 
-    def _current_stamps(self) -> tuple[object, ...]:
+    def _read_file_stamps(self) -> tuple[object, ...]:
         """What tells whether a file has changed."""
         return tuple(map(_file_stamp, self._files))
 
 
 def _file_stamp(path: Path) -> object:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         return error.errno
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
-    """What the file asks for; the file, and those that it names."""
+def _read_config(path: Path) -> tuple[WebSettings, tuple[Path, ...]]:
+    """The settings of the file; its path, and those of the files that it names."""
     name = file_name(path)
     try:
         import yaml
@@ -215,69 +217,73 @@ def _read(path: Path) -> tuple[Settings, tuple[Path, ...]]:
         raise UsageError(f"{name} is not YAML: it is nested too deep") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise UsageError(f"{name} is not YAML{where}") from None
+        line = f" (line {mark.line + 1})" if mark is not None else ""
+        raise UsageError(f"{name} is not YAML{line}") from None
     try:
-        top = _checked_table(document if document is not None else {}, _TOP, "")
-        http_settings = {"http2": bool, "headers": dict}
-        http = _checked_table(top.get("http_server_config") or {}, http_settings, "http_server_config.")
-        headers = _checked_table(http.get("headers") or {}, dict.fromkeys(_HEADERS, str), "http_server_config.headers.")
+        document_table = _check_table(document if document is not None else {}, _TOP_LEVEL_TYPES, "")
+        http_setting_types = {"http2": bool, "headers": dict}
+        http_server = _check_table(
+            document_table.get("http_server_config") or {}, http_setting_types, "http_server_config."
+        )
+        headers = _check_table(
+            http_server.get("headers") or {}, dict.fromkeys(_HEADER_NAMES, str), "http_server_config.headers."
+        )
         if any("\n" in text or "\r" in text for text in headers.values()):
-            raise _WrongError("a header has more than one line")
-        users = _users(top.get("basic_auth_users") or {})
-        rate = _checked_table(top.get("rate_limit") or {}, {"interval": object, "burst": int}, "rate_limit.")
-        limit = {"interval": _duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
-        if "tls_server_config" not in top:
-            return Settings(None, users, headers, **limit), (path,)
-        tls = _checked_table(top["tls_server_config"] or {}, _TLS, "tls_server_config.")
-        context, files = _context(tls, path.parent)
-        allowed_names = frozenset(tls.get("client_allowed_sans", ()))
-        return Settings(context, users, headers, allowed_names, **limit), (path, *files)
-    except _WrongError as error:
+            raise _ConfigError("a header has more than one line")
+        users = _parse_users(document_table.get("basic_auth_users") or {})
+        rate = _check_table(document_table.get("rate_limit") or {}, {"interval": object, "burst": int}, "rate_limit.")
+        rate_limit = {"interval": _parse_duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
+        if "tls_server_config" not in document_table:
+            return WebSettings(None, users, headers, **rate_limit), (path,)
+        tls_settings = _check_table(document_table["tls_server_config"] or {}, _TLS_SETTING_TYPES, "tls_server_config.")
+        context, files = _tls_context(tls_settings, path.parent)
+        allowed_names = frozenset(tls_settings.get("client_allowed_sans", ()))
+        return WebSettings(context, users, headers, allowed_names, **rate_limit), (path, *files)
+    except _ConfigError as error:
         raise UsageError(f"{name}: {shorten(printable(str(error)), 200)}") from None
 
 
-class _WrongError(Exception):
+class _ConfigError(Exception):
     """Raised for an error in the file; the message names it."""
 
 
-def _checked_table(table: object, allowed: Mapping[str, type], prefix: str) -> dict[str, Any]:
+def _check_table(table: object, types: Mapping[str, type], prefix: str) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise _WrongError(f"{prefix.rstrip('.') or 'the file'} is not a table")
+        raise _ConfigError(f"{prefix.rstrip('.') or 'the file'} is not a table")
     for key, setting in table.items():
-        if key not in allowed:
-            raise _WrongError(f"{prefix}{key} is not supported")
-        if setting is not None and not isinstance(setting, allowed[key]):
-            raise _WrongError(f"{prefix}{key} has the wrong type")
+        if key not in types:
+            raise _ConfigError(f"{prefix}{key} is not supported")
+        if setting is not None and not isinstance(setting, types[key]):
+            raise _ConfigError(f"{prefix}{key} has the wrong type")
     return {key: setting for key, setting in table.items() if setting is not None}
 
 
-def _duration(text: object) -> float:
+def _parse_duration(text: object) -> float:
     """Seconds of ``1m30s``."""
-    parts = _PARTS.findall(text) if isinstance(text, str) else []
+    parts = _DURATION_PARTS.findall(text) if isinstance(text, str) else []
     if text == 0 or text == "0":
         return 0.0
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise _WrongError("rate_limit.interval is not a duration such as 1s")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        raise _ConfigError("rate_limit.interval is not a duration such as 1s")
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
 
 
-def _users(table: Mapping[object, object]) -> dict[str, str]:
+def _parse_users(table: Mapping[object, object]) -> dict[str, str]:
     users: dict[str, str] = {}
     for name, hashed in table.items():
         if not isinstance(name, str) or not isinstance(hashed, str):
-            raise _WrongError("basic_auth_users: names and hashes are strings")
+            raise _ConfigError("basic_auth_users: names and hashes are strings")
         users[name] = hashed
     if users:
         try:
             import bcrypt
         except ImportError:
-            raise _WrongError("users need the package bcrypt: pip install 'gpuwatch-tui[exporter]'") from None
+            raise _ConfigError("users need the package bcrypt: pip install 'gpuwatch-tui[exporter]'") from None
         for name, hashed in users.items():
             try:
                 bcrypt.checkpw(b"", _cheapest_hash(hashed))
             except ValueError:
-                raise _WrongError(f"basic_auth_users: the password of {name} is not a bcrypt hash") from None
+                raise _ConfigError(f"basic_auth_users: the password of {name} is not a bcrypt hash") from None
     return users
 
 
@@ -288,86 +294,89 @@ def _cheapest_hash(hashed: str) -> bytes:
     return "$".join((parts[0], parts[1], "04", parts[3])).encode()
 
 
-def _context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, list[Path]]:
+def _tls_context(tls_settings: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, list[Path]]:
     files: list[Path] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _supported(tls.get("min_version", "TLS12"), _VERSIONS, "min_version")
-    context.maximum_version = _supported(tls.get("max_version", "TLS13"), _VERSIONS, "max_version")
-    client = _supported(tls.get("client_auth_type", ""), _CLIENTS, "client_auth_type")
-    with _file(tls, "cert", folder, files) as cert, _file(tls, "key", folder, files) as key:
+    context.minimum_version = _openssl_value(tls_settings.get("min_version", "TLS12"), _TLS_VERSIONS, "min_version")
+    context.maximum_version = _openssl_value(tls_settings.get("max_version", "TLS13"), _TLS_VERSIONS, "max_version")
+    client_auth = _openssl_value(tls_settings.get("client_auth_type", ""), _CLIENT_AUTH_TYPES, "client_auth_type")
+    with (
+        _setting_file(tls_settings, "cert", folder, files) as cert,
+        _setting_file(tls_settings, "key", folder, files) as key,
+    ):
         if cert is None or key is None:
-            raise _WrongError(f"tls_server_config: {'cert_file' if cert is None else 'key_file'} is missing")
+            raise _ConfigError(f"tls_server_config: {'cert_file' if cert is None else 'key_file'} is missing")
         try:
             # An encrypted key must not ask at a terminal.
-            context.load_cert_chain(cert, key, password=_no_password)
+            context.load_cert_chain(cert, key, password=_refuse_password_prompt)
         except (OSError, ValueError) as error:  # SSLError is an OSError
-            raise _WrongError(f"cannot use the certificate: {_error_text(error)}") from None
-    with _file(tls, "client_ca", folder, files) as ca:
-        if ca is None and client is not ssl.CERT_NONE:
-            raise _WrongError("tls_server_config: client_ca_file is missing")
-        if ca is not None and client is ssl.CERT_NONE:
-            raise _WrongError("tls_server_config: client_ca_file needs client_auth_type: RequireAndVerifyClientCert")
+            raise _ConfigError(f"cannot use the certificate: {_error_text(error)}") from None
+    with _setting_file(tls_settings, "client_ca", folder, files) as ca:
+        if ca is None and client_auth is not ssl.CERT_NONE:
+            raise _ConfigError("tls_server_config: client_ca_file is missing")
+        if ca is not None and client_auth is ssl.CERT_NONE:
+            raise _ConfigError("tls_server_config: client_ca_file needs client_auth_type: RequireAndVerifyClientCert")
         if ca is not None:
             try:
                 context.load_verify_locations(ca)
             except OSError as error:
-                raise _WrongError(f"cannot use the client CA: {_error_text(error)}") from None
-    context.verify_mode = client
-    if tls.get("client_allowed_sans") and client is not ssl.CERT_REQUIRED:
-        raise _WrongError("client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert")
-    _ciphers(context, tls)
+                raise _ConfigError(f"cannot use the client CA: {_error_text(error)}") from None
+    context.verify_mode = client_auth
+    if tls_settings.get("client_allowed_sans") and client_auth is not ssl.CERT_REQUIRED:
+        raise _ConfigError("client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert")
+    _set_ciphers_and_curves(context, tls_settings)
     return context, files
 
 
-def _ciphers(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
-    chosen = [_supported(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
+def _set_ciphers_and_curves(context: ssl.SSLContext, tls_settings: Mapping[str, Any]) -> None:
+    chosen = [_openssl_value(name, _CIPHERS, "cipher_suites") for name in tls_settings.get("cipher_suites", ())]
     if any(chosen):
         context.set_ciphers(":".join(filter(None, chosen)))
-    if tls.get("prefer_server_cipher_suites", True):
+    if tls_settings.get("prefer_server_cipher_suites", True):
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    curves = [_supported(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
+    curves = [_openssl_value(name, _CURVES, "curve_preferences") for name in tls_settings.get("curve_preferences", ())]
     if len(curves) > 1:
-        raise _WrongError("curve_preferences: only one curve is supported here")
+        raise _ConfigError("curve_preferences: only one curve is supported here")
     for curve in curves:
         context.set_ecdh_curve(curve)
 
 
-def _supported(name: object, choices: Mapping[str, Any], key: str) -> Any:
+def _openssl_value(name: object, choices: Mapping[str, Any], key: str) -> Any:
     """What OpenSSL calls the choice that Go calls ``name``."""
     if not isinstance(name, str) or name not in choices:
-        listed = ", ".join(choice for choice in choices if choice)
-        raise _WrongError(f"{key} {name} is not supported; these are: {listed}")
+        supported = ", ".join(choice for choice in choices if choice)
+        raise _ConfigError(f"{key}: {name} is not supported (supported: {supported})")
     return choices[name]
 
 
 @contextmanager
-def _file(tls: Mapping[str, Any], key: str, folder: Path, files: list[Path]) -> Iterator[Path | None]:
+def _setting_file(tls_settings: Mapping[str, Any], key: str, folder: Path, files: list[Path]) -> Iterator[Path | None]:
     """The file of a setting: named, or made of the text that stands in the settings for as long as it is needed."""
-    text, named = tls.get(key), tls.get(f"{key}_file")
-    if text is not None and named is not None:
-        raise _WrongError(f"tls_server_config: {key} and {key}_file cannot be combined")
-    if text is not None:
+    content, file_setting = tls_settings.get(key), tls_settings.get(f"{key}_file")
+    if content is not None and file_setting is not None:
+        raise _ConfigError(f"tls_server_config: {key} and {key}_file cannot be combined")
+    if content is not None:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # private by its mode
-            file.write(text)
+            file.write(content)
             file.flush()
             yield Path(file.name)
         return
-    if named is None:
+    if file_setting is None:
         yield None
         return
-    path = folder / named
+    path = folder / file_setting
     files.append(path)
     try:
         with path.open("rb"):
             pass
     except OSError as error:
-        raise _WrongError(f"cannot read {file_name(path)}: {error.strerror or error}") from None
+        raise _ConfigError(f"cannot read {file_name(path)}: {error.strerror or error}") from None
     yield path
 
 
-def _no_password() -> str:
+def _refuse_password_prompt() -> str:
     raise ValueError("the key is encrypted")
 
 

@@ -33,11 +33,11 @@ class Format:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("perfetto", (".pftrace", ".perfetto-trace"), "perfetto_trace", binary=True),
+    Format("perfetto", (".pftrace", ".perfetto-trace"), "perfetto_writer", binary=True),
     Format("parquet", (".parquet",), "parquet_writer", binary=True, needs="pyarrow"),
     Format("csv", (".csv",), "csv_writer"),
-    Format("ndjson", (".ndjson", ".jsonl"), "json_lines"),
-    Format("openmetrics", (".om", ".prom"), "openmetrics_text"),
+    Format("ndjson", (".ndjson", ".jsonl"), "ndjson_writer"),
+    Format("openmetrics", (".om", ".prom"), "openmetrics_writer"),
 )
 BY_NAME = {entry.name: entry for entry in FORMATS}
 SUFFIXES = " ".join(suffix for entry in FORMATS for suffix in entry.suffixes)

@@ -24,7 +24,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.share.exports.exported_period import ExportedPeriod
-from gpuwatch.share.exports.protobuf_writer import double, message, number, text, varint
+from gpuwatch.share.exports.protobuf_encoding import double, message, number, text, varint
 
 REALTIME = 1
 """BuiltinClock of clock_snapshot.proto."""

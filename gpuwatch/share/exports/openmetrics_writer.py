@@ -13,14 +13,15 @@ from typing import IO
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.recording.minute_and_hour_means import Key
-from gpuwatch.share import openmetrics as names
+from gpuwatch.share import metric_families as families
 from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod
+from gpuwatch.share.openmetrics_text import Family, label_text, timestamp_text, value_text
 
 _MAX_BUFFERED_CHARS = 8 << 20
 _READ_BYTES = 1 << 20
 _REPEAT_SECONDS = 60.0
 """Seconds between samples of what lasts: Prometheus forgets a series after five minutes."""
-_OF_MIG = tuple((spec, names.family_of(spec, "mig")) for spec in NUMBERS if names.is_of_mig(spec))
+_OF_MIG = tuple((spec, families.family_of(spec, "mig")) for spec in NUMBERS if families.has_mig_family(spec))
 
 _Series = tuple[str, str]
 """Name of the family, labels."""
@@ -35,8 +36,17 @@ def write(period: ExportedPeriod) -> Iterator[bytes]:
         else:
             _samples(period, spool)
             _part_samples(period, spool)
-        families = [names.INFO, *map(names.family_of, NUMBERS), names.MIG_INFO, *(family for _, family in _OF_MIG)]
-        for family in (*families, names.PROCESS_INFO, *(family for family, *_ in names.PROCESS_FAMILIES)):
+        chosen_families = [
+            families.GPU_INFO,
+            *map(families.family_of, NUMBERS),
+            families.MIG_INFO,
+            *(family for _, family in _OF_MIG),
+        ]
+        for family in (
+            *chosen_families,
+            families.PROCESS_INFO,
+            *(family for family, *_ in families.PROCESS_FAMILIES),
+        ):
             header = family.header().encode()
             for piece in spool.pieces(family.name):
                 yield header + piece
@@ -54,9 +64,9 @@ class _Spool:
         self._size = 0
         self._places: dict[_Series, list[tuple[int, int]]] = {}
 
-    def sample(self, family: names.Family, own: str, number: float, stamp: str) -> None:
+    def sample(self, family: Family, own: str, number: float, stamp: str) -> None:
         """Adds a sample to the series with these labels."""
-        self.add((family.name, own), f"{family.sample}{own} {names.value_text(number)} {stamp}\n")
+        self.add((family.name, own), f"{family.sample_name}{own} {value_text(number)} {stamp}\n")
 
     def add(self, series: _Series, text: str) -> None:
         self._open.setdefault(series, []).append(text)
@@ -87,7 +97,7 @@ class _Spool:
 class _InfoSeries:
     """Samples of info series: one now and then, as they never change."""
 
-    def __init__(self, spool: _Spool, family: names.Family) -> None:
+    def __init__(self, spool: _Spool, family: Family) -> None:
         self._spool, self._family = spool, family
         self._next: dict[str, float] = {}
 
@@ -95,28 +105,28 @@ class _InfoSeries:
         """The series with these labels was there at a time, in seconds since the epoch; times grow."""
         if at >= self._next.get(own, at):
             self._next[own] = at + _REPEAT_SECONDS
-            self._spool.sample(self._family, own, 1.0, names.timestamp_text(at))
+            self._spool.sample(self._family, own, 1.0, timestamp_text(at))
 
 
 def _samples(period: ExportedPeriod, spool: _Spool) -> None:
     known: dict[Key, str] = {}
     about: dict[str, str] = {}
-    families = {spec.id: names.family_of(spec) for spec in NUMBERS}
-    infos = _InfoSeries(spool, names.INFO)
+    chosen_families = {spec.id: families.family_of(spec) for spec in NUMBERS}
+    infos = _InfoSeries(spool, families.GPU_INFO)
     for times, columns in period.numbers():
-        moments = [names.timestamp_text(at) for at in times]
+        moments = [timestamp_text(at) for at in times]
         for uuid in dict.fromkeys(uuid for uuid, _ in columns):
             if uuid not in about:
                 about[uuid] = _info(period, period.device(uuid, times[0]))
             for at in times:
                 infos.add(about[uuid], at)
         for (uuid, name), values in columns.items():
-            family = families[name]
+            family = chosen_families[name]
             if (uuid, name) not in known:
-                known[uuid, name] = names.labels(names.gpu_labels(period.device(uuid, times[0]), period.host))
-            head, scale = family.sample + known[uuid, name], family.scale
+                known[uuid, name] = label_text(families.gpu_labels(period.device(uuid, times[0]), period.host))
+            head, scale = family.sample_name + known[uuid, name], family.scale
             lines = [
-                f"{head} {names.value_text(number if scale == 1 else _scaled_number(number, scale))} {at}\n"
+                f"{head} {value_text(number if scale == 1 else _scaled_number(number, scale))} {at}\n"
                 for at, number in zip(moments, values, strict=True)
                 if number is not None
             ]
@@ -127,19 +137,19 @@ def _samples(period: ExportedPeriod, spool: _Spool) -> None:
 def _part_samples(period: ExportedPeriod, spool: _Spool) -> None:
     """MIG instances and processes, which are in the samples themselves."""
     last = float("-inf")
-    instances, programs = _InfoSeries(spool, names.MIG_INFO), _InfoSeries(spool, names.PROCESS_INFO)
+    instances, programs = _InfoSeries(spool, families.MIG_INFO), _InfoSeries(spool, families.PROCESS_INFO)
     for at, snapshot, _ in period.samples():
         if at <= last:  # the clock was set back: a series may not
             continue
-        last, stamp = at, names.timestamp_text(at)
+        last, stamp = at, timestamp_text(at)
         for device in snapshot.devices:
             for instance in device.mig_instances:
-                about = names.gpu_labels(device, period.host) | {"mig_instance": instance.id}
-                instances.add(names.labels(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
-                own = names.labels(about)
+                about = families.gpu_labels(device, period.host) | {"mig_instance": instance.id}
+                instances.add(label_text(about | {"mig_uuid": instance.uuid, "profile": instance.profile}), at)
+                own = label_text(about)
                 for spec, family in _OF_MIG:
                     reading = instance.readings.get(spec.id)
-                    number = None if reading is None else names.as_number(spec, reading)
+                    number = None if reading is None else families.as_family_value(spec, reading)
                     if number is not None:
                         spool.sample(family, own, number, stamp)
         seen: set[str] = set()
@@ -147,29 +157,29 @@ def _part_samples(period: ExportedPeriod, spool: _Spool) -> None:
             device_of_row = snapshot.device(row.device_uuid)
             if device_of_row is None:
                 continue
-            about = names.gpu_labels(device_of_row, period.host) | names.process_labels(row)
-            own = names.labels(about)
+            about = families.gpu_labels(device_of_row, period.host) | families.process_labels(row)
+            own = label_text(about)
             if own in seen:
                 continue
             seen.add(own)
             details = {"name": row.name, "type": row.type, "framework": row.framework, "container": row.container}
-            programs.add(names.labels(about | details), at)
-            for family, reading_id, scale in names.PROCESS_FAMILIES:
+            programs.add(label_text(about | details), at)
+            for family, reading_id, scale in families.PROCESS_FAMILIES:
                 found = row.number(reading_id)
                 if found is not None:
                     spool.sample(family, own, _scaled_number(found, scale), stamp)
 
 
 def _means(period: ExportedPeriod, spool: _Spool) -> None:
-    specs = {spec.id: (spec, names.family_of(spec)) for spec in NUMBERS}
-    infos = _InfoSeries(spool, names.INFO)
+    specs = {spec.id: (spec, families.family_of(spec)) for spec in NUMBERS}
+    infos = _InfoSeries(spool, families.GPU_INFO)
     for at, device, metrics in period.means():
-        own = names.labels(names.gpu_labels(device, period.host))
+        own = label_text(families.gpu_labels(device, period.host))
         infos.add(_info(period, device), at)
         for name, summary in metrics.items():
             spec, family = specs[name]
             number = summary.most if spec.counter else summary.mean
-            spool.sample(family, own, _scaled_number(number, family.scale), names.timestamp_text(at))
+            spool.sample(family, own, _scaled_number(number, family.scale), timestamp_text(at))
 
 
 def _scaled_number(number: float, scale: float) -> float:
@@ -179,8 +189,8 @@ def _scaled_number(number: float, scale: float) -> float:
 
 def _info(period: ExportedPeriod, device: Device) -> str:
     """The labels of its :data:`INFO`."""
-    about = names.gpu_labels(device, period.host) | names.gpu_identity(device, period.last.driver)
-    return names.labels(about | {"mig": None})  # its mode may change within the recording
+    about = families.gpu_labels(device, period.host) | families.gpu_identity(device, period.last.driver)
+    return label_text(about | {"mig": None})  # its mode may change within the recording
 
 
 def _findings(period: ExportedPeriod) -> Iterator[bytes]:
@@ -189,24 +199,24 @@ def _findings(period: ExportedPeriod) -> Iterator[bytes]:
     for since, until, finding in period.findings():
         about: dict[str, object] = {"cause": finding.id, "severity": finding.severity}
         if finding.device_uuid is not None:
-            about |= names.gpu_labels(period.device(finding.device_uuid, since), period.host)
+            about |= families.gpu_labels(period.device(finding.device_uuid, since), period.host)
         else:
             about["host"] = period.host
         since, until = max(since, period.begin), min(until, period.end)
-        times = held.setdefault(names.labels(about), [])
+        times = held.setdefault(label_text(about), [])
         if times and since <= times[-1][1] + 1.0:
             times[-1] = (times[-1][0], max(times[-1][1], until))
         else:
             times.append((since, until))
-    header = names.FINDING.header()
+    header = families.FINDING.header()
     for own, times in held.items():
         for since, until in times:
             lines, at = [], since
             while at < until:
-                lines.append(f"{names.FINDING.sample}{own} 1 {names.timestamp_text(at)}\n")
+                lines.append(f"{families.FINDING.sample_name}{own} 1 {timestamp_text(at)}\n")
                 at += _REPEAT_SECONDS
-            lines.append(f"{names.FINDING.sample}{own} 1 {names.timestamp_text(until)}\n")
+            lines.append(f"{families.FINDING.sample_name}{own} 1 {timestamp_text(until)}\n")
             if until < period.end:
-                lines.append(f"{names.FINDING.sample}{own} 0 {names.timestamp_text(until + 0.5)}\n")
+                lines.append(f"{families.FINDING.sample_name}{own} 0 {timestamp_text(until + 0.5)}\n")
             yield (header + "".join(lines)).encode()
             header = ""
