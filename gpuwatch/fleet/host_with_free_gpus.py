@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
 from gpuwatch.fleet.host_summary import HostSummary, summarize_host
@@ -67,8 +68,8 @@ def refusal_reasons(picked: HostPick) -> str:
     if closest and closest[0].fitting:
         most = closest[0].fitting
         names = [refused.host for refused in closest if refused.fitting == most]
-        more = f" and {len(names) - _MAX_HOSTS_NAMED} more" if len(names) > _MAX_HOSTS_NAMED else ""
-        reasons.append(f"{', '.join(names[:_MAX_HOSTS_NAMED])}{more} {'has' if len(names) == 1 else 'have'} {most}")
+        verb = "has" if len(names) == 1 else "have"
+        reasons.append(f"{first_and_more(names, _MAX_HOSTS_NAMED)} {verb} {most}")
     elif closest:
         host = next((refused for refused in closest if refused.refused), None)
         if host is not None:

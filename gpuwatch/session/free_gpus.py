@@ -8,6 +8,7 @@ from itertools import combinations
 from math import comb
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick_result import Pick, PickedGpu, RefusedGpu
@@ -299,8 +300,7 @@ def _tenant_names(tenants: Sequence[Process]) -> str:
         process_name(row) + (f" {memory(held)}" if (held := row.number("gpu_memory_bytes")) is not None else "")
         for row in largest
     ]
-    rest = len(tenants) - _MAX_PROCESSES_NAMED
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(shown) + and_more(len(tenants) - _MAX_PROCESSES_NAMED)
 
 
 def _picked_gpu(unit: _CudaUnit) -> PickedGpu:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_duration
-from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, ConditionEngine

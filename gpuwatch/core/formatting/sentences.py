@@ -1,16 +1,42 @@
-"""Parts of English sentences: lists of names, and sentences as clauses."""
+"""Parts of English sentences: lists of names and numbers, and sentences as clauses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def name_list(names: Sequence[str], most: int = 4) -> str:
     """``a``, ``a and b``, ``a, b, c, d and 3 more``; at most ``most`` names."""
-    shown, omitted = list(names[:most]), len(names) - most
-    if omitted > 0:
-        return f"{', '.join(shown)} and {omitted} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    if len(names) > most:
+        return first_and_more(names, most)
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def first_and_more(items: Sequence[str], most: int, separator: str = ", ") -> str:
+    """``a, b and 3 more``: the first ``most`` items, and how many follow them; all if there are no more."""
+    return separator.join(items[:most]) + and_more(len(items) - most)
+
+
+def and_more(rest: int) -> str:
+    """`` and 3 more``, to end a list; empty if nothing is left."""
+    return f" and {rest} more" if rest > 0 else ""
+
+
+def number_ranges(numbers: Iterable[int], separator: str = ", ") -> str:
+    """``0-7``, ``0, 2-3``: consecutive numbers as a range."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return separator.join("-".join(map(str, run)) for run in runs)
+
+
+def gpu_list_text(indices: Iterable[int]) -> str:
+    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
+    listed = set(indices)
+    return f"GPU{'s' * (len(listed) > 1)} {number_ranges(listed)}"
 
 
 def as_clause(sentence: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.snapshot import Process
@@ -51,5 +52,4 @@ def _describe_processes(processes: list[Process]) -> str:
         facts = (f"pid {process.pid}", process.user, None if held_bytes is None else memory(held_bytes))
         command = shorten(process.command or process.name or "a process", _MAX_COMMAND_CHARS)
         descriptions.append(f"{command} ({', '.join(filter(None, facts))})")
-    omitted = len(processes) - _MAX_NAMED
-    return ", ".join(descriptions) + (f" and {omitted} more" if omitted > 0 else "")
+    return ", ".join(descriptions) + and_more(len(processes) - _MAX_NAMED)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.cluster_nodes import OddFact
 from gpuwatch.core.model.run import Run
@@ -441,7 +442,4 @@ def _difference(group: _SpeedGroup, speed: _Speed) -> str:
 
 
 def _list_of_names(names: Sequence[str]) -> str:
-    shown = [clean(name) for name in names[:4]]
-    if len(names) > len(shown):
-        return f"{', '.join(shown)} and {len(names) - len(shown)} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return name_list([clean(name) for name in names])

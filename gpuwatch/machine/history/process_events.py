@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import UNKNOWN, count_text, percent, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.cluster_nodes import Node, OddFact
@@ -297,7 +298,7 @@ def _difference_text(facts: Sequence[OddFact]) -> str:
         difference = f"{fact.detail.partition(';')[0]} ({fact.what.removeprefix('speed of ')})"
     else:
         difference = f"{fact.what} {fact.value} instead of {fact.usual}"
-    return clean(difference) + (f" and {len(facts) - 1} more" if len(facts) > 1 else "")
+    return clean(difference) + and_more(len(facts) - 1)
 
 
 def _odd_table(document: Comparison) -> Table:

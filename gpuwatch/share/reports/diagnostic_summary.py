@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from gpuwatch.core.formatting.durations import ago
+from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
@@ -130,7 +131,7 @@ def utc(moment: datetime.datetime) -> str:
 def _other_findings(others: Sequence[SourcedFinding]) -> str:
     counts = Counter((found.id, found.severity) for found in others).items()
     parts = [f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts]
-    return "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    return first_and_more(parts, 4, "; ")
 
 
 def _ran_elsewhere(run: Run, snapshot: Snapshot | None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
@@ -137,8 +138,7 @@ def _notes(first: DiffSide, second: DiffSide) -> Iterator[str]:
     unknown = (first.unknown | second.unknown) & (first.facts.keys() | second.facts.keys())
     if unknown:
         named = sorted(f"{part} {name}" for part, name in unknown)
-        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        yield f"{', '.join(named[:3])}{more}: one side could not read them"
+        yield f"{first_and_more(named, 3)}: one side could not read them"
     kinds = {first.side.kind, second.side.kind}
     if first.holders or second.holders:
         return

@@ -9,8 +9,8 @@ from statistics import quantiles
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.lists import gpu_list_text
 from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.explanation import Explanation
@@ -110,7 +111,7 @@ def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, s
             mapped.append(f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}{amount}")
         yield "GPUs", ", ".join(mapped)
     if document.ooms:
-        more = f" and {len(document.ooms) - 2} more" if len(document.ooms) > 2 else ""
+        more = and_more(len(document.ooms) - 2)
         refused = [
             f"{size(oom.requested_bytes)} refused" + (f" on {clean(oom.device)}" if oom.device else "")
             for oom in document.ooms[:2]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period

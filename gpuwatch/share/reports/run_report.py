@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second_text, percent, rate_text, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
@@ -330,7 +331,7 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         told = {kind for kind in ops if (kind.partition(" ")[0], device) in moved}
         first = sorted(ops.items(), key=lambda entry: (entry[0] not in told, -entry[1]))[:_MAX_OPS]
         shown = ", ".join(f"{kind} ×{count}" for kind, count in first)
-        more = f" and {len(ops) - _MAX_OPS} more" if len(ops) > _MAX_OPS else ""
+        more = and_more(len(ops) - _MAX_OPS)
         yield f"{shown}{more} on {device}{'' if free else ' as requested'}"
     if len(devices) > _MAX_DEVICES:
         more_ops = sum(len(ops) for _, ops in in_order[_MAX_DEVICES:])

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
@@ -179,9 +180,7 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
 
 def _listed(names: Iterable[str]) -> str:
     """``a, b and 3 more``: the rows themselves are marked."""
-    known = list(dict.fromkeys(names))
-    rest = len(known) - _MAX_NAMED
-    return ", ".join(known[:_MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return first_and_more(list(dict.fromkeys(names)), _MAX_NAMED)
 
 
 def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:

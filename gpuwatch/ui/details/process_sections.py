@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding

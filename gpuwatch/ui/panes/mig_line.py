@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
@@ -46,7 +47,7 @@ def processes_text(rows: Sequence[Process]) -> str:
     named = [
         " ".join(filter(None, (str(row.pid), printable(row.user or ""), program_name(row)))) for row in ordered[:3]
     ]
-    return ", ".join(named) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+    return ", ".join(named) + and_more(len(rows) - 3)
 
 
 def processes_by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:

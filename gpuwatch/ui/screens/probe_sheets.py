@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.core.formatting.lists import gpu_list_text
+from gpuwatch.core.formatting.sentences import first_and_more, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
@@ -233,8 +233,7 @@ def _memory_to_take(ahead: Preflight) -> str:
 
 def _listed(names: tuple[str, ...]) -> str:
     """The first ones by name, the rest as a number."""
-    more = f" and {len(names) - _MAX_CONFIGURATIONS} more" if len(names) > _MAX_CONFIGURATIONS else ""
-    return ", ".join(printable(name) for name in names[:_MAX_CONFIGURATIONS]) + more
+    return first_and_more(list(map(printable, names)), _MAX_CONFIGURATIONS)
 
 
 def run_lines(run: Run, width: int) -> SpanLines:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.safe_text import printable
 from gpuwatch.fleet.host_summary import HostSummary
 from gpuwatch.ui.tables.device_notes import short_name
@@ -141,8 +142,7 @@ def used_by(host: HostSummary) -> str:
     if not host.view.answered:
         return ""
     named = [f"{printable(name)} ×{number}" for name, number in host.holders]
-    rest = len(named) - _MAX_USERS
-    return ", ".join(named[:_MAX_USERS]) + (f" and {rest} more" if rest > 0 else "")
+    return first_and_more(named, _MAX_USERS)
 
 
 def sorted_hosts(hosts: Iterable[HostSummary], column: str, *, reverse: bool) -> list[HostSummary]:

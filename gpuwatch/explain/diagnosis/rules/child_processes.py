@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
@@ -40,7 +41,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
     first = run.killed_children[0]
     number = signal.Signals(first.signal)
     many = len(run.killed_children) - 1
-    who = f"its process {first.pid}" + (f" and {many} more" if many else "")
+    who = f"its process {first.pid}" + and_more(many)
     what = f"{who} {'were' if many else 'was'} ended by {number.name}"
     succeeded = run.outcome.exit_code == 0
     what += ", so its pool of processes broke" if (broke := broken_pool(evidence)) else ""
@@ -68,7 +69,7 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     failed = [process for process in run.processes if process.exit_code is not None and process.exit_code > 0]
     if failed:
-        many = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        many = and_more(len(failed) - 1)
         yield info_finding(
             "unknown",
             title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.sentences import and_more, first_and_more
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Fallback, Run
@@ -228,7 +229,7 @@ def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
     known = [placement for placement in run.placements if placement.why == REFUSED and placement.op not in ended]
     known = [placement for placement in known if run.simulation != "plugin" or placement.some_type is False]
     if known:
-        more = f" and {len(known) - 1} more" if len(known) > 1 else ""
+        more = and_more(len(known) - 1)
         yield finding(
             "placement.no-kernel",
             "warning" if run.verdict == "error" else "info",
@@ -274,7 +275,7 @@ def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
 def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
     if limits := _fallbacks_of(evidence, LIMIT):
-        kind = limits[0].kind + (f" and {len(limits) - 1} more" if len(limits) > 1 else "")
+        kind = limits[0].kind + and_more(len(limits) - 1)
         yield info_finding(
             LIMIT,
             title=printable(f"Only on this simulated GPU: it has no kernel for {kind}, so the CPU computed them"),
@@ -343,8 +344,7 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
         asked = asked or report.requested or first.requested
         op = f"{first.op} `{first.node}`"
         others = [f"{member.op} `{member.node}`" for member in report.members if member is not first]
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        together = f", and it is colocated with {', '.join(others[:3])}{more}" if others else ""
+        together = f", and it is colocated with {first_and_more(others, 3)}" if others else ""
     elif match := _GPU_TYPES.search(message):
         supported = tuple(part.strip() for part in match[1].split(",") if part.strip())
     if not op or not asked:
@@ -375,7 +375,7 @@ def _fallbacks_text(entries: list[Fallback]) -> str:
     alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
     kinds = len({fallback.kind for fallback in alike})
     others = len({entry.kind for entry in entries if entry not in alike})
-    more = f" and {kinds - 1} more" if kinds > 1 else ""
+    more = and_more(kinds - 1)
     where = "asked for" if first.requested != "auto" else "left to TensorFlow:"
     elsewhere = f" ({others} more with other devices)" if others else ""
     return printable(f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}")
@@ -404,7 +404,7 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
     )
     for (scope, requested, actual, _), group in groups.items():
         ops = list(dict.fromkeys(_called_text(fallback) for fallback in group))
-        names = ", ".join(ops[:6]) + (f" and {len(ops) - 6} more" if len(ops) > 6 else "")
+        names = first_and_more(ops, 6)
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
         why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")

@@ -9,6 +9,7 @@ import re
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
@@ -206,7 +207,7 @@ def _moved_text(run: Run) -> str:
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
         kinds = list(dict.fromkeys(fallback.kind if run.is_program else fallback.op for fallback in group))
-        more = f" and {len(kinds) - 1} more" if len(kinds) > 1 else ""
+        more = and_more(len(kinds) - 1)
         asked = "" if requested == "auto" else f" instead of {requested}"
         why = group[0].detail if reason == "unknown" and group[0].detail else CAUSES.get(reason, reason)
         parts.append(f"{kinds[0]}{more} ran on {actual}{asked}: {why}.")

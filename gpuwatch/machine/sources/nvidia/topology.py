@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from gpuwatch.core.formatting.lists import number_ranges
+from gpuwatch.core.formatting.sentences import number_ranges
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Place, Topology
 from gpuwatch.machine.sources.nvidia import nvml_errors
