@@ -272,7 +272,7 @@ def test_what_the_driver_reported_once_outlives_the_collector(
 def test_who_stood_still_himself_does_not_blame_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     feed = LiveFeed(1.0)
     now = time.monotonic()
-    feed._last = now
+    feed._last_arrival = now
     monkeypatch.setattr(time, "monotonic", lambda: now + 300)
     assert feed.status().state == "not-answering"
     feed.resumed()
@@ -283,15 +283,15 @@ def test_who_stood_still_himself_does_not_blame_the_collector(monkeypatch: pytes
 
 def test_a_driver_that_answers_slowly_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     feed = LiveFeed(1.0)
-    now = feed._last = time.monotonic()
+    now = feed._last_arrival = time.monotonic()
     for took in (4.0, 0.3, 0.3, 0.3):  # one sample in a few asks for much
-        feed._pace(took)
+        feed._note_duration(took)
     monkeypatch.setattr(time, "monotonic", lambda: now + 6.0)
     assert feed.status().state == "ok"
     monkeypatch.setattr(time, "monotonic", lambda: now + 8.0)
     assert feed.status().state == "not-answering"
     for _ in range(300):
-        feed._pace(0.01)
+        feed._note_duration(0.01)
     monkeypatch.setattr(time, "monotonic", lambda: now + 3.5)
     assert feed.status().state == "not-answering", "it was slow once"
 

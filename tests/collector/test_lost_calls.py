@@ -16,7 +16,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector import collector_supervision
-from gpuwatch.machine.collector.collector_supervision import CollectorWatch, Suspects
+from gpuwatch.machine.collector.collector_supervision import CollectorWatch, SuspectCalls
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources import driver_call_tracking, procfs
 from gpuwatch.session import single_snapshot
@@ -123,7 +123,7 @@ class Looks:
         for second in range(1, seconds + 1):
             self.pages += pages
             self.clock, self.ran, self.waited = self.clock + 1, self.ran + ran, self.waited + waited
-            if self.watch.hung() is not None:
+            if self.watch.find_hung_call() is not None:
                 return second
         return None
 
@@ -140,8 +140,8 @@ def test_a_call_that_hangs_is_told(looks: Looks, state: bytes, ran: float, waite
     looks.state = state
     assert looks.hangs_within(9, ran=ran, waited=waited) in (4, 5)
     driver_call_tracking.end()
-    assert looks.watch.hung() is None
-    assert looks.watch.blame(), "it is not in the driver"
+    assert looks.watch.find_hung_call() is None
+    assert looks.watch.collector_fault(), "it is not in the driver"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_who_could_not_run_does_not_hang_in_the_driver(
 ) -> None:
     looks.state, looks.faults = state, faults
     assert looks.hangs_within(20, ran=ran, waited=waited, pages=pages) is None
-    assert looks.watch.blame() == blame
+    assert looks.watch.collector_fault() == blame
     looks.state, looks.faults = b"S", False
     assert looks.hangs_within(9) in (3, 4, 5), "from now on it could run"
 
@@ -199,7 +199,7 @@ def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pyt
             def hangs_within(seconds: int) -> bool:
                 for _ in range(seconds):
                     clock[0] += 1
-                    if watch.hung() is not None:
+                    if watch.find_hung_call() is not None:
                         return True
                 return False
 
@@ -214,12 +214,12 @@ def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pyt
 
 
 def test_too_many_calls_that_hang_are_the_driver_as_a_whole() -> None:
-    suspects = Suspects()
+    suspects = SuspectCalls()
     assert all(suspects.leave_out(name, "did not return") for name in ("nvmlA", "nvmlB", "nvmlC"))
     assert not suspects.leave_out("nvmlD", "did not return")
     assert suspects.left_out == {}
     assert suspects.leave_out("nvmlE", "did not return")
-    suspects.answered()
+    suspects.note_sample()
     assert not suspects.leave_out("nvmlInit", "did not return")
     assert list(suspects.left_out) == ["nvmlE"], "a sample came without it"
     first = suspects.left_out["nvmlE"].until

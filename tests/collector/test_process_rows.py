@@ -61,7 +61,7 @@ def test_a_list_is_the_same_list_until_one_of_its_processes_runs_or_goes(
     used: dict[int, Utilization] = {}
 
     def look(now: float) -> list[object]:
-        rows.begin(now)
+        rows.begin_sample(now)
         return list(rows.rows(entries, device, used, LACK, 50.0))
 
     look(1.0)
@@ -103,7 +103,7 @@ def test_a_process_that_hidepid_hides_is_not_taken_for_another_container_s(
     gone.kill()
     gone.communicate()
     rows = ProcessRows(ProcessTable(proc=str(tmp_path)))  # shows neither
-    rows.begin(1.0)
+    rows.begin_sample(1.0)
     device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
     entries = [GpuProcess(running.pid, "C", 2**30), GpuProcess(gone.pid, "C", 2**30)]
     seen, ended = rows.rows(entries, device, {}, LACK, None)
@@ -129,7 +129,7 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     ) -> list[object]:
         """What is shown 100 seconds later than before."""
         clock[0] += 100
-        rows.begin(clock[0])
+        rows.begin_sample(clock[0])
         used = {
             one.pid: Utilization(*share, 0, 0) for one, share in zip(entries, shares, strict=False) if share is not None
         }
@@ -150,7 +150,7 @@ def test_a_row_has_since_when_its_process_is_idle(monkeypatch: pytest.MonkeyPatc
     assert look(90.0, lack=Missing("failed", code=999)) == [None, None]
     assert look(90.0, (0, 0), (90, 0)) == [400.0, 0.0]
     for _ in range(2):
-        rows.begin(clock[0])  # the list of processes failed
+        rows.begin_sample(clock[0])  # the list of processes failed
     assert look(0.0)[0] == 500.0
     for _ in range(4):
         look(None)
@@ -172,7 +172,7 @@ def test_a_program_with_short_kernels_is_not_idle_by_turns(
     seen = []
     for second in range(100):
         clock[0] += 1
-        rows.begin(clock[0])
+        rows.begin_sample(clock[0])
         kernel = second < 60 and second % every == 0
         used = {server[0].pid: Utilization(3, 1, 0, 0)} if tells and kernel else {}
         seen.append(rows.rows(server, device, used, None if used else lack, 3.0 * kernel)[0].readings["idle_since"])
@@ -195,7 +195,7 @@ def test_another_process_s_activity_does_not_end_the_idle_time(
 
     def look(busy: float, *entries: GpuProcess, lack: Missing = LACK, **used: int) -> list[float | None]:
         clock[0] += interval
-        rows.begin(clock[0])
+        rows.begin_sample(clock[0])
         shares = {entries[0 if who == "holder" else 1].pid: Utilization(sm, 0, 0, 0) for who, sm in used.items()}
         found = rows.rows(entries, device, shares, None if shares else lack, busy)
         return [row.readings.get("idle_since") for row in found]  # type: ignore[misc]

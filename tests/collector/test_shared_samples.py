@@ -27,7 +27,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.core.utc import utc
 from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.recorder_follower import hides_processes, with_missed
+from gpuwatch.machine.collector.recorder_follower import hides_processes, merge_missed_xids
 from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
@@ -197,14 +197,16 @@ def test_idle_times_go_on_over_a_change_of_who_samples(
         return replace(sample(0, [gpu()], [row]), taken_at=utc(second))
 
     times = IdleTimes(at(100, 60))
-    seen = [times.continued(at(106 + place, since)).processes[0] for place, since in enumerate(told)]
+    seen = [times.continue_in(at(106 + place, since)).processes[0] for place, since in enumerate(told)]
     assert tuple(row.readings.get(IDLE_SINCE) for row in seen) == shown
-    other = IdleTimes(at(100, 60)).continued(at(106, 105, start=90.0))
+    other = IdleTimes(at(100, 60)).continue_in(at(106, 105, start=90.0))
     assert idle_since(other) == 105, "another process has its pid"
-    assert idle_since(IdleTimes(at(100, 60)).continued(at(500, 499))) == 60, "as its finding says, which tells the gap"
+    assert idle_since(IdleTimes(at(100, 60)).continue_in(at(500, 499))) == 60, (
+        "as its finding says, which tells the gap"
+    )
     once = at(106, 105)
     times = IdleTimes(at(100, 60))
-    assert times.continued(once).unchanged(times.continued(replace(once, taken_at=utc(107)))), "the same objects"
+    assert times.continue_in(once).unchanged(times.continue_in(replace(once, taken_at=utc(107)))), "the same objects"
 
 
 def a_recorder_that_ends_as_told(here: Machine) -> None:
@@ -259,9 +261,9 @@ def a_recorder_that_samples_less_often_or_less_is_not_used(here: Machine) -> Non
     samples = after(slow, here.file) + slow.wait(1, 10)
     apart = [(b.taken_at - a.taken_at).total_seconds() for a, b in pairwise(samples)]
     assert all(1.5 < seconds < 3.5 for seconds in apart), apart
-    slow._command(share=False)
+    slow._send_command(share=False)
     after(slow, None)
-    slow._command(share=True)
+    slow._send_command(share=True)
     after(slow, here.file)
     slow.interval = 0.5
     after(slow, None)
@@ -345,7 +347,7 @@ def test_an_error_that_both_received_is_shown_once(
     known: list[tuple[float, int]], recorded: list[tuple[float, int]], shown: list[tuple[float, int]]
 ) -> None:
     given, mine = ([Xid(at, code) for at, code in xids] for xids in (known, recorded))
-    assert [(xid.at, xid.code) for xid in with_missed(given, mine, 1.0)] == shown
+    assert [(xid.at, xid.code) for xid in merge_missed_xids(given, mine, 1.0)] == shown
 
 
 def test_a_recorder_of_another_machine_is_not_used(here: Machine, sim_machine: Open) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from gpuwatch.core.model.metrics import METRICS, Lane
-from gpuwatch.core.model.reading import Missing, Value, number
+from gpuwatch.core.model.reading import Missing, number
 from gpuwatch.core.model.snapshot import (
     UNLISTED,
     Device,
@@ -26,7 +26,14 @@ from gpuwatch.machine.collector.counter_rates import CounterRates
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
 from gpuwatch.machine.collector.process_rows import ProcessRows, unknown_row
 from gpuwatch.machine.history.reused_objects import same_or_new
-from gpuwatch.machine.sources.device_source import DeviceSource, SeenDevice, SourceDevice, SourceUnavailable
+from gpuwatch.machine.sources.device_source import (
+    DeviceSource,
+    MissingReadings,
+    Readings,
+    SeenDevice,
+    SourceDevice,
+    SourceUnavailable,
+)
 from gpuwatch.machine.sources.gpu_reservations import reservations
 from gpuwatch.machine.sources.host_reader import HostReader
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
@@ -38,7 +45,6 @@ _SLOW_SAMPLE_SECONDS = 4.8
 _REOPEN_SECONDS = 5.0
 """Seconds between attempts to open a source that could not be opened."""
 _SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
-_ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
 
 
 def device_sources(seen: Sequence[SeenDevice]) -> tuple[DeviceSource[Any], ...]:
@@ -46,27 +52,41 @@ def device_sources(seen: Sequence[SeenDevice]) -> tuple[DeviceSource[Any], ...]:
     return (NvmlSource(seen),)
 
 
+class _SampledDevice(NamedTuple):
+    """A device as its source has just read it."""
+
+    source: DeviceSource[SourceDevice]
+    device: SourceDevice
+    readings: Readings
+    missing: MissingReadings
+    description: Device
+    """The device without its readings and MIG instances."""
+
+
 class Collector:
     """Keeps the sources open between samples; one per process."""
 
     def __init__(self, on_demand: bool = False, *, gpm: bool = False, seen: Sequence[SeenDevice] = ()) -> None:
+        """``on_demand``: reads :attr:`Lane.ON_DEMAND` too. ``seen``: the devices of an earlier collector."""
         self._connections = [_Connection(source) for source in device_sources(seen)]
         self._table = ProcessTable()
         self._cpu_programs = CpuPrograms(self._table)
         self._tree = ProcessTree(self._table)
-        self._host = HostReader()
+        self._host_reader = HostReader()
         self._slow_at = float("-inf")
-        self._slow_reads = 0
+        """When the slow lane was last read, on the monotonic clock."""
+        self._slow_samples = 0
         self._on_demand = on_demand
         self.gpm = gpm
         """Whether the activity of the GPUs' parts is read, with counters that profilers take too."""
         self._rates = CounterRates()
         self._rows = ProcessRows(self._table)
-        self._built: dict[str, _BuiltDevice] = {}
+        self._built_devices: dict[str, _BuiltDevice] = {}
+        """By UUID, in the previous sample."""
         self._topology: Topology | None = None
         self._reservations: tuple[Reservation, ...] = ()
         self._devices: tuple[Device, ...] = ()
-        self._shown: tuple[Process, ...] = ()
+        self._processes: tuple[Process, ...] = ()
 
     def sample(self, preview: Callable[[Snapshot], None] | None = None) -> Snapshot:
         """One snapshot; what could not be read is in it with its reason.
@@ -77,15 +97,15 @@ class Collector:
         """
         taken_at = datetime.datetime.now(datetime.UTC)
         began = time.monotonic()
-        host, host_problems = self._host.read()
+        host, host_problems = self._host_reader.read()
         problems: list[Problem] = []
-        self._rows.begin(began)
+        self._rows.begin_sample(began)
 
         def snapshot(devices: tuple[Device, ...], processes: tuple[Process, ...], **more: Any) -> Snapshot:
             return Snapshot(
                 taken_at=taken_at,
                 took_seconds=time.monotonic() - began,
-                simulated=self._simulated,
+                simulated=any(connection.source.simulated for connection in self._connections),
                 driver=self._driver,
                 devices=devices,
                 processes=processes,
@@ -93,23 +113,23 @@ class Collector:
                 **more,
             )
 
-        def look_ahead(devices: tuple[Device, ...], processes: tuple[Process, ...]) -> None:
-            if preview is not None:
-                preview(snapshot(devices, processes, problems=tuple(host_problems)))
-
-        devices, processes = self._gpus(began, host, problems, look_ahead)
+        sampled = self._sample_devices(began, problems)
+        if preview is not None and sampled and self._slow_samples == 1:
+            preview(snapshot(*_preview_rows(sampled), problems=tuple(host_problems)))
+        devices, processes = self._build(sampled, host, problems)
         bystanders: tuple[Process, ...] = ()
         if devices:
             bystanders = self._cpu_programs.rows(began, processes)
         else:
             processes = [self._rows.host_row(facts) for facts in self._table.busiest(began)]
-        shown = {process.pid for process in processes}
-        self._tree.update(began, shown)
-        self._table.keep_only(shown | self._cpu_programs.pids | self._tree.pids)
-        self._devices, self._shown = same_or_new(self._devices, devices), same_or_new(self._shown, processes)
+        pids = {process.pid for process in processes}
+        self._tree.update(began, pids)
+        self._table.keep_only(pids | self._cpu_programs.pids | self._tree.pids)
+        self._devices = same_or_new(self._devices, devices)
+        self._processes = same_or_new(self._processes, processes)
         return snapshot(
             self._devices,
-            self._shown,
+            self._processes,
             problems=(*problems, *host_problems),
             bystanders=bystanders,
             parents=self._tree.parents,
@@ -123,67 +143,60 @@ class Collector:
         for connection in self._connections:
             connection.source.close()
 
-    def _gpus(
-        self,
-        now: float,
-        host: Host,
-        problems: list[Problem],
-        look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None],
-    ) -> tuple[list[Device], list[Process]]:
+    def _sample_devices(self, now: float, problems: list[Problem]) -> list[_SampledDevice]:
+        """Reads the metrics of all devices; adds what the user must know to ``problems``. ``now`` is monotonic."""
         # The second slow sample follows at once, because rates need two; then one every five seconds.
-        slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_SAMPLE_SECONDS
-        ready: list[DeviceSource[SourceDevice]] = []
+        slow = self._slow_samples < 2 or now - self._slow_at >= _SLOW_SAMPLE_SECONDS
+        sources: list[DeviceSource[SourceDevice]] = []
         for connection in self._connections:
-            problem = connection.connect(now, refresh=slow and bool(self._slow_reads))
+            problem = connection.connect(now, refresh=slow and bool(self._slow_samples))
             if problem is None:
-                ready.append(connection.source)
+                sources.append(connection.source)
             else:
                 problems.append(problem)
-        if not ready:
-            return [], []
-        lanes: Collection[Lane] = (Lane.FAST,)
+        if not sources:
+            return []
+        lanes: tuple[Lane, ...] = (Lane.FAST,)
         if slow:
             found = reservations()
             self._reservations = self._reservations if found == self._reservations else found
-            lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
+            lanes = (*_SLOW_LANES, Lane.ON_DEMAND) if self._on_demand and self._slow_samples != 1 else _SLOW_LANES
             self._slow_at = now
-            self._slow_reads += 1
+            self._slow_samples += 1
         if self.gpm:
             lanes = (*lanes, Lane.GPM)
-        listed = [(source, device, *source.sample(device, lanes)) for source in ready for device in source.devices]
-        described = [_device(device, source) for source, device, _, _ in listed]
-        if listed and self._slow_reads == 1:
-            look_ahead(
-                tuple(
-                    replace(description, readings=dict(read), missing=dict(lacks), mig_instances=device.mig_instances)
-                    for (_, device, read, lacks), description in zip(listed, described, strict=True)
-                ),
-                tuple(
-                    unknown_row(entry, device)
-                    for source, device, _, _ in listed
-                    for entry in (source.processes(device) or ((), ()))[0]
-                ),
-            )
-        if slow and self._slow_reads > 1:  # not before the first frame
-            self._topology = self._joined([source.topology() for source in ready])
-        for source in ready:
+        read = [(source, device, *source.sample(device, lanes)) for source in sources for device in source.devices]
+        sampled = [_SampledDevice(*entry, _describe(entry[1], entry[0])) for entry in read]
+        if slow and self._slow_samples > 1:  # not before the first frame
+            self._topology = self._join_topologies([source.topology() for source in sources])
+        for source in sources:
             problems.extend(source.problems)
+        return sampled
+
+    def _build(
+        self, sampled: list[_SampledDevice], host: Host, problems: list[Problem]
+    ) -> tuple[list[Device], list[Process]]:
+        """The devices and their processes, the same objects where nothing changed."""
         devices: list[Device] = []
         processes: list[Process] = []
-        self._rows.devices(described)
-        for (source, device, read, lacks), description in zip(listed, described, strict=True):
-            rows, complete = self._processes(source, device, problems, number(read.get("utilization.gpu_percent")))
+        self._rows.set_devices([entry.description for entry in sampled])
+        for source, device, read, unread, description in sampled:
+            rows, complete = self._read_processes(source, device, problems, number(read.get("utilization.gpu_percent")))
+            processes.extend(rows)
             if device.accounted is not description.accounted:  # a process has just exited
                 description = replace(description, accounted=device.accounted)
-            built = self._built.get(device.uuid)
-            unified = _is_unified(read, lacks)
-            unchanged = built is not None and built.same(read, lacks, rows, description)
-            if built is not None and unchanged and not device.mig_instances and not unified:
+            built = self._built_devices.get(device.uuid)
+            unified = _is_unified(read, unread)
+            if (
+                built is not None
+                and built.is_of(read, unread, rows, description)
+                and not device.mig_instances
+                and not unified
+            ):
                 devices.append(built.device)
-                processes.extend(rows)
                 continue
-            readings, missing = dict(read), dict(lacks)
-            _unexplained(rows, complete, readings, missing)
+            readings, missing = dict(read), dict(unread)
+            _add_unexplained_memory(rows, complete, readings, missing)
             if unified:
                 _add_host_memory(host, readings, missing)
                 description = replace(description, unified_memory=True)
@@ -192,25 +205,19 @@ class Collector:
                 for metric_id in _ON_DEMAND_IDS:
                     if metric_id not in readings:
                         missing.setdefault(metric_id, _ON_DEMAND)
-            item = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
+            devices.append(replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances))
             if complete:
-                self._built[device.uuid] = _BuiltDevice(read, lacks, rows, description, item)
+                self._built_devices[device.uuid] = _BuiltDevice(read, unread, rows, description, devices[-1])
             else:
-                self._built.pop(device.uuid, None)
-            devices.append(item)
-            processes.extend(rows)
+                self._built_devices.pop(device.uuid, None)
         return devices, processes
-
-    @property
-    def _simulated(self) -> bool:
-        return any(connection.source.simulated for connection in self._connections)
 
     @property
     def _driver(self) -> Driver | None:
         ready = (connection.source for connection in self._connections if connection.problem is None)
         return next((source.driver for source in ready if source.driver is not None), None)
 
-    def _joined(self, found: list[Topology]) -> Topology:
+    def _join_topologies(self, found: list[Topology]) -> Topology:
         """One topology of all sources; the same object while it does not change."""
         if len(found) == 1:
             return found[0]
@@ -221,22 +228,46 @@ class Collector:
         )
         return self._topology if self._topology == joined else joined
 
-    def _processes(
-        self, source: DeviceSource[SourceDevice], device: SourceDevice, problems: list[Problem], busy: float | None
+    def _read_processes(
+        self,
+        source: DeviceSource[SourceDevice],
+        device: SourceDevice,
+        problems: list[Problem],
+        gpu_percent: float | None,
     ) -> tuple[list[Process], bool]:
-        """The processes of one device, and whether the list is complete. ``busy``: its utilization in percent."""
+        """The processes of one device, and whether the list is complete. ``gpu_percent``: its utilization."""
         found = source.processes(device)
         if found is None:
             return [], False
         listed, failed = found
         problems.extend(
-            Problem(source=f"{source.name} device {device.index}", reason=lack.reason, detail=lack.detail)
-            for lack in failed
+            Problem(source=f"{source.name} device {device.index}", reason=why.reason, detail=why.detail)
+            for why in failed
         )
         if not listed:
             return [], not failed
-        utilization, lack = source.utilization(device)
-        return self._rows.rows(listed, device, utilization, lack, busy), not failed
+        utilization, why_missing = source.utilization(device)
+        return self._rows.rows(listed, device, utilization, why_missing, gpu_percent), not failed
+
+
+def _preview_rows(sampled: list[_SampledDevice]) -> tuple[tuple[Device, ...], tuple[Process, ...]]:
+    """The devices, and their processes of which only the pid is known."""
+    return (
+        tuple(
+            replace(
+                entry.description,
+                readings=dict(entry.readings),
+                missing=dict(entry.missing),
+                mig_instances=entry.device.mig_instances,
+            )
+            for entry in sampled
+        ),
+        tuple(
+            unknown_row(process, entry.device)
+            for entry in sampled
+            for process in (entry.source.processes(entry.device) or ((), ()))[0]
+        ),
+    )
 
 
 class _Connection:
@@ -268,16 +299,14 @@ class _Connection:
 class _BuiltDevice(NamedTuple):
     """A device as it was last built, and what it was built from."""
 
-    readings: dict[str, Value]
-    missing: dict[str, Missing]
+    readings: Readings
+    missing: MissingReadings
     rows: list[Process]
     description: Device
     """Without readings."""
     device: Device
 
-    def same(
-        self, readings: dict[str, Value], missing: dict[str, Missing], rows: list[Process], description: Device
-    ) -> bool:
+    def is_of(self, readings: Readings, missing: MissingReadings, rows: list[Process], description: Device) -> bool:
         """Whether it would be built from the same again. Sources return the same objects while nothing changes."""
         return (
             self.readings is readings
@@ -287,7 +316,7 @@ class _BuiltDevice(NamedTuple):
         )
 
 
-def _device(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:
+def _describe(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:
     """The device without its readings and MIG instances."""
     return Device(
         index=device.index,
@@ -312,18 +341,18 @@ _ON_DEMAND = Missing(
 )
 
 
-def _is_unified(readings: Mapping[str, Value], missing: Mapping[str, Missing]) -> bool:
+def _is_unified(readings: Readings, missing: MissingReadings) -> bool:
     """Whether the GPU has no memory of its own, as GB10: NVML supports neither its size nor its clock, and no BAR1.
 
     The size alone says less: a driver may not tell that of a card, whose memory is not the host's.
     """
     if readings.get("bar1.total_bytes"):
         return False
-    lacks = (missing.get(name) for name in ("memory.total_bytes", "clocks.memory_mhz"))
-    return all(lack is not None and lack.reason == "not_supported" for lack in lacks)
+    reasons = (missing.get(name) for name in ("memory.total_bytes", "clocks.memory_mhz"))
+    return all(why is not None and why.reason == "not_supported" for why in reasons)
 
 
-def _add_host_memory(host: Host, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+def _add_host_memory(host: Host, readings: Readings, missing: MissingReadings) -> None:
     total, used = host.memory_total_bytes, host.memory_used_bytes
     if total is not None and used is not None:
         free = max(total - used, 0)
@@ -332,16 +361,15 @@ def _add_host_memory(host: Host, readings: dict[str, Value], missing: dict[str, 
             missing.pop(f"memory.{name}_bytes", None)
 
 
-def _unexplained(rows: list[Process], complete: bool, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
-    """Used memory minus that of the listed processes, if the memory of each of them is known."""
-    used = readings.get("memory.used_bytes")
+def _add_unexplained_memory(rows: list[Process], complete: bool, readings: Readings, missing: MissingReadings) -> None:
+    """Adds used memory minus that of the listed processes, if the memory of each of them is known."""
+    used, why_missing = readings.get("memory.used_bytes"), missing.get("memory.used_bytes")
     key = "memory.unexplained_bytes"
-    lack = missing.get("memory.used_bytes")
     if not complete:
-        missing[key] = lack if lack is not None and lack.reason == "device_lost" else UNLISTED
+        missing[key] = why_missing if why_missing is not None and why_missing.reason == "device_lost" else UNLISTED
         return
     if not isinstance(used, int):
-        missing[key] = lack or Missing("unknown", detail="used memory is not known")
+        missing[key] = why_missing or Missing("unknown", detail="used memory is not known")
         return
     owned = [row.readings.get("gpu_memory_bytes") for row in rows]
     known = [amount for amount in owned if isinstance(amount, int)]

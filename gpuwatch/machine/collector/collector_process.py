@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.recorder_follower import RecorderFollower
 
 _PR_SET_PDEATHSIG = 1
-_SETTLING_SAMPLES = 3
-"""Samples until all objects that stay exist."""
+_SAMPLES_UNTIL_FREEZE = 3
+"""Samples until all objects that stay exist, which the garbage collector then need not scan again."""
 _CLOCK_SET_BACK_SECONDS = 10.0
 """Seconds by which a sample is older than the one before it if the clock was set back in between."""
-_REPEAT_SECONDS = 1.0
+_SILENCE_REPEAT_SECONDS = 1.0
 """Seconds after which the parent is told again that the recorder works although its collector is late."""
 _RECORDER_CHECK_SECONDS = 5.0
 """Seconds between looks for a recorder while this process samples itself."""
@@ -52,65 +52,66 @@ def _die_with_parent() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class _Service:
+class _CollectorService:
     """Samples, here or by following a recorder, until stdin ends."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._encoder = FrameEncoder()
         self._commands = msgspec.json.Decoder(Command)
-        self._waiting = select.poll()
-        self._waiting.register(0, select.POLLIN)
-        self._pending = b""
+        self._stdin_poll = select.poll()
+        self._stdin_poll.register(0, select.POLLIN)
+        self._partial_line = b""
         self._due = 0.0
-        self._sent: datetime.datetime | None = None
-        """When the last sample was taken."""
-        self._settling = _SETTLING_SAMPLES
+        """When the next sample is due, on the monotonic clock."""
+        self._last_taken_at: datetime.datetime | None = None
+        """When the last sample that was sent had been taken."""
+        self._samples_until_freeze = _SAMPLES_UNTIL_FREEZE
 
     def run(self) -> None:
-        shared = self._find()
+        recorder = self._find_recorder()
         while True:
-            if shared is None:
-                shared = self._collect()
-                if shared is None:
+            if recorder is None:
+                recorder = self._sample_here()
+                if recorder is None:
                     return
             try:
-                if not self._follow(shared):
+                if not self._follow_recorder(recorder):
                     return
             finally:
-                shared.close()
-            shared = self._find()
+                recorder.close()
+            recorder = self._find_recorder()
 
-    def _collect(self) -> RecorderFollower | None:
+    def _sample_here(self) -> RecorderFollower | None:
         """Samples until there is a recorder to follow, which is returned; None when stdin ended."""
         from gpuwatch.machine.collector.collector import Collector  # if this fails, :func:`serve` reports it
 
         settings = self._settings
         collector = Collector(settings.on_demand, gpm=settings.gpm, seen=tuple(settings.seen.values()))
         self._due = time.monotonic()
-        look = self._due + _RECORDER_CHECK_SECONDS
+        check_at = self._due + _RECORDER_CHECK_SECONDS
         try:
             # The devices of the first sample are sent before its processes, of which there may be hundreds.
-            self._sampled(collector.sample(lambda devices: _write(framed(PREVIEW, encoded(devices)))))
+            self._send_own(collector.sample(lambda devices: _write(framed(PREVIEW, encoded(devices)))))
             while True:
-                if time.monotonic() >= look:  # also between two samples, which may be a minute apart
-                    look = time.monotonic() + _RECORDER_CHECK_SECONDS
-                    shared = self._find()
-                    if shared is not None:
-                        return shared
-                if not self._wait(look):
+                if time.monotonic() >= check_at:  # also between two samples, which may be a minute apart
+                    check_at = time.monotonic() + _RECORDER_CHECK_SECONDS
+                    recorder = self._find_recorder()
+                    if recorder is not None:
+                        return recorder
+                if not self._wait(check_at):
                     return None
                 if time.monotonic() >= self._due:
                     collector.gpm = settings.gpm
-                    self._sampled(collector.sample())
+                    self._send_own(collector.sample())
         finally:
             collector.close()
 
-    def _sampled(self, snapshot: Snapshot) -> None:
+    def _send_own(self, snapshot: Snapshot) -> None:
         self._send(snapshot)
         self._due = max(self._due + self._settings.interval, time.monotonic())
 
-    def _find(self) -> RecorderFollower | None:
+    def _find_recorder(self) -> RecorderFollower | None:
         settings = self._settings
         if not settings.share:
             return None
@@ -118,63 +119,65 @@ class _Service:
 
         return find_recorder(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
-    def _follow(self, shared: RecorderFollower) -> bool:
+    def _follow_recorder(self, recorder: RecorderFollower) -> bool:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
         settings = self._settings
-        arrived = [shared.first] if shared.first is not None else []
-        sent, sent_at, why = Source(), 0.0, ""
-        while not why:
-            source, now = shared.source, time.monotonic()
-            if source != sent or (shared.late and now - sent_at >= _REPEAT_SECONDS):
-                sent, sent_at = source, now
+        snapshots = [recorder.first] if recorder.first is not None else []
+        sent_source, sent_at, reason_to_stop = Source(), 0.0, ""
+        while not reason_to_stop:
+            source, now = recorder.source, time.monotonic()
+            if source != sent_source or (recorder.is_late and now - sent_at >= _SILENCE_REPEAT_SECONDS):
+                sent_source, sent_at = source, now
                 _write(framed(SOURCE, encoded(source)))  # before its samples
-            for snapshot in arrived:
-                if self._is_due(snapshot, shared.interval):
+            for snapshot in snapshots:
+                if self._is_wanted(snapshot, recorder.interval):
                     self._send(snapshot)
-            self._due = shared.next_look()
+            self._due = recorder.next_check()
             if not self._wait():
                 return False
-            alive = shared.alive  # asked first, so that the last sample is not missed
-            arrived, why = shared.new_samples()
-            if not alive:
-                why = f"{shared.name} ended"
-            elif not (settings.share and shared.suits(settings.interval, gpm=settings.gpm)):
-                why = f"{shared.name} samples less often or less" if settings.share else "own collector, as requested"
-        for snapshot in arrived:
+            is_alive = recorder.is_alive  # asked first, so that the last sample is not missed
+            snapshots, reason_to_stop = recorder.new_samples()
+            if not is_alive:
+                reason_to_stop = f"{recorder.name} ended"
+            elif not (settings.share and recorder.is_sufficient(settings.interval, gpm=settings.gpm)):
+                reason_to_stop = (
+                    f"{recorder.name} samples less often or less" if settings.share else "own collector, as requested"
+                )
+        for snapshot in snapshots:
             self._send(snapshot)
-        _write(framed(SOURCE, encoded(Source(note=f"{why}: the dashboard queries the driver itself"))))
+        _write(framed(SOURCE, encoded(Source(note=f"{reason_to_stop}: the dashboard queries the driver itself"))))
         return True
 
-    def _is_due(self, snapshot: Snapshot, interval: float) -> bool:
+    def _is_wanted(self, snapshot: Snapshot, interval: float) -> bool:
         """Whether a sample of a recorder that samples more often is one of those that are wanted."""
-        if self._sent is None:
+        if self._last_taken_at is None:
             return True
-        apart = (snapshot.taken_at - self._sent).total_seconds()
+        seconds_apart = (snapshot.taken_at - self._last_taken_at).total_seconds()
         # One that is a little older was taken beside one of our own; much older: the clock was set back.
-        return not -_CLOCK_SET_BACK_SECONDS < apart < self._settings.interval - interval / 2
+        return not -_CLOCK_SET_BACK_SECONDS < seconds_apart < self._settings.interval - interval / 2
 
     def _send(self, snapshot: Snapshot) -> None:
-        self._sent = snapshot.taken_at
+        self._last_taken_at = snapshot.taken_at
         note_seen_devices(self._settings.seen, snapshot.devices)
         _write(self._encoder.frames(snapshot))
-        if self._settling:
-            self._settling -= 1
-            if not self._settling:
-                gc.freeze()  # these objects stay: the garbage collector need not scan them again
+        if self._samples_until_freeze:
+            self._samples_until_freeze -= 1
+            if not self._samples_until_freeze:
+                gc.freeze()
 
-    def _wait(self, latest: float = float("inf")) -> bool:
-        """Waits until :attr:`_due`, or ``latest`` if that is earlier, taking commands; False when stdin ended."""
+    def _wait(self, at_latest: float = float("inf")) -> bool:
+        """Waits until :attr:`_due`, or ``at_latest`` if that is earlier, taking commands; False when stdin ended."""
         settings = self._settings
         while True:
-            wait = min(self._due, latest) - time.monotonic()
+            wait = min(self._due, at_latest) - time.monotonic()
             if wait <= 0:
                 return True
-            if not self._waiting.poll(wait * 1000):
+            if not self._stdin_poll.poll(wait * 1000):
                 return True
             chunk = os.read(0, 65536)
             if not chunk:
                 return False
-            *lines, self._pending = (self._pending + chunk).split(b"\n")
+            *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
             for line in lines:
                 command = self._commands.decode(line)
                 if command.interval is not None:
@@ -201,7 +204,7 @@ def serve(settings: Settings) -> None:
     driver_call_tracking.start_tracking(settings.page, settings.left_out)
     gc.enable()  # a fork inherits it disabled from the dashboard's start
     try:
-        _Service(settings).run()
+        _CollectorService(settings).run()
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such

@@ -24,6 +24,7 @@ class Settings(msgspec.Struct):
     interval: float
     """Seconds between samples."""
     on_demand: bool = False
+    """Whether metrics are read whose calls are slow (:attr:`.metrics.Lane.ON_DEMAND`)."""
     gpm: bool = False
     share: bool = False
     """Whether the samples may come from a recorder."""
@@ -76,4 +77,4 @@ class Source(msgspec.Struct, frozen=True):
     """``blame`` of the recorder's ``FeedStatus`` while its collector is late."""
 
 
-source_of = msgspec.msgpack.Decoder(Source).decode
+decode_source = msgspec.msgpack.Decoder(Source).decode

@@ -18,7 +18,7 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import Call, CallPage, LeftOut
 
 CollectorProcess = subprocess.Popen[bytes] | ForkedProcess
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+CRASH_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 """Signals by which a crash of the driver's library ends it."""
 HANG_SECONDS = 4.0
 """Seconds after which one call hangs. Slow drivers take one or two."""
@@ -26,15 +26,15 @@ LATE_CHECK_SECONDS = 1.0
 """Seconds between checks of a process that is late."""
 _FIRST_CHECK_SECONDS = 2.0
 """Seconds that count for a call at its first check: before that, the whole machine may have been stopped."""
-_SESSION = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
+_SESSION_CALLS = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 """Without these there is no GPU. They may take many seconds where the driver has to be loaded."""
-_MAX_SKIPPED_AT_ONCE = 3
+_MAX_LEFT_OUT_AT_ONCE = 3
 """Calls that may hang or crash one after another; with more it is the driver as a whole."""
 _FIRST_PAUSE_SECONDS = 60.0
 _MAX_PAUSE_SECONDS = 3600.0
 
 
-def frames_of(process: CollectorProcess) -> Iterator[tuple[bytes, bytes]]:
+def read_frames(process: CollectorProcess) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each frame until the process exits."""
     stream = process.stdout
     assert stream is not None
@@ -55,14 +55,14 @@ def end_process(process: CollectorProcess) -> None:
             process.wait(timeout=0.5)
 
 
-def exit_code(process: CollectorProcess) -> int | None:
+def wait_for_exit_code(process: CollectorProcess) -> int | None:
     """The exit code of a process whose output has ended; None if it is still running."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=0.2)  # its output ends a moment before the process does
     return process.poll()
 
 
-def how_it_ended(code: int | None) -> str:
+def ending_text(code: int | None) -> str:
     """How the process ended; completes "the collector …"."""
     if code is None:
         return "closed its output"
@@ -74,7 +74,7 @@ def how_it_ended(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-class _Check(NamedTuple):
+class _CallCheck(NamedTuple):
     """A call that was under way when its process was checked, and that process's times so far."""
 
     call: Call
@@ -85,7 +85,7 @@ class _Check(NamedTuple):
     """For which it waited for a CPU."""
     stuck_seconds: float
     """For which it has been in this call without running, although it could have run."""
-    faults: int
+    disk_faults: int
     """Pages from the disk so far."""
     paging: bool
     """Pages have come since the check before: it goes on, at the disk's pace. A check can fall between two of them."""
@@ -97,12 +97,16 @@ class CollectorWatch:
     def __init__(self, pid: int, page: CallPage | None) -> None:
         self._pid = pid
         self.page = page
-        self._check: _Check | None
-        self.heard()
+        self._last_check: _CallCheck | None
+        self.note_delivery()
 
-    def heard(self) -> None:
+    def note_delivery(self) -> None:
         """Called when it has delivered something: it is not late any more."""
-        self._heard, self._cpu_wait_before, self._check = time.monotonic(), procfs.cpu_times(self._pid)[1], None
+        self._delivered_at, self._cpu_wait_before, self._last_check = (
+            time.monotonic(),
+            procfs.cpu_times(self._pid)[1],
+            None,
+        )
 
     @property
     def call(self) -> Call | None:
@@ -118,45 +122,49 @@ class CollectorWatch:
         """Seconds since its last delivery in which it waited for a CPU: the driver is not to blame for them."""
         return max(procfs.cpu_times(self._pid)[1] - self._cpu_wait_before, 0.0)
 
-    def hung(self) -> Call | None:
+    def find_hung_call(self) -> Call | None:
         """Checks it, once a second while it is late: the call that hangs; None for those that may take long.
 
         Only seconds count in which it was in that call, did not run, and could have.
         """
-        check = self._check = self._next_check()
-        if check is None or check.stuck_seconds < HANG_SECONDS or check.call.name.startswith(_SESSION):
+        check = self._last_check = self._next_check()
+        if check is None or check.stuck_seconds < HANG_SECONDS or check.call.name.startswith(_SESSION_CALLS):
             return None
         return check.call
 
-    def _next_check(self) -> _Check | None:
-        call, before = self.call, self._check
+    def _next_check(self) -> _CallCheck | None:
+        call, before = self.call, self._last_check
         if call is None:
             return None
-        now, state, (ran, waited) = time.monotonic(), procfs.state(self._pid), procfs.cpu_times(self._pid)
-        faults, paging = procfs.disk_faults(self._pid), False
+        now, state, (run_seconds, cpu_wait_seconds) = (
+            time.monotonic(),
+            procfs.state(self._pid),
+            procfs.cpu_times(self._pid),
+        )
+        disk_faults, paging = procfs.disk_faults(self._pid), False
         if before is None or before.call != call:
-            stuck, more = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (waited - self._cpu_wait_before)
+            stuck, added = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (cpu_wait_seconds - self._cpu_wait_before)
         else:
-            stuck, more = (
+            stuck, added = (
                 before.stuck_seconds,
-                min(now - before.at, 1.5 * LATE_CHECK_SECONDS) - (waited - before.cpu_wait_seconds),
+                min(now - before.at, 1.5 * LATE_CHECK_SECONDS) - (cpu_wait_seconds - before.cpu_wait_seconds),
             )
-            paging = faults > before.faults
-            if state == b"R" and ran:
-                more = min(more, ran - before.run_seconds)  # a virtual machine's CPU may stand still
+            paging = disk_faults > before.disk_faults
+            if state == b"R" and run_seconds:
+                added = min(added, run_seconds - before.run_seconds)  # a virtual machine's CPU may stand still
         if paging or state in procfs.STOPPED or procfs.in_page_fault(self._pid):
-            stuck = more = 0.0
-        return _Check(call, now, ran, waited, stuck + max(more, 0.0), faults, paging)
+            stuck = added = 0.0
+        return _CallCheck(call, now, run_seconds, cpu_wait_seconds, stuck + max(added, 0.0), disk_faults, paging)
 
-    def blame(self) -> str:
+    def collector_fault(self) -> str:
         """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""
-        if self.cpu_wait_seconds > (time.monotonic() - self._heard) / 2:
+        if self.cpu_wait_seconds > (time.monotonic() - self._delivered_at) / 2:
             return "waits for a CPU: the machine is busy"
-        if (self._check is not None and self._check.paging) or procfs.in_page_fault(self._pid):
+        if (self._last_check is not None and self._last_check.paging) or procfs.in_page_fault(self._pid):
             return "waits for memory: the machine is busy"
         return "is not waiting for the driver" if self.page is not None and self.call is None else ""
 
-    def waits_for(self) -> str:
+    def pending_call_text(self) -> str:
         """``nvmlDeviceGetUUID has not returned since 10:02:31``; empty if that is not known."""
         call = self.call
         if call is None:
@@ -171,35 +179,35 @@ class CollectorWatch:
             page.close()
 
 
-class Suspects:
+class SuspectCalls:
     """Calls that took a collector down. Each is tried again, after longer and longer pauses."""
 
     def __init__(self) -> None:
         self.left_out: dict[str, LeftOut] = {}
         """By the call's name, for the next collector."""
-        self._times: dict[str, int] = {}
-        self._latest: list[str] = []
+        self._failures: dict[str, int] = {}
+        self._since_last_sample: list[str] = []
         """Names of calls that were left out since the last sample."""
 
-    def leave_out(self, name: str, what: str) -> bool:
+    def leave_out(self, name: str, failure: str) -> bool:
         """Leaves a call out, and says whether that can help; otherwise the driver as a whole does not work."""
-        if name.startswith(_SESSION) or len(self._latest) >= _MAX_SKIPPED_AT_ONCE:
+        if name.startswith(_SESSION_CALLS) or len(self._since_last_sample) >= _MAX_LEFT_OUT_AT_ONCE:
             self.forget_latest()
             return False
-        self._latest.append(name)
-        self._times[name] = self._times.get(name, 0) + 1
-        pause = min(_FIRST_PAUSE_SECONDS * 2 ** min(self._times[name] - 1, 10), _MAX_PAUSE_SECONDS)
+        self._since_last_sample.append(name)
+        self._failures[name] = self._failures.get(name, 0) + 1
+        pause = min(_FIRST_PAUSE_SECONDS * 2 ** min(self._failures[name] - 1, 10), _MAX_PAUSE_SECONDS)
         again = time.strftime("%H:%M:%S", time.localtime(time.time() + pause))
-        why = f"it {what} at {time.strftime('%H:%M:%S')}, and is left out until {again}"
+        why = f"it {failure} at {time.strftime('%H:%M:%S')}, and is left out until {again}"
         self.left_out[name] = LeftOut(why, time.monotonic() + pause)
         return True
 
     def forget_latest(self) -> None:
         """Called when the driver as a whole did not work: no call since the last sample is to blame."""
-        for name in self._latest:
+        for name in self._since_last_sample:
             self.left_out.pop(name, None)
-        self._latest.clear()
+        self._since_last_sample.clear()
 
-    def answered(self) -> None:
+    def note_sample(self) -> None:
         """Called when a sample came: what is left out now was to blame."""
-        self._latest.clear()
+        self._since_last_sample.clear()

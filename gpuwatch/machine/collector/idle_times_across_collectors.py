@@ -11,17 +11,17 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.machine.collector.recorder_sample_completer import SAME_START_SECONDS
 from gpuwatch.machine.history.reused_objects import MappedRows
 
-_LATE_SECONDS = 10.0
-"""After the first sample: a driver may not tell yet who computes. Later, it may have been seen to."""
+_FIRST_REPORTS_SECONDS = 10.0
+"""Seconds after the first sample in which a driver may not report yet who computes; later, it may have computed."""
 _Key = tuple[str | None, int, str | None]
 
 
-class _Known(NamedTuple):
+class _KnownIdle(NamedTuple):
     since: float
     """When it became idle, in seconds since the epoch."""
     create_time: float
-    told: float | None = None
-    """What the samples say since the change; None if they have not said it yet."""
+    reported_since: float | None = None
+    """Since when it is idle according to the samples after the change; None if none has said it yet."""
 
 
 class IdleTimes:
@@ -29,34 +29,34 @@ class IdleTimes:
 
     def __init__(self, last: Snapshot) -> None:
         """``last``: the last sample before the change."""
-        self._until: float | None = None
-        self._known = {
-            _key(row): _Known(since, row.create_time)
+        self._trusted_until: float | None = None
+        self._known_idle = {
+            _key(row): _KnownIdle(since, row.create_time)
             for row in last.processes
             if (since := number(row.readings.get(IDLE_SINCE))) and row.create_time is not None
         }
-        self._rows = MappedRows(self._row)
+        self._rows = MappedRows(self._continue_row)
 
-    def continued(self, snapshot: Snapshot) -> Snapshot:
+    def continue_in(self, snapshot: Snapshot) -> Snapshot:
         """The sample, in which what was idle before the change and still is has been so since then.
 
         Between them nobody may have looked, for as long as a driver hung: conditions go on over such gaps, too.
         """
-        self._until = self._until or snapshot.taken_at.timestamp() + _LATE_SECONDS
-        rows = self._rows.of(snapshot.processes) if self._known else snapshot.processes
+        self._trusted_until = self._trusted_until or snapshot.taken_at.timestamp() + _FIRST_REPORTS_SECONDS
+        rows = self._rows.of(snapshot.processes) if self._known_idle else snapshot.processes
         return snapshot if rows is snapshot.processes else replace(snapshot, processes=rows)
 
-    def _row(self, row: Process) -> Process:
+    def _continue_row(self, row: Process) -> Process:
         key, since = _key(row), number(row.readings.get(IDLE_SINCE))
-        known = self._known.get(key)
+        known = self._known_idle.get(key)
         if known is None or since is None:
             return row
-        told = since if known.told is None else known.told
-        other = row.create_time is None or abs(row.create_time - known.create_time) > SAME_START_SECONDS
-        if other or not since or since != told or since > (self._until or since):
-            del self._known[key]
+        reported_since = since if known.reported_since is None else known.reported_since
+        is_other_process = row.create_time is None or abs(row.create_time - known.create_time) > SAME_START_SECONDS
+        if is_other_process or not since or since != reported_since or since > (self._trusted_until or since):
+            del self._known_idle[key]
             return row
-        self._known[key] = known._replace(told=told)
+        self._known_idle[key] = known._replace(reported_since=reported_since)
         return replace(row, readings=row.readings | {IDLE_SINCE: min(known.since, since)})
 
 

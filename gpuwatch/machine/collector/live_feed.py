@@ -26,20 +26,20 @@ from gpuwatch.machine.collector.collector_protocol import (
     SOURCE,
     Settings,
     Source,
+    decode_source,
     note_seen_devices,
-    source_of,
 )
 from gpuwatch.machine.collector.collector_supervision import (
-    CRASHES,
+    CRASH_SIGNALS,
     HANG_SECONDS,
     LATE_CHECK_SECONDS,
     CollectorProcess,
     CollectorWatch,
-    Suspects,
+    SuspectCalls,
     end_process,
-    exit_code,
-    frames_of,
-    how_it_ended,
+    ending_text,
+    read_frames,
+    wait_for_exit_code,
 )
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
@@ -70,10 +70,10 @@ _START_SECONDS = 5.0
 
 _MAX_STARVED_SECONDS = 60.0
 """Seconds that a collector may wait for a CPU, besides its patience with the driver, before it is replaced."""
-_FAILED = "failed"
+_OWN_FAILURE = "failed"
 
 # Finds the package at its current place without putting the working directory on the path.
-_START = (
+_START_CODE = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from gpuwatch.machine.collector.collector_process import main; main()"
 )
@@ -103,52 +103,52 @@ class LiveFeed:
         self.host = LocalProcessAccess(environment)
         self._source = Source()
         """Where the samples come from."""
-        self._heard = 0.0
-        """When the collector's process last reported that a recorder's collector is late."""
+        self._silence_reported_at = 0.0
+        """When the collector's process last reported that the recorder's own collector is late."""
         self._environment = environment
         self._wake: Callable[[], None] = lambda: None
         self._process: CollectorProcess | None = first
         self._watch: CollectorWatch | None = None
         """What that process does."""
-        self._suspects = Suspects()
+        self._suspect_calls = SuspectCalls()
         if first is not None:
             page = first.page if isinstance(first, ForkedProcess) else None
             self._watch = CollectorWatch(first.pid, None if page is None else CallPage(page))
-        if first is not None:
-            self._command(interval=interval, gpm=gpm, share=share)  # it was started before they were known
-        self._machine: Snapshot | None = None
+            self._send_command(interval=interval, gpm=gpm, share=share)  # it was started before they were known
+        self._host_only: Snapshot | None = None
         """The host without devices, while the driver has not answered the current collector."""
         self._host_snapshots: HostSnapshots | None = None
         """Reads the host while no snapshots come."""
-        self._ahead: Sequence[tuple[bytes, bytes]] = ()
-        self._newest: Snapshot | None = None
-        self._idle: IdleTimes | None = None
-        """Since when processes are idle, once another than the first takes the samples."""
-        self._frames: deque[Snapshot] = deque(maxlen=_MAX_KEPT_SAMPLES)
+        self._frames_read_ahead: Sequence[tuple[bytes, bytes]] = ()
+        self._newest_snapshot: Snapshot | None = None
+        self._idle_times: IdleTimes | None = None
+        """Continues idle times, once the samples come from another collector or recorder than at first."""
+        self._snapshots: deque[Snapshot] = deque(maxlen=_MAX_KEPT_SAMPLES)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._stopping = threading.Event()
-        self._last: float | None = None
-        self._began = self._started = time.monotonic()
+        self._last_arrival: float | None = None
+        self._first_started_at = self._started_at = time.monotonic()
         """When the first and when the current collector were started."""
-        self._pardoned = 0.0
+        self._resumed_at = 0.0
         """When this process was last continued after a stop: waits are counted from then."""
         self._replaced = 0
-        self._in_vain = 0
+        self._replaced_in_vain = 0
         """Replacements since the last snapshot."""
-        self._took = 0.0
-        self._slowest = 0.0
+        self._sample_seconds = 0.0
+        """What the last sample took."""
+        self._slowest_sample_seconds = 0.0
         """Seconds that a sample of this driver may take, as the latest ones show."""
         self._detail = ""
-        self._hung = False
-        """Whether the last collector was replaced for one call, which the next one leaves out."""
-        self._hung_before = False
+        self._call_left_out = False
+        """Whether the last collector was replaced for a call that hung, which the next one leaves out."""
+        self._call_hung_since_sample = False
         """Whether a collector since the last snapshot was replaced for a call that hung."""
-        self._fault = ""
+        self._collector_fault = ""
         """Fault of the last replaced collector itself; empty if it was waiting for the driver."""
         self.failure = ""
         """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
-        self._crashed = False
+        self._library_crashes = False
         """Whether the driver's library crashes as it is opened: then no sample will come soon."""
         self._threads: list[threading.Thread] = []
 
@@ -159,19 +159,19 @@ class LiveFeed:
     @interval.setter
     def interval(self, seconds: float) -> None:
         self._settings.interval = seconds
-        self._command(interval=seconds)
+        self._send_command(interval=seconds)
 
     def launch(self) -> CollectorProcess:
         """Starts only the process, which works while the caller imports what it needs."""
         process = self._process
         if process is None:
             process = self._process = self._spawn()
-            self._began = self._started = time.monotonic()
+            self._first_started_at = self._started_at = time.monotonic()
         return process
 
     def read_ahead(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
         """Frames that were read from the process before :meth:`start`: kind and body of each."""
-        self._ahead = frames
+        self._frames_read_ahead = frames
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Starts reading; ``wake`` is called from the reader's thread after each snapshot.
@@ -188,51 +188,55 @@ class LiveFeed:
 
     def drain(self) -> list[Snapshot]:
         with self._lock:
-            frames = list(self._frames)
-            self._frames.clear()
+            frames = list(self._snapshots)
+            self._snapshots.clear()
         return frames
 
     def wait(self, count: int, timeout: float) -> list[Snapshot]:
         """Blocks until ``count`` snapshots are there, ``timeout`` seconds have passed, or the collector has failed."""
         with self._arrived:
-            self._arrived.wait_for(lambda: len(self._frames) >= count or bool(self.failure) or self._crashed, timeout)
+            self._arrived.wait_for(
+                lambda: len(self._snapshots) >= count or bool(self.failure) or self._library_crashes, timeout
+            )
         return self.drain()
 
     def sample_now(self) -> None:
         """Requests an extra snapshot now; it comes with :meth:`drain`."""
-        self._command(now=True)
+        self._send_command(now=True)
 
     def fresh(self, timeout: float) -> Snapshot | None:
         """A snapshot taken after this call; None if none came within ``timeout`` seconds."""
         asked = datetime.datetime.now(datetime.UTC)
         until = time.monotonic() + timeout
-        self._command(now=True)
+        self._send_command(now=True)
         while (left := until - time.monotonic()) > 0:
             for snapshot in self.wait(1, left):
                 if snapshot.taken_at >= asked:
                     return snapshot
-            if self.failure or self._crashed:
+            if self.failure or self._library_crashes:
                 return None
         return None
 
     def status(self) -> FeedStatus:
         now = time.monotonic()
         if self._stopping.is_set():
-            return FeedStatus("stopped", None if self._last is None else now - self._last)
-        last = self._last
-        since = now - max(self._began if last is None else last, self._pardoned)
+            return FeedStatus("stopped", None if self._last_arrival is None else now - self._last_arrival)
+        last = self._last_arrival
+        since = now - max(self._first_started_at if last is None else last, self._resumed_at)
         overdue = since - self._settings.interval
         age = None if last is None else now - last
         source = self._source
         origin = (source.recording, source.note)
         if self.failure:  # known without waiting
-            overdue, why = max(overdue, 0.0), self.failure
-            return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
-        if overdue > _OVERDUE_SECONDS + self._slowest:
-            why, blame = self.silence()
-            return FeedStatus("not-answering", age, overdue, self._replaced, why, blame, self._machine, *origin)
+            overdue, reason = max(overdue, 0.0), self.failure
+            return FeedStatus(
+                "not-answering", age, overdue, self._replaced, reason, _OWN_FAILURE, self._host_only, *origin
+            )
+        if overdue > _OVERDUE_SECONDS + self._slowest_sample_seconds:
+            reason, blame = self.silence()
+            return FeedStatus("not-answering", age, overdue, self._replaced, reason, blame, self._host_only, *origin)
         if last is None:
-            return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._machine)
+            return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._host_only)
         return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail, "", None, *origin)
 
     @property
@@ -243,7 +247,7 @@ class LiveFeed:
     def silence(self) -> tuple[str, str]:
         """Why no samples come, as far as known; and what is wrong with the collector, empty if it is the driver."""
         blame, watch = self._blame(), self._watch
-        waits = "" if blame or watch is None or self._source.recording else watch.waits_for()
+        waits = "" if blame or watch is None or self._source.recording else watch.pending_call_text()
         return waits or self._source.detail or self._detail, blame
 
     def _blame(self) -> str:
@@ -252,20 +256,22 @@ class LiveFeed:
             return self._source.blame
         process, watch = self._process, self._watch
         if process is None:
-            return self._fault
+            return self._collector_fault
         code = process.returncode
         if code is None and procfs.is_stopped(process.pid):
             return "was stopped"
         if code is not None:
-            return self._fault if self._crashed else how_it_ended(code)
+            return self._collector_fault if self._library_crashes else ending_text(code)
         # Its successor has to start first; only then can it be waiting for the driver.
-        if time.monotonic() - self._started < _START_SECONDS and (self._fault or self._hung_before):
-            return self._fault
-        return "" if watch is None else watch.blame()
+        if time.monotonic() - self._started_at < _START_SECONDS and (
+            self._collector_fault or self._call_hung_since_sample
+        ):
+            return self._collector_fault
+        return "" if watch is None else watch.collector_fault()
 
     def resumed(self) -> None:
         """Called after SIGCONT: the wait for the collector starts now."""
-        self._pardoned = time.monotonic()
+        self._resumed_at = time.monotonic()
 
     def stop(self) -> None:
         if self._stopping.is_set():
@@ -279,11 +285,11 @@ class LiveFeed:
         if self._watch is not None:
             self._watch.close()
 
-    def _command(self, **what: float) -> None:
+    def _send_command(self, **command: float) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
             with suppress(OSError, ValueError):  # it is being replaced; its successor starts with the current settings
-                process.stdin.write(msgspec.json.encode(what) + b"\n")
+                process.stdin.write(msgspec.json.encode(command) + b"\n")
                 process.stdin.flush()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -291,11 +297,11 @@ class LiveFeed:
         settings, page = self._settings, None
         with suppress(OSError):
             page = CallPage()
-        settings.left_out = self._suspects.left_out
+        settings.left_out = self._suspect_calls.left_out
         settings.page = None if page is None else page.descriptor
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, package_parent, msgspec.json.encode(settings).decode()],
+                [sys.executable, "-P", "-c", _START_CODE, package_parent, msgspec.json.encode(settings).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if not os.environ.get("GPUWATCH_DEBUG") else None,
@@ -314,86 +320,90 @@ class LiveFeed:
             process = self._process
             if process is None:
                 process = self._process = self._spawn()
-                self._started = time.monotonic()
-            reader = threading.Thread(target=self._read, args=(process,), name="gpuwatch-reader", daemon=True)
+                self._started_at = time.monotonic()
+            reader = threading.Thread(target=self._read_snapshots, args=(process,), name="gpuwatch-reader", daemon=True)
             reader.start()
             while reader.is_alive() and not self._stopping.is_set():
                 # The reader ends when the process does; otherwise nothing happens before a snapshot is overdue.
                 patience = self._patience()
-                last = max(self._last or 0.0, self._started, self._pardoned)
+                silent_since = max(self._last_arrival or 0.0, self._started_at, self._resumed_at)
                 now = time.monotonic()
-                late = last + (
-                    _FIRST_SAMPLE_SECONDS if self._last is None else self._settings.interval + _OVERDUE_SECONDS
+                late = silent_since + (
+                    _FIRST_SAMPLE_SECONDS if self._last_arrival is None else self._settings.interval + _OVERDUE_SECONDS
                 )
-                wake = max(max(last, self._heard) + patience, now) + 0.05
+                wake = max(max(silent_since, self._silence_reported_at) + patience, now) + 0.05
                 if now >= late:
-                    self._look_at_host()
+                    self._sample_host()
                     wake = min(wake, now + LATE_CHECK_SECONDS)
                 else:
                     wake = min(wake, late)
                 reader.join(timeout=wake - time.monotonic())
                 if time.monotonic() - wake > _STOPPED_SECONDS:
                     self.resumed()
-                last = max(self._last or 0.0, self._started, self._pardoned, self._heard)
-                if self._given_up(process, time.monotonic() - last, patience):
+                silent_since = max(
+                    self._last_arrival or 0.0, self._started_at, self._resumed_at, self._silence_reported_at
+                )
+                if self._must_replace(process, time.monotonic() - silent_since, patience):
                     break
             if self._stopping.is_set():
                 return
-            spared = not reader.is_alive() and self._ended(process)
-            spared = spared or (reader.is_alive() and self._hung)
+            left_out = not reader.is_alive() and self._note_end(process)
+            left_out = left_out or (reader.is_alive() and self._call_left_out)
             end_process(process)
             if self._watch is not None:
                 self._watch.close()
             self._process = None
-            self._remember_idle()
+            self._begin_idle_times()
             self._replaced += 1
-            self._in_vain += 1
+            self._replaced_in_vain += 1
             pause = _FAILED_PAUSE_SECONDS if self.failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
-            if spared:
+            if left_out:
                 pause = 0.0  # the next one does not make that call
 
-    def _given_up(self, process: CollectorProcess, silent: float, patience: float) -> bool:
+    def _must_replace(self, process: CollectorProcess, silent_seconds: float, patience: float) -> bool:
         """Whether a collector that has been silent for so many seconds is to be replaced; notes why."""
         watch = self._watch
-        hung = None if watch is None else watch.hung()
-        self._hung = False
-        if hung is None and silent - min(self.waited_for_cpu, _MAX_STARVED_SECONDS) <= patience:
+        hung_call = None if watch is None else watch.find_hung_call()
+        self._call_left_out = False
+        if hung_call is None and silent_seconds - min(self.waited_for_cpu, _MAX_STARVED_SECONDS) <= patience:
             return False
-        self._fault = "was stopped" if procfs.is_stopped(process.pid) else ""
-        what = "the collector was stopped" if self._fault else "the collector did not answer"
-        if hung is not None:
-            what = f"{hung.name} did not return within {HANG_SECONDS:g} s; the collector"
-            self._hung_before = True
-            self._hung = self._suspects.leave_out(hung.name, f"did not return within {HANG_SECONDS:g} s")
+        self._collector_fault = "was stopped" if procfs.is_stopped(process.pid) else ""
+        cause = "the collector was stopped" if self._collector_fault else "the collector did not answer"
+        if hung_call is not None:
+            cause = f"{hung_call.name} did not return within {HANG_SECONDS:g} s; the collector"
+            self._call_hung_since_sample = True
+            self._call_left_out = self._suspect_calls.leave_out(
+                hung_call.name, f"did not return within {HANG_SECONDS:g} s"
+            )
         elif watch is not None and watch.call is not None:
-            self._suspects.forget_latest()
-        self._detail = f"{what} and was replaced" if hung is None else f"{what} was replaced"
+            self._suspect_calls.forget_latest()
+        self._detail = f"{cause} and was replaced" if hung_call is None else f"{cause} was replaced"
         return True
 
-    def _ended(self, process: CollectorProcess) -> bool:
+    def _note_end(self, process: CollectorProcess) -> bool:
         """Notes how a collector ended; whether it was a call that the next one will not make."""
-        code = exit_code(process)
-        self._fault = _FAILED if self.failure else how_it_ended(code)
+        code = wait_for_exit_code(process)
+        self._collector_fault = _OWN_FAILURE if self.failure else ending_text(code)
         call = self._watch.call if self._watch is not None else None
-        spared = False
-        if call is not None and code is not None and code < 0 and -code in CRASHES:
-            self._fault += f" in {call.name}, a function of the driver's library"
+        left_out = False
+        if call is not None and code is not None and code < 0 and -code in CRASH_SIGNALS:
+            self._collector_fault += f" in {call.name}, a function of the driver's library"
             name = signal.Signals(-code).name
-            spared = self._suspects.leave_out(call.name, f"crashed the driver's library ({name})")
-            if not spared:
+            left_out = self._suspect_calls.leave_out(call.name, f"crashed the driver's library ({name})")
+            if not left_out:
                 with self._arrived:
-                    self._crashed = True
+                    self._library_crashes = True
                     self._arrived.notify_all()
-        self._detail = f"the collector {self._fault} and was replaced"
-        return spared
+        self._detail = f"the collector {self._collector_fault} and was replaced"
+        return left_out
 
-    def _look_at_host(self) -> None:
+    def _sample_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
         from gpuwatch.machine.collector.host_snapshots import HostSnapshots  # most dashboards never need it
 
         if self._host_snapshots is None:
             self._host_snapshots = HostSnapshots()
-        self._machine = self._host_snapshots.take()
+        self._host_only = self._host_snapshots.take()
         self._wake()
 
     def _patience(self) -> float:
@@ -402,17 +412,18 @@ class LiveFeed:
         A slow driver needs time, and a new collector asks it for more than the old one did: the time doubles with
         every collector that produced nothing.
         """
-        doubled = _REPLACE_SECONDS * (1 << min(self._in_vain, _MAX_DOUBLINGS))
-        return max(doubled, 5 * self._settings.interval, 3 * self._took)
+        doubled = _REPLACE_SECONDS * (1 << min(self._replaced_in_vain, _MAX_DOUBLINGS))
+        return max(doubled, 5 * self._settings.interval, 3 * self._sample_seconds)
 
-    def _pace(self, took: float) -> None:
+    def _note_duration(self, seconds: float) -> None:
         """Notes how long a sample took: a driver that answers slowly is not silent."""
-        self._took, self._slowest = took, max(took, _SLOWEST_SAMPLE_SHARE * self._slowest)
+        self._sample_seconds = seconds
+        self._slowest_sample_seconds = max(seconds, _SLOWEST_SAMPLE_SHARE * self._slowest_sample_seconds)
 
-    def _read(self, process: CollectorProcess) -> None:
+    def _read_snapshots(self, process: CollectorProcess) -> None:
         decoder = FrameDecoder()
-        ahead, self._ahead = self._ahead, ()
-        for kind, frame in chain(ahead, frames_of(process)):
+        ahead, self._frames_read_ahead = self._frames_read_ahead, ()
+        for kind, frame in chain(ahead, read_frames(process)):
             if process is not self._process:
                 return  # a replaced collector that answers after all
             if kind == FAILURE:
@@ -420,33 +431,33 @@ class LiveFeed:
                     self.failure = frame.decode()
                     self._arrived.notify_all()
             elif kind == SOURCE:
-                before, self._source, self._heard = self._source, source_of(frame), time.monotonic()
+                before, self._source, self._silence_reported_at = self._source, decode_source(frame), time.monotonic()
                 if before.recording != self._source.recording:
-                    self._remember_idle()
+                    self._begin_idle_times()
             elif kind == PREVIEW:
                 continue  # it was drawn, if at all, before this reads
             else:
-                self._take(decoder.receive(kind, frame))
+                self._take_snapshot(decoder.receive(kind, frame))
             self._wake()
 
-    def _remember_idle(self) -> None:
+    def _begin_idle_times(self) -> None:
         """Called when another begins to take the samples."""
         from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes  # most dashboards never need it
 
-        if self._newest is not None:
-            self._idle = IdleTimes(self._newest)
+        if self._newest_snapshot is not None:
+            self._idle_times = IdleTimes(self._newest_snapshot)
 
-    def _take(self, snapshot: Snapshot) -> None:
-        if self._idle is not None:
-            snapshot = self._idle.continued(snapshot)
-        self._newest = snapshot
-        self._suspects.answered()
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        if self._idle_times is not None:
+            snapshot = self._idle_times.continue_in(snapshot)
+        self._newest_snapshot = snapshot
+        self._suspect_calls.note_sample()
         if self._watch is not None:
-            self._watch.heard()
-        self._in_vain, self._hung_before = 0, False
-        self._pace(snapshot.took_seconds)
+            self._watch.note_delivery()
+        self._replaced_in_vain, self._call_hung_since_sample = 0, False
+        self._note_duration(snapshot.took_seconds)
         note_seen_devices(self._settings.seen, snapshot.devices)
         with self._arrived:  # who reads "ok" finds the sample, and who has the sample does not read "starting"
-            self._frames.append(snapshot)
-            self._last, self._machine, self.failure, self._crashed = time.monotonic(), None, "", False
+            self._snapshots.append(snapshot)
+            self._last_arrival, self._host_only, self.failure, self._library_crashes = time.monotonic(), None, "", False
             self._arrived.notify_all()

@@ -36,7 +36,7 @@ _POLL_SECONDS_BY_WAIT = ((0.25, 0.02), (1.0, 0.05), (float("inf"), 0.25))
 """While a sample is due: up to so many seconds after it was, look every so often."""
 _MAX_POLL_SECONDS = 1.0
 """Maximum seconds between looks: whether the recorder still lives is asked each time."""
-_SAME_TIME_SECONDS = 1.0
+_SAME_XID_SECONDS = 1.0
 """Seconds, besides the interval, by which two collectors may receive the same error at different times."""
 _STOPPED_SECONDS = 3.0
 """Seconds between two looks after which this process was stopped in between (SIGSTOP, suspend)."""
@@ -53,41 +53,41 @@ class RecorderFollower:
         # It imports SQLite, which is not needed without a recorder.
         from gpuwatch.machine.recording.newest_samples import NewestSamples
 
-        self._recorder, self._seen = recorder, seen
-        self._devices = MappedRows(self._with_xids)
+        self._recorder, self._seen_devices = recorder, seen
+        self._devices = MappedRows(self._with_missed_xids)
         self.interval = recorder.entry.interval
         """Seconds between samples."""
-        self._newest = NewestSamples(Path(recorder.entry.path))
-        self._last = self._looked = time.monotonic()
-        """When the last sample came, and when this was last looked for."""
+        self._newest_samples = NewestSamples(Path(recorder.entry.path))
+        self._last_arrival = self._checked_at = time.monotonic()
+        """When the last sample came, and when one was last looked for, on the monotonic clock."""
         self._completer: RecorderSampleCompleter | None = None
         if recorder.reads_less:
             from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter
 
             self._completer = RecorderSampleCompleter()
         try:
-            self.first = self._first()
+            self.first = self._find_first_sample()
         except BaseException:
-            self._newest.close()
+            self._newest_samples.close()
             raise
 
-    def _first(self) -> Snapshot | None:
+    def _find_first_sample(self) -> Snapshot | None:
         for wait in _FIRST_RETRY_SECONDS:
             time.sleep(wait)
-            if found := self._take():
-                return found[-1]
+            if samples := self._take_completed():
+                return samples[-1]
         return None
 
-    def _take(self) -> list[Snapshot]:
-        found = [replace(sample, devices=self._devices.of(sample.devices)) for sample in self._newest.take()]
-        return found if self._completer is None else list(map(self._completer.complete, found))
+    def _take_completed(self) -> list[Snapshot]:
+        samples = [replace(sample, devices=self._devices.of(sample.devices)) for sample in self._newest_samples.take()]
+        return samples if self._completer is None else list(map(self._completer.complete, samples))
 
-    def _with_xids(self, device: Device) -> Device:
+    def _with_missed_xids(self, device: Device) -> Device:
         """With the errors that it missed: the driver reported them to whoever listened before it began."""
-        known = self._seen.get(device.uuid)
+        known = self._seen_devices.get(device.uuid)
         if known is None or not known.xids:
             return device
-        return replace(device, xids=with_missed(known.xids, device.xids, self.interval))
+        return replace(device, xids=merge_missed_xids(known.xids, device.xids, self.interval))
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class RecorderFollower:
     def source(self) -> Source:
         """What the user is told while its samples are shown."""
         path = self._recorder.entry.path
-        silence = self._recorder.silence if self.late else None
+        silence = self._recorder.silence if self.is_late else None
         detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
         return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
 
@@ -114,41 +114,41 @@ class RecorderFollower:
     def new_samples(self) -> tuple[list[Snapshot], str]:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""
         try:
-            found = self._take()
+            samples = self._take_completed()
         except (GpuwatchError, DamagedData) as error:
             return [], str(error)
         now = time.monotonic()
-        if found:
-            self._last = now
-        elif now - self._looked > _STOPPED_SECONDS:
-            self._last = now  # this process was stopped for a while
-        self._looked = now
-        if self.late and self._recorder.silence is None:
+        if samples:
+            self._last_arrival = now
+        elif now - self._checked_at > _STOPPED_SECONDS:
+            self._last_arrival = now  # this process was stopped for a while
+        self._checked_at = now
+        if self.is_late and self._recorder.silence is None:
             return [], f"{self.name} hangs"  # it neither records nor reports that its collector is late
-        return found, ""
+        return samples, ""
 
     @property
-    def late(self) -> bool:
-        return time.monotonic() - self._last > self.interval + _LATE_SECONDS
+    def is_late(self) -> bool:
+        return time.monotonic() - self._last_arrival > self.interval + _LATE_SECONDS
 
     @property
-    def alive(self) -> bool:
-        return self._recorder.alive
+    def is_alive(self) -> bool:
+        return self._recorder.is_alive
 
-    def next_look(self) -> float:
+    def next_check(self) -> float:
         """When to look again (monotonic seconds)."""
         now = time.monotonic()
-        due = self._last + self.interval - _EARLY_SECONDS
+        due = self._last_arrival + self.interval - _EARLY_SECONDS
         if due > now:
             return min(due, now + _MAX_POLL_SECONDS)
         return now + next(wait for until, wait in _POLL_SECONDS_BY_WAIT if now - due < until)
 
-    def suits(self, interval: float, *, gpm: bool) -> bool:
+    def is_sufficient(self, interval: float, *, gpm: bool) -> bool:
         """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
-        return self._recorder.entry.suits(interval, gpm=gpm)
+        return self._recorder.entry.is_sufficient(interval, gpm=gpm)
 
     def close(self) -> None:
-        self._newest.close()
+        self._newest_samples.close()
         self._recorder.close()
 
 
@@ -164,19 +164,19 @@ def find_recorder(interval: float, *, gpm: bool, seen: Mapping[str, SeenDevice])
     """
     chosen: RecorderFollower | None = None
     for recorder in find_running_recorders():
-        if chosen is None and recorder.entry.suits(interval, gpm=gpm):
+        if chosen is None and recorder.entry.is_sufficient(interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedData, OSError):
-                shared = RecorderFollower(recorder, seen)
-                if shared.is_usable:
-                    chosen = shared
+                follower = RecorderFollower(recorder, seen)
+                if follower.is_usable:
+                    chosen = follower
                     continue
-                shared.close()
+                follower.close()
         recorder.close()
     return chosen
 
 
-def with_missed(known: Sequence[Xid], recorded: Sequence[Xid], interval: float) -> tuple[Xid, ...]:
+def merge_missed_xids(known: Sequence[Xid], recorded: Sequence[Xid], interval: float) -> tuple[Xid, ...]:
     """The errors that a recorder has received, every ``interval`` seconds, and of those known before what it missed."""
-    first = {xid.code: xid.at - interval - _SAME_TIME_SECONDS for xid in reversed(recorded)}
+    first = {xid.code: xid.at - interval - _SAME_XID_SECONDS for xid in reversed(recorded)}
     missed = [xid for xid in known if xid.code not in first or xid.at < first[xid.code]]
     return tuple(sorted((*missed, *recorded), key=lambda xid: xid.at)[-MAX_XIDS:])

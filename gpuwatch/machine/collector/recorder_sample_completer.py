@@ -20,13 +20,13 @@ SAME_START_SECONDS = 1.5
 
 
 class RecorderSampleCompleter:
-    """Completes the samples of a recorder, in their order; unchanged rows stay the same objects."""
+    """Takes the samples of a recorder in their order; unchanged rows stay the same objects."""
 
     def __init__(self) -> None:
         self._table = ProcessTable()
         self._cpu_programs = CpuPrograms(self._table)
-        self._rows = MappedRows(self._completed)
-        self._shown: tuple[Process, ...] = ()
+        self._rows = MappedRows(self._complete_row)
+        self._processes: tuple[Process, ...] = ()
         self._devices: tuple[Device, ...] = ()
         self._now = 0.0
 
@@ -34,14 +34,14 @@ class RecorderSampleCompleter:
         """The sample with what this user may read."""
         self._devices, self._now = snapshot.devices, time.monotonic()
         completed = list(self._rows.of(snapshot.processes))
-        own = self._cpu_programs.rows(self._now, completed)
-        pids = {row.pid for row in own}
+        own_bystanders = self._cpu_programs.rows(self._now, completed)
+        pids = {row.pid for row in own_bystanders}
         self._table.keep_only({row.pid for row in completed} | self._cpu_programs.pids)
-        self._shown = same_or_new(self._shown, completed)
+        self._processes = same_or_new(self._processes, completed)
         others = tuple(row for row in snapshot.bystanders if row.pid not in pids)
-        return replace(snapshot, processes=self._shown, bystanders=(*own, *others))
+        return replace(snapshot, processes=self._processes, bystanders=(*own_bystanders, *others))
 
-    def _completed(self, row: Process) -> Process:
+    def _complete_row(self, row: Process) -> Process:
         if not row.note.startswith(DENIED) or row.create_time is None:
             return row
         facts = self._table.facts_of(row.pid, self._now)

@@ -45,38 +45,38 @@ class RecordingPlayer:
         self.recording = recording
         self.wall_clock = wall_clock
         self._clock = clock
-        self._runs = recording.sessions
-        name = self._runs[-1].hostname or "" if self._runs else ""
+        self._sessions = recording.sessions
+        name = self._sessions[-1].hostname or "" if self._sessions else ""
         self.host = ProcessAccess(name, unreachable="not part of a recording")  # perhaps this one, at another time
         self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._due = math.inf
+        self._wake_due = math.inf
         """When the front end is to be woken, by the clock."""
         self._stopping = False
         self._speed = speed
         self._paused = True
         begin = recording.begin
-        self._at = begin if begin is not None else 0.0
-        """The moment that is played at :attr:`_since`."""
-        self._since = clock()
-        self._after = -math.inf
+        self._anchor_moment = begin if begin is not None else 0.0
+        """The moment that is played at :attr:`_anchor_clock`."""
+        self._anchor_clock = clock()
+        self._last_taken = -math.inf
         """Time of the last sample that was taken or passed over."""
-        self._until = self._at
+        self._next_moment = self._anchor_moment
         """Time of the next sample, which :meth:`now` does not pass."""
-        self._samples: Iterator[StoredSample] | None = None
-        """What follows; None: as of :attr:`_after`."""
-        self._read: tuple[object, ...] = ()
+        self._following: Iterator[StoredSample] | None = None
+        """What follows; None: as of :attr:`_last_taken`."""
+        self._recording_state: tuple[object, ...] = ()
         """The recording's state when that was begun to be read."""
         self.ended = False
-        self._ahead: StoredSample | None = None
+        self._next_sample: StoredSample | None = None
         """The next sample, if it was read already."""
-        self._skipped: list[Gap] = []
-        self._last_skipped: Gap | None = None
+        self._gaps: list[Gap] = []
+        self._last_gap: Gap | None = None
 
     @property
     def interval(self) -> float:
         """Seconds between the samples around the moment that is played, as the recorder was told."""
-        return self.interval_at(self._after)
+        return self.interval_at(self._last_taken)
 
     @interval.setter
     def interval(self, seconds: float) -> None:
@@ -84,45 +84,51 @@ class RecordingPlayer:
 
     def interval_at(self, moment: float) -> float:
         """Seconds between the samples around a moment."""
-        begun = [run for run in self._runs if run.began <= moment] or self._runs[:1]
-        return begun[-1].interval if begun else 1.0
+        sessions = [run for run in self._sessions if run.began <= moment] or self._sessions[:1]
+        return sessions[-1].interval if sessions else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.feed_interface.Feed`."""
         if self._thread is None and wake is not None:
-            self._thread = threading.Thread(target=self._ring, args=(wake,), name="gpuwatch-replay", daemon=True)
+            self._thread = threading.Thread(
+                target=self._wake_when_due, args=(wake,), name="gpuwatch-replay", daemon=True
+            )
             self._thread.start()
 
     def drain(self) -> list[Snapshot]:
         """All snapshots since the last call, each with its recorded findings."""
-        return [kept.with_findings() for kept in self.take()]
+        return [sample.with_findings() for sample in self.take()]
 
     def take(self) -> list[StoredSample]:
         """The samples that are due, with their recorded findings, oldest first.
 
         :class:`~gpuwatch.core.errors.GpuwatchError` if the file can no longer be read.
         """
-        arrived: list[StoredSample] = []
+        samples: list[StoredSample] = []
         now = self._clock()  # once: reading takes time, too
-        while not self._paused and (kept := self._next(now)) is not None:
-            self._pass_gap(kept.at, now)
-            late = now - self._since - (kept.at - self._at) / self._speed
-            if late < 0:
+        while not self._paused and (sample := self._find_next(now)) is not None:
+            self._pass_gap(sample.at, now)
+            behind = now - self._anchor_clock - (sample.at - self._anchor_moment) / self._speed
+            if behind < 0:
                 break
-            if late > _MAX_LATE_SECONDS:
-                self._anchor(kept.at, now)
-            arrived.append(kept)
-            self._after, self._ahead = kept.at, None
+            if behind > _MAX_LATE_SECONDS:
+                self._anchor(sample.at, now)
+            samples.append(sample)
+            self._last_taken, self._next_sample = sample.at, None
         if not self._paused:
-            ahead = self._ahead
-            self._until = max(ahead.at if ahead is not None else self._after, self._at)
-            due = self._since + (ahead.at - self._at) / self._speed if ahead is not None else now + _POLL_SECONDS
+            ahead = self._next_sample
+            self._next_moment = max(ahead.at if ahead is not None else self._last_taken, self._anchor_moment)
+            due = (
+                self._anchor_clock + (ahead.at - self._anchor_moment) / self._speed
+                if ahead is not None
+                else now + _POLL_SECONDS
+            )
             self._wake_at(max(due, now + _MIN_WAKE_SECONDS))
-        return arrived
+        return samples
 
     def take_gaps(self) -> list[Gap]:
         """The gaps that were passed over since the last call."""
-        skipped, self._skipped = self._skipped, []
+        skipped, self._gaps = self._gaps, []
         return skipped
 
     def status(self) -> FeedStatus:
@@ -142,12 +148,16 @@ class RecordingPlayer:
             self._thread.join(1.0)
 
     def now(self) -> float:
+        """The moment that is played, in seconds since the epoch."""
         if self._paused:
-            return self._at
-        return max(self._at, min(self._at + (self._clock() - self._since) * self._speed, self._until))
+            return self._anchor_moment
+        return max(
+            self._anchor_moment,
+            min(self._anchor_moment + (self._clock() - self._anchor_clock) * self._speed, self._next_moment),
+        )
 
     def _anchor(self, at: float, since: float | None = None) -> None:
-        self._at, self._since = at, self._clock() if since is None else since
+        self._anchor_moment, self._anchor_clock = at, self._clock() if since is None else since
 
     @property
     def speed(self) -> float:
@@ -158,7 +168,7 @@ class RecordingPlayer:
     def speed(self, speed: float) -> None:
         self._anchor(self.now())
         self._speed = speed
-        self._wake_at(self._since)
+        self._wake_at(self._anchor_clock)
 
     def change_speed(self, step: int) -> None:
         """Plays with the next greater speed (1) or smaller one (-1)."""
@@ -175,73 +185,79 @@ class RecordingPlayer:
     def paused(self, paused: bool) -> None:
         self._anchor(self.now())
         self._paused = paused
-        self._wake_at(math.inf if paused else self._since)
+        self._wake_at(math.inf if paused else self._anchor_clock)
 
     def seek(self, after: float, moment: float) -> None:
         """Goes on with the samples after ``after``, at ``moment``."""
-        self._after, self._until = after, moment
-        self._samples, self._ahead, self.ended, self._skipped = None, None, False, []
+        self._last_taken, self._next_moment = after, moment
+        self._following, self._next_sample, self.ended, self._gaps = None, None, False, []
         self._anchor(moment)
-        self._wake_at(math.inf if self._paused else self._since + _MIN_WAKE_SECONDS)
+        self._wake_at(math.inf if self._paused else self._anchor_clock + _MIN_WAKE_SECONDS)
 
-    def _next(self, now: float) -> StoredSample | None:
+    def _find_next(self, now: float) -> StoredSample | None:
         """The sample after the last one; None if there is none yet."""
-        if self._ahead is None and self._samples is not None and self._read[0] == self.recording.last_block:
-            self._ahead = next(self._samples, None)
-        if self._ahead is None:
+        if (
+            self._next_sample is None
+            and self._following is not None
+            and self._recording_state[0] == self.recording.last_block
+        ):
+            self._next_sample = next(self._following, None)
+        if self._next_sample is None:
             self.recording.refresh()
             state = (self.recording.last_block, self.recording.samples, self.recording.end)
-            if self._samples is None or state != self._read:
-                self._read, self._runs = state, self.recording.sessions
+            if self._following is None or state != self._recording_state:
+                self._recording_state, self._sessions = state, self.recording.sessions
                 after = self._before_the_clock_was_set_back()
-                self._samples = (kept for kept in self.recording.snapshots(after) if kept.at > after)
-                self._ahead = next(self._samples, None)
-        if self._ahead is None:
+                self._following = (sample for sample in self.recording.snapshots(after) if sample.at > after)
+                self._next_sample = next(self._following, None)
+        if self._next_sample is None:
             self.ended = True
             end = self.recording.end
             if end is not None and self._is_damaged(end):
-                self._skip(end, damaged=True)
+                self._note_gap(end, damaged=True)
         elif self.ended:  # a file that grows: a sample is due when it is there
             self.ended = False
-            self._anchor(self._ahead.at, now)
-        return self._ahead
+            self._anchor(self._next_sample.at, now)
+        return self._next_sample
 
     def _before_the_clock_was_set_back(self) -> float:
         """Before the last sample if that one is earlier than what was taken: it is later, by another clock."""
         end = self.recording.end
-        if end is not None and end <= self._after - _CLOCK_SET_BACK_SECONDS:
-            self._after = math.nextafter(end, -math.inf)
+        if end is not None and end <= self._last_taken - _CLOCK_SET_BACK_SECONDS:
+            self._last_taken = math.nextafter(end, -math.inf)
             self._anchor(end)
-        return self._after
+        return self._last_taken
 
     def _is_damaged(self, to: float) -> bool:
         """Whether blocks between the last sample and a time cannot be read."""
-        return any(self._after <= block.begin <= block.end <= to for block in self.recording.damage.blocks.values())
+        return any(
+            self._last_taken <= block.begin <= block.end <= to for block in self.recording.damage.blocks.values()
+        )
 
     def _pass_gap(self, to: float, now: float) -> None:
         """Goes on at the next sample if it is behind a gap."""
         damaged = self._is_damaged(to)
-        if self._after > -math.inf and (damaged or to - self._after > gap_limit(self.interval)):
-            self._skip(to, damaged=damaged)
+        if self._last_taken > -math.inf and (damaged or to - self._last_taken > gap_limit(self.interval)):
+            self._note_gap(to, damaged=damaged)
             self._anchor(to, now)
 
-    def _skip(self, to: float, *, damaged: bool) -> None:
-        gap = Gap(self._after, to, damaged)
-        if gap != self._last_skipped:
-            self._last_skipped = gap
-            self._skipped.append(gap)
+    def _note_gap(self, to: float, *, damaged: bool) -> None:
+        gap = Gap(self._last_taken, to, damaged)
+        if gap != self._last_gap:
+            self._last_gap = gap
+            self._gaps.append(gap)
 
     def _wake_at(self, due: float) -> None:
         with self._alarm:
-            self._due = due
+            self._wake_due = due
             self._alarm.notify()
 
-    def _ring(self, wake: Callable[[], None]) -> None:
+    def _wake_when_due(self, wake: Callable[[], None]) -> None:
         with self._alarm:
             while not self._stopping:
-                left = self._due - self._clock()
+                left = self._wake_due - self._clock()
                 if left > 0:
                     self._alarm.wait(left if left < math.inf else None)
                 else:
-                    self._due = self._clock() + _POLL_SECONDS  # unless something is taken before
+                    self._wake_due = self._clock() + _POLL_SECONDS  # unless something is taken before
                     wake()

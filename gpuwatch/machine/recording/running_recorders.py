@@ -56,7 +56,7 @@ class RecorderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be equal to see the same machine: :func:`machine_place`."""
     silence: SilenceReport | None = None
 
-    def suits(self, interval: float, *, gpm: bool) -> bool:
+    def is_sufficient(self, interval: float, *, gpm: bool) -> bool:
         """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
         return self.interval <= interval and (self.gpm or not gpm)
 
@@ -148,7 +148,7 @@ class RunningRecorder:
         """Whether it may not read what this user may read: the environment of this user's processes."""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return _is_locked(self._descriptor)
 
     @property
@@ -202,7 +202,7 @@ def _living_recorders() -> Iterator[RunningRecorder]:
     for folder in folders:
         for file in _entry_files(folder):
             recorder = _open_entry(file, any_owner=folder == SYSTEM_FOLDER)
-            if recorder is not None and recorder.alive:
+            if recorder is not None and recorder.is_alive:
                 yield recorder
             elif recorder is not None:
                 recorder.close()
