@@ -15,6 +15,6 @@ class FixedFindings(ConditionEngine):
         self.found = found
         self.judged: list[Snapshot] = []
 
-    def _reword_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
+    def _list_findings(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
         self.judged.append(snapshot)
         self._current = self.found

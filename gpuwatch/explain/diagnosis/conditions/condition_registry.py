@@ -87,8 +87,8 @@ def condition(declared: type[Condition]) -> type[Condition]:
 
 
 def conditions() -> list[Condition]:
-    """All conditions, in the order of their declaration."""
-    return [entry.find for entry in RULES["samples"]]
+    """All conditions, by module and in the order of their declaration there, whichever module was imported first."""
+    return sorted((entry.find for entry in RULES["samples"]), key=lambda condition: type(condition).__module__)
 
 
 def coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
