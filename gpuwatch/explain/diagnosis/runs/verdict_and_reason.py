@@ -1,0 +1,190 @@
+"""The verdict on a run that has ended, and its reason in one sentence.
+
+A user's own program is judged by rules of its own: its settings and exit are not planned as those of a probe are.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.units import memory
+from gpuwatch.core.group_by import group_by
+from gpuwatch.core.model.causes import CAUSES, NO_GPU
+from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.run import Run, Verdict
+from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
+from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
+from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
+from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import hidden_on_purpose
+from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.python_exceptions import essential_line
+
+DESPITE_OOM = "It exited with code 0, although memory ran out."
+"""Reason of the verdict ``ok`` of a program that caught the error; whether it did all of its work is not known."""
+_DATA_SET_OP = re.compile(r"Dataset(?:V\d+)?$|Iterator(?:V\d+)?$|^DummySeedGenerator$")
+"""Ops that make a data set: TensorFlow keeps them on the CPU by design, whatever scope they are made in."""
+PLACEMENT_UNCHECKED = "where its ops ran was not checked (run --placement does that)"
+_MIN_KNOWN_NODES_SHARE = 0.9
+"""Share of graph nodes whose requested device must be known to say that there are no problems."""
+_MISSING_REPLICA_DEVICES = "distribution.devices-missing"
+
+
+def verdict_of(run: Run, evidence: Evidence, primary: str | None) -> Verdict:
+    """The runner's verdict, refined: a crash after an OOM is an OOM, work on the CPU a fallback.
+
+    A user's program that catches that memory ran out and exits with 0 has not failed: the verdict is ``ok``, the
+    finding a warning. It is ``fallback`` also without a known op, if the work could only run on the CPU, or if replicas
+    were misplaced.
+    """
+    if run.verdict in ("skipped", "timeout", "oom", "interrupted"):
+        return run.verdict
+    if any(not oom.expected for oom in run.ooms) and not ended_by_own_exception(run, run.outcome):
+        return "ok" if run.is_program and exited_with_code_0(run) else "oom"
+    if run.verdict == "error":
+        return "error"
+    fell = any(entry.reason != LIMIT and _DATA_SET_OP.search(entry.op) is None for entry in run.fallbacks)
+    seen = run.framework is not None or bool(evidence.log.frameworks)
+    on_cpu = seen and not evidence.gpu_usable and primary in NO_GPU and not hides_its_gpus(evidence)
+    return "fallback" if fell or (run.is_program and (on_cpu or primary == _MISSING_REPLICA_DEVICES)) else "ok"
+
+
+def _rounds_text(run: Run) -> str:
+    """How the processes of each round ended, if there were several rounds; else empty."""
+    rounds = group_by(run.workers, lambda worker: worker.setting)
+    failed = {name: [w for w in workers if w.verdict != "ok"] for name, workers in rounds.items()}
+    if len(rounds) < 2 or not any(failed.values()):
+        return ""
+    parts = []
+    for name, workers in ((name, workers) for name, workers in failed.items() if workers):
+        who = " and the ".join(worker.name for worker in workers)
+        end = "ran out of memory" if all(worker.verdict == "oom" for worker in workers) else "failed"
+        others = [worker for worker in rounds[name] if worker.verdict == "ok"]
+        held = max((worker.nvml_bytes or worker.granted_bytes or 0 for worker in others), default=0)
+        beside = f" alongside the {others[0].name}, which held {memory(held)}" if others and held else ""
+        parts.append(f"with {name} the {who} process {end}{beside}")
+    if lived := [name for name, workers in failed.items() if not workers]:
+        parts.append(f"with {', '.join(lived)} both succeeded")
+    expected = bool(run.ooms) and all(oom.expected for oom in run.ooms)
+    text = "; ".join(parts) + (" (expected)" if expected else "")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _moved_text(run: Run) -> str:
+    """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
+    fell = (entry for entry in run.fallbacks if entry.reason != LIMIT)
+    groups = group_by(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
+    parts = []
+    for (requested, actual, reason), group in list(groups.items())[:2]:
+        kinds = list(dict.fromkeys(fallback.kind if run.is_program else fallback.op for fallback in group))
+        more = and_more(len(kinds) - 1)
+        asked = "" if requested == "auto" else f" instead of {requested}"
+        why = group[0].detail if reason == "unknown" and group[0].detail else CAUSES.get(reason, reason)
+        parts.append(f"{kinds[0]}{more} ran on {actual}{asked}: {why}.")
+    if len(groups) > 2:
+        parts.append("Others fell back too, each with its reason below.")
+    return " ".join(parts)
+
+
+def _general_reason(
+    run: Run, verdict: Verdict, findings: tuple[Finding, ...], primary: str | None, on_purpose: bool
+) -> str:
+    """The verdict's reason in one sentence."""
+    if verdict == "oom" and (rounds := _rounds_text(run)):
+        return rounds
+    if verdict == "oom" and run.ooms:
+        cause = next((oom.verdict for oom in run.ooms if oom.verdict and not oom.expected), run.ooms[0].verdict)
+        expected = " (expected)" if all(oom.expected for oom in run.ooms) else ""
+        return f"{_title(findings, cause)}{expected}."
+    if verdict == "fallback":
+        return _moved_text(run)
+    if verdict == "timeout":
+        return "The probe did not finish before its deadline."
+    if verdict == "error":
+        for last in [error for error in run.errors if not error.expected][-1:]:
+            return f"{last.type}: {essential_line(last.message)[:200] or 'no message'}"
+        return f"The probe failed: {run.outcome.text}."
+    if verdict == "skipped":
+        return "This probe does not apply to this machine."
+    if on_purpose:
+        return "The work ran on the CPU, as requested: every GPU was hidden."
+    for error in [error for error in run.errors if error.expected][:1]:
+        meant = next((topic for topic in topics_of(error.message) if topic in CAUSES), primary or "")
+        return f"The expected error, {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
+    for found in findings:
+        if found.severity in ("error", "warning"):
+            return f"Ran, with {'an error' if found.severity == 'error' else 'a warning'}: {found.title}."
+    return "Ran on the requested device."
+
+
+def reason_of(
+    run: Run, evidence: Evidence, verdict: Verdict, findings: tuple[Finding, ...], primary: str | None
+) -> str:
+    """The verdict's reason in one sentence. ``primary``: the id of the primary cause."""
+    own = _program_reason(run, evidence, verdict, findings, primary) if run.is_program else ""
+    return own or _general_reason(run, verdict, findings, primary, hidden_on_purpose(evidence, findings))
+
+
+def _program_reason(
+    run: Run, evidence: Evidence, verdict: Verdict, findings: tuple[Finding, ...], primary: str | None
+) -> str:
+    """The verdict's reason in one sentence; empty if the general one applies."""
+    title = _title(findings, primary)
+    if verdict == "fallback" and primary == _MISSING_REPLICA_DEVICES:
+        return f"{title}."
+    if verdict == "fallback" and primary in NO_GPU and not evidence.gpu_usable:
+        return f"All of it ran on the CPU: {title}."
+    if verdict != "ok":
+        return ""
+    if primary == "visibility.hidden":
+        return f"All of it ran on the CPU, as it requests. {title}."
+    if exited_with_code_0(run) and any(not oom.expected for oom in run.ooms):
+        return DESPITE_OOM
+    if run.framework is None and not evidence.log.frameworks and not run.device_map:
+        return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
+    if scoped := [found.title for found in findings if found.title.startswith(BY_SCOPE)]:
+        return f"It succeeded. {scoped[0]}."
+    despite = next((found.title for found in findings if found.title.startswith((DESPITE_ERROR, WENT_ON))), "")
+    if despite.startswith(DESPITE_ERROR):
+        return f"{despite}."
+    if despite and all(found.severity == "info" for found in findings):
+        return "It succeeded."
+    if primary == "placement.no-kernel" and not run.fallbacks:
+        return f"It succeeded. {title}."
+    if any(found.severity in ("error", "warning") for found in findings):
+        return ""
+    return _without_problems(run) if run.device_map else "It succeeded."
+
+
+def _title(findings: tuple[Finding, ...], cause: str | None) -> str:
+    return next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
+
+
+def placement_unchecked(run: Run) -> bool:
+    """Whether a program used TensorFlow without ``--placement``."""
+    return run.framework is not None and run.framework.name == "tensorflow" and "placement" not in run.settings
+
+
+def _without_problems(run: Run) -> str:
+    """With --placement only if nearly all requested devices are known, and with their share."""
+    coverage = run.placement_coverage
+    if placement_unchecked(run):
+        return f"It succeeded; {PLACEMENT_UNCHECKED}."
+    if coverage is None or not coverage.nodes:
+        return "It succeeded without problems."
+    known = 1 - coverage.unclear / coverage.nodes
+    share = f"the requested devices of {int(100 * known)} % of {coverage.nodes} graph nodes are known"
+    return (
+        f"It succeeded without problems: {share}."
+        if known >= _MIN_KNOWN_NODES_SHARE
+        else f"It succeeded; only {share}."
+    )
+
+
+def exited_with_code_0(run: Run) -> bool:
+    """Whether the program ended by itself, with exit code 0."""
+    return run.verdict in ("ok", "fallback") and run.outcome.exit_code == 0
