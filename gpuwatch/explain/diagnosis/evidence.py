@@ -103,7 +103,7 @@ class Evidence:
         return value if value is not None else self.log.visible_devices
 
     @property
-    def visibility_on_purpose(self) -> bool:
+    def visibility_set_by_probe(self) -> bool:
         """Whether a probe set CUDA_VISIBLE_DEVICES, so that its effect is the subject of the probe."""
         return isinstance(self.requested("CUDA_VISIBLE_DEVICES"), str)
 

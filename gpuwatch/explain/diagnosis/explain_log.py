@@ -23,7 +23,7 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
-from gpuwatch.explain.diagnosis.rules.missing_gpu import NOT_WHY
+from gpuwatch.explain.diagnosis.rules.missing_gpu import WITHOUT_REASON
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
@@ -206,8 +206,8 @@ def _with_survived_as_notes(found: Iterable[Finding], of_all: Iterable[Finding],
     causes = [
         finding for finding in of_all if finding.id in NO_GPU and finding.id not in known and finding.severity != "info"
     ]
-    if causes and any(finding.title.endswith(NOT_WHY) for finding in found):
-        found = [finding for finding in found if not finding.title.endswith(NOT_WHY)]
+    if causes and any(finding.title.endswith(WITHOUT_REASON) for finding in found):
+        found = [finding for finding in found if not finding.title.endswith(WITHOUT_REASON)]
         found += [replace(finding, severity="warning") for finding in causes]
     counting = [_warning_if_program_worked(finding, log) for finding in found]
     known = {finding.id for finding in counting}

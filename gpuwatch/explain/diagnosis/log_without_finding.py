@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, info_finding, warning_finding
-from gpuwatch.explain.diagnosis.rules.driver_failures import tensorflow_alone
+from gpuwatch.explain.diagnosis.rules.driver_failures import shows_only_tensorflow
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
@@ -192,7 +192,7 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
 
 def _used_tensorflow(log: LogFacts) -> bool:
     """Whether TensorFlow did work, or nothing in the log shows that another framework did: many import it unused."""
-    return bool(log.placements) or (tensorflow_alone(log) and "tensorflow.started" in log.topics)
+    return bool(log.placements) or (shows_only_tensorflow(log) and "tensorflow.started" in log.topics)
 
 
 def _names_a_gpu(log: LogFacts) -> bool:

@@ -10,7 +10,7 @@ from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, IN_WINDOWS
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card
-from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION
+from gpuwatch.explain.diagnosis.rules.driver_failures import DRIVER_CAPABILITIES_ACTION
 
 _NO_GPU_VALUES = ("", "void", "none")
 
@@ -54,7 +54,7 @@ def capabilities(facts: Facts) -> Answer | None:
     means = {"compute": "libcuda", "utility": "NVML, which TensorFlow needs since 2.21"}
     return fail(
         f"NVIDIA_DRIVER_CAPABILITIES={value} lacks " + " and ".join(f"{part} ({means[part]})" for part in missing),
-        HALF_ACTION,
+        DRIVER_CAPABILITIES_ACTION,
     )
 
 

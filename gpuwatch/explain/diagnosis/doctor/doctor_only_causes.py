@@ -29,8 +29,13 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holder_text, holders
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
-from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, MISMATCH_CODES, MISSING_CODES, RECREATE
-from gpuwatch.explain.diagnosis.rules.simulation_limits import why_unreachable
+from gpuwatch.explain.diagnosis.rules.driver_failures import (
+    DRIVER_CAPABILITIES_ACTION,
+    MISMATCH_CODES,
+    MISSING_CODES,
+    RECREATE_CONTAINER_ACTION,
+)
+from gpuwatch.explain.diagnosis.rules.simulation_limits import why_pytorch_has_no_gpu
 from gpuwatch.explain.logs.log_parser import parse
 
 _rule = partial(rule, takes="machine")
@@ -94,7 +99,7 @@ def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
             certainty="likely",
             title="NVML answers, but CUDA finds no device",
             evidence=[line],
-            action=RECREATE,
+            action=RECREATE_CONTAINER_ACTION,
         )
 
 
@@ -110,14 +115,14 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             "warning" if facts.framework_has_gpu else "error",
             title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=[answer.nvml.error],
-            action=HALF_ACTION,
+            action=DRIVER_CAPABILITIES_ACTION,
         )
     elif answer.libcuda.error is not None and answer.nvml_code == 0:
         yield error_finding(
             "driver.missing",
             title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
-            action=HALF_ACTION,
+            action=DRIVER_CAPABILITIES_ACTION,
         )
 
 
@@ -223,7 +228,7 @@ def pytorch_build_or_simulation(facts: Facts) -> Iterator[Finding]:
         return
     if facts.installation.gpu_build is False:
         yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
-    elif facts.run is not None and (obstacle := why_unreachable(facts.run)):
+    elif facts.run is not None and (obstacle := why_pytorch_has_no_gpu(facts.run)):
         yield warning_finding(
             "unknown",
             title=f"{obstacle}; PyTorch's messages here describe the machine without simulated GPUs",
@@ -335,7 +340,7 @@ def no_gpu_without_reason(facts: Facts) -> Iterator[Finding]:
         facts.framework is None
         or facts.framework_has_gpu
         or not facts.gpus
-        or (facts.run and why_unreachable(facts.run))
+        or (facts.run and why_pytorch_has_no_gpu(facts.run))
     ):
         return
     yield error_finding(

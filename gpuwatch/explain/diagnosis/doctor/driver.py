@@ -12,7 +12,11 @@ from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
-from gpuwatch.explain.diagnosis.rules.driver_failures import HALF_ACTION, RECREATE, STATE_ADVICE
+from gpuwatch.explain.diagnosis.rules.driver_failures import (
+    CUDA_ERROR_ADVICE,
+    DRIVER_CAPABILITIES_ACTION,
+    RECREATE_CONTAINER_ACTION,
+)
 
 CUDA_ERRORS = {
     2: "out of memory",
@@ -32,7 +36,7 @@ CUDA_ERRORS = {
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
 _SIMULATED = "simulated GPUs have no kernel driver"
-_CUINIT_ERROR_ADVICE = STATE_ADVICE | {
+_CUINIT_ERROR_ADVICE = CUDA_ERROR_ADVICE | {
     803: REBOOT,
     804: "Remove the cuda-compat folder from LD_LIBRARY_PATH: forward compatibility is for data-center cards.",
 }
@@ -174,11 +178,11 @@ def nvml(facts: Facts) -> Answer | None:
         )
     if answer.nvml.error is not None:
         if facts.cuda_starts:
-            return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", HALF_ACTION)
+            return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", DRIVER_CAPABILITIES_ACTION)
         in_container = facts.system is not None and facts.system.container
         return fail(
             answer.nvml.error,
-            action_unless_no_card(facts, HALF_ACTION if in_container else missing_driver_advice(facts)),
+            action_unless_no_card(facts, DRIVER_CAPABILITIES_ACTION if in_container else missing_driver_advice(facts)),
         )
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Check dmesg for a hung GPU; reboot.")
@@ -213,7 +217,7 @@ def start(facts: Facts) -> Answer | None:
     reason = cuinit_error_text(code)
     if code == 100 and facts.hidden:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
-    return fail(reason, RECREATE if code == 100 else cuinit_error_advice(code))
+    return fail(reason, RECREATE_CONTAINER_ACTION if code == 100 else cuinit_error_advice(code))
 
 
 @check("driver.versions", "Driver versions")

@@ -11,7 +11,7 @@ from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import no_word_of_cuda
+from gpuwatch.explain.diagnosis.rules.hidden_gpus import valid_visible_devices_advice
 
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _ALLOCATORS = {
@@ -59,7 +59,7 @@ def visible_devices(facts: Facts) -> Answer | None:
         state = warn if seen.entries else fail
         return state(
             f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(seen.entries) or 'none'}",
-            no_word_of_cuda(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
+            valid_visible_devices_advice(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
         )
     if seen.loose:
         return warn(

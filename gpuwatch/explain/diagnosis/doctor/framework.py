@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
 )
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
-from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import OF_THE_DRIVER
+from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import DRIVER_LIBRARIES
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
@@ -176,7 +176,7 @@ def libraries(facts: Facts, installation: FrameworkFacts) -> Answer | None:
         return None
     if installation.libraries is None:
         return skip(_deadline_text(installation.search_late) or "; ".join(installation.problems) or "not checked")
-    unloaded = [name for name in facts.log.missing_libraries if not name.startswith(OF_THE_DRIVER)]
+    unloaded = [name for name in facts.log.missing_libraries if not name.startswith(DRIVER_LIBRARIES)]
     bad = [library for library in installation.libraries if library.state != "loaded"]
     names = list(dict.fromkeys([*(library.name for library in bad), *unloaded]))
     if names:

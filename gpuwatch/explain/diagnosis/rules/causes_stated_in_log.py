@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_advice
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
-from gpuwatch.explain.diagnosis.rules.driver_failures import STATE_ADVICE
+from gpuwatch.explain.diagnosis.rules.driver_failures import CUDA_ERROR_ADVICE
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, line_of, raised_at
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.message_topics import states_explicitly
@@ -44,14 +44,14 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
         severity: Severity = "info" if expected else "warning" if row.ends == "nothing" or mapped else "error"
         certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
-        title, better = _finding_text(evidence, cause, lines)
+        title, specific_action = _finding_text(evidence, cause, lines)
         if cause == "api.removed":
-            named = (error for error in log.errors if find_removed_api(line_of(error)) is not None)
-            lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in named)]
-        yield finding(cause, severity, certainty, title=title, evidence=lines, action=better or row.action)
+            removed_errors = (error for error in log.errors if find_removed_api(line_of(error)) is not None)
+            lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in removed_errors)]
+        yield finding(cause, severity, certainty, title=title, evidence=lines, action=specific_action or row.action)
 
 
-_WANTED = (
+_VERSION_MISMATCHES = (
     # Loaded runtime CuDNN library: 9.1.1 but source was compiled with: 9.3.0.
     re.compile(
         r"oaded runtime (?P<what>CuDNN) library: (?P<has>[\d.]{1,20}).{0,60}?compiled with:? (?P<wants>\d[\d.]{0,20}\d)"
@@ -79,7 +79,7 @@ _WANTED = (
         r"PJRT API version \((?P<has>[\d.]{1,20})\) and framework (?P<what>PJRT) API version \(?(?P<wants>[\d.]{1,20})"
     ),
 )
-_OF_TENSORRT = (
+_TENSORRT_TITLES = (
     (
         "magicTag",
         "TensorRT cannot read that file as an engine: another version created it, or it is not an engine (an ONNX "
@@ -87,12 +87,12 @@ _OF_TENSORRT = (
     ),
     ("ersion tag does not match", "The engine was built with another TensorRT version"),
 )
-_OF_TOOLKIT = "mismatches the version that was used to compile"
-_USE_TOOLKIT = (
+_TOOLKIT_MISMATCH = "mismatches the version that was used to compile"
+_TOOLKIT_ACTION = (
     "Load or install the toolkit (nvcc) for {}, and set CUDA_HOME and PATH to it, or install a prebuilt wheel of the "
     "package. PyTorch itself is fine."
 )
-_SYMBOL = re.compile(
+_UNDEFINED_SYMBOL = re.compile(
     r"(?P<file>[\w.+-]{1,80}\.so[.\d]{0,20}): undefined symbol: (?P<symbol>\w{1,120})(?:, version (?P<of>\S{1,80}))?"
 )
 
@@ -102,33 +102,35 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     if cause == "driver.bad-state":
         return _start_error_text(lines)
     if cause == "api.removed":
-        for gone in filter(None, map(find_removed_api, lines)):
-            return f"The code uses {gone.name}, which the installed version no longer has", gone.action
+        for removed_api in filter(None, map(find_removed_api, lines)):
+            return f"The code uses {removed_api.name}, which the installed version no longer has", removed_api.action
     if cause != "cuda.version-mismatch":
         return "", ""
-    if told := next((title for text, title in _OF_TENSORRT if any(text in line for line in lines)), ""):
-        return told, ""
+    if tensorrt_title := next((title for text, title in _TENSORRT_TITLES if any(text in line for line in lines)), ""):
+        return tensorrt_title, ""
     for line in lines:
-        for pattern in _WANTED:
+        for pattern in _VERSION_MISMATCHES:
             if (match := pattern.search(line)) is not None:
                 what = "cuDNN" if match["what"] == "CuDNN" else match["what"]
-                wants, has = (match[name].replace(", ", ".").strip(".") for name in ("wants", "has"))
-                found = f", and {what} {has} was loaded" if has else ""
-                kept = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
-                title = f"The program was built for {what} {wants}{found}"
-                if _OF_TOOLKIT in line:
-                    toolkit = f"the toolkit that would build the extension is {has}"
-                    return f"PyTorch was built for CUDA {wants}, and {toolkit}", _USE_TOOLKIT.format(f"CUDA {wants}")
+                needed, loaded = (match[name].replace(", ", ".").strip(".") for name in ("wants", "has"))
+                and_loaded = f", and {what} {loaded} was loaded" if loaded else ""
+                hint = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
+                title = f"The program was built for {what} {needed}{and_loaded}"
+                if _TOOLKIT_MISMATCH in line:
+                    toolkit = f"the toolkit that would build the extension is {loaded}"
+                    return f"PyTorch was built for CUDA {needed}, and {toolkit}", _TOOLKIT_ACTION.format(
+                        f"CUDA {needed}"
+                    )
                 if what == "PJRT":
-                    same = 'Install jax, jaxlib and the CUDA plugin in one version: pip install -U "jax[cuda12]".'
-                    return title, same
-                return title, f"Install {what} {wants} or a later release of the same major version.{kept}"
-        if _OF_TOOLKIT in line:
-            return "", _USE_TOOLKIT.format("PyTorch's CUDA (torch.version.cuda)")
-        if (match := _SYMBOL.search(line)) is not None:
-            of = f" in {match['of']}" if match["of"] else ""
+                    action = 'Install jax, jaxlib and the CUDA plugin in one version: pip install -U "jax[cuda12]".'
+                    return title, action
+                return title, f"Install {what} {needed} or a later release of the same major version.{hint}"
+        if _TOOLKIT_MISMATCH in line:
+            return "", _TOOLKIT_ACTION.format("PyTorch's CUDA (torch.version.cuda)")
+        if (match := _UNDEFINED_SYMBOL.search(line)) is not None:
+            library_version = f" in {match['of']}" if match["of"] else ""
             return (
-                f"{match['file']} needs {match['symbol']}, which the loaded library{of} lacks",
+                f"{match['file']} needs {match['symbol']}, which the loaded library{library_version} lacks",
                 "Remove the other copy of that library from LD_LIBRARY_PATH (LD_LIBRARY_PATH= python … shows whether it"
                 " is the reason), or reinstall the framework with its own CUDA libraries.",
             )
@@ -139,8 +141,8 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
 def _start_error_text(lines: list[str]) -> tuple[str, str]:
     """Title and action for a driver that does not start, from CUDA's error number."""
     number = next(filter(None, map(cuda_errors.number, lines)), None)
-    if number is not None and number in STATE_ADVICE:
-        return f"The driver is installed but does not start: CUDA error {number}", STATE_ADVICE[number]
+    if number is not None and number in CUDA_ERROR_ADVICE:
+        return f"The driver is installed but does not start: CUDA error {number}", CUDA_ERROR_ADVICE[number]
     if any("rm" in line.lower() and "nvrm" in line.lower() for line in lines):
         return (
             "The driver's kernel module could not start the GPU",

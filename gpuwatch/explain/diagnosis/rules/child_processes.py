@@ -20,7 +20,7 @@ from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 DESPITE_ERROR = "It exited with code 0, although"
 """Beginning of the title for a program whose exit code hides a failure."""
-_CHECK = "The program that started it continues: make it check how its processes end (process.exitcode, check=True)."
+_CHECK_EXIT_CODES = "make it check how its processes end (process.exitcode, check=True)."
 _MAX_PROCESSES = 8
 
 
@@ -40,24 +40,25 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     first = run.killed_children[0]
     number = signal.Signals(first.signal)
-    many = len(run.killed_children) - 1
-    who = f"its process {first.pid}" + and_more(many)
-    what = f"{who} {'were' if many else 'was'} ended by {number.name}"
+    others = len(run.killed_children) - 1
+    process_text = f"its process {first.pid}" + and_more(others)
+    event_text = f"{process_text} {'were' if others else 'was'} ended by {number.name}"
     succeeded = run.outcome.exit_code == 0
-    what += ", so its pool of processes broke" if (broke := broken_pool(evidence)) else ""
+    event_text += ", so its pool of processes broke" if (pool_error := broken_pool(evidence)) else ""
     yield finding(
         "unknown",
-        "error" if broke else "warning",
-        title=f"{DESPITE_ERROR} {what}" if succeeded else f"{what[:1].upper()}{what[1:]}",
+        "error" if pool_error else "warning",
+        title=f"{DESPITE_ERROR} {event_text}" if succeeded else f"{event_text[:1].upper()}{event_text[1:]}",
         evidence=(
-            *broke,
+            *pool_error,
             *(
                 _process_text(child.pid, signal.Signals(child.signal).name, child.command)
                 for child in run.killed_children[:_MAX_PROCESSES]
             ),
             *(host_evidence(run) if number == signal.SIGKILL else ()),
         ),
-        action=f"{signal_meaning(run, number).action} {_CHECK if succeeded else ''}".rstrip(),
+        action=signal_meaning(run, number).action
+        + (f" The program that started it continues: {_CHECK_EXIT_CODES}" if succeeded else ""),
         pid=first.pid,
     )
 
@@ -69,15 +70,16 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     failed = [process for process in run.processes if process.exit_code is not None and process.exit_code > 0]
     if failed:
-        many = and_more(len(failed) - 1)
+        others = and_more(len(failed) - 1)
         yield info_finding(
             "unknown",
-            title=f"{DESPITE_ERROR} its process {failed[0].pid}{many} ended with exit code {failed[0].exit_code}",
+            title=f"{DESPITE_ERROR} its process {failed[0].pid}{others} ended with exit code {failed[0].exit_code}",
             evidence=[
                 _process_text(process.pid, f"exit code {process.exit_code}", process.command)
                 for process in failed[:_MAX_PROCESSES]
             ],
-            action=f"Nothing to do if the program expects it. Otherwise: {_CHECK[:1].lower()}{_CHECK[1:]}",
+            action="Nothing to do if the program expects it. Otherwise: the program that started it continues: "
+            + _CHECK_EXIT_CODES,
             pid=failed[0].pid,
         )
 
@@ -94,14 +96,14 @@ def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
     for process in [process for process in run.processes if process.exit_code and process.errors][:_MAX_PROCESSES]:
         granted = {device_name(entry.framework_device): entry.granted_bytes for entry in process.device_map}
         for oom in parse("\n".join(error.message for error in process.errors)).ooms[:1]:
-            asked, limit = oom.requested_bytes, granted.get(device_name(oom.device or ""))
-            if asked is not None and limit is not None and asked > limit:
+            requested, limit = oom.requested_bytes, granted.get(device_name(oom.device or ""))
+            if requested is not None and limit is not None and requested > limit:
                 chosen = run.settings.get("memory_limit")
                 chosen = chosen if chosen is not None and chosen.effective == limit >> 20 else None
                 yield finding(
                     "memory.request-too-large",
                     "info" if run.outcome.exit_code == 0 else "warning",
-                    title=f"Out of memory: process {process.pid} asked for {size(asked)} at once, but its limit is "
+                    title=f"Out of memory: process {process.pid} asked for {size(requested)} at once, but its limit is "
                     f"{size(limit)}",
                     evidence=(
                         f"process {process.pid}: {printable(process.errors[0].message)[:200]}",

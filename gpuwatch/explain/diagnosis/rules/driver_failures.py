@@ -19,20 +19,20 @@ from gpuwatch.explain.diagnosis.reference.advice_table import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
-from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
+from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import states_explicitly
 
-_COMPLAINTS = word_set(
+_DRIVER_COMPLAINTS = word_set(
     "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"
     " container.lost-devices hardware.fault"
 )
 MISMATCH_CODES = (803, 804)
 MISSING_CODES = (100, 303)
-_REFUSALS = ("container.lost-devices", "driver.bad-state")
+_NVML_REFUSALS = ("container.lost-devices", "driver.bad-state")
 """Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.nvml_errors)."""
-_TITLES = (
+_MISSING_DRIVER_TITLES = (
     (
         re.compile(r"could not select device driver|(?:Unknown runtime specified|invalid runtime name:) nvidia"),
         "Docker cannot give a container GPUs: the NVIDIA Container Toolkit is not set up",
@@ -55,25 +55,25 @@ _TITLES = (
     ),
 )
 """Titles for a missing driver, used if every line about it has one of these forms."""
-_REFUSED = "Failed to initialize NVML"
-_TWO_PLACES = (
+_NVML_FAILED = "Failed to initialize NVML"
+_WORKS_ELSEWHERE_ACTION = (
     "nvidia-smi works elsewhere in this log. If it fails only in a container or pod, remove the driver libraries "
     "installed in it (libnvidia-*, libcuda): it gets the host's. If both ran on one host, the driver was updated in "
     "between: reboot, or reload the nvidia kernel modules."
 )
-RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
-HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
+RECREATE_CONTAINER_ACTION = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
+DRIVER_CAPABILITIES_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
-STATE_ADVICE = {int(row.key): row.action for row in section_rows("state")}
+CUDA_ERROR_ADVICE = {int(row.key): row.action for row in section_rows("state")}
 
 
 def complains_about_driver(log: LogFacts) -> bool:
     """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
     answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
-    return answered or not _COMPLAINTS.isdisjoint(log.topics)
+    return answered or not _DRIVER_COMPLAINTS.isdisjoint(log.topics)
 
 
-def _log_lines(evidence: Evidence) -> tuple[str, ...]:
+def _driver_lines(evidence: Evidence) -> tuple[str, ...]:
     return evidence.log.lines_of("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
 
 
@@ -85,7 +85,7 @@ def _problem_lines(evidence: Evidence) -> list[str]:
     return [f"{p.source}: {p.detail}" for p in _problems(evidence) if p.detail and p.source == "nvml"]
 
 
-def says_mismatch(evidence: Evidence) -> bool:
+def reports_mismatch(evidence: Evidence) -> bool:
     """Whether NVML, cuInit or TensorFlow reported two driver versions."""
     if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
         return True
@@ -124,13 +124,13 @@ def blames_script(evidence: Evidence) -> bool:
     return none and (seen.hides_all or "0" not in seen.entries)
 
 
-def _advice(evidence: Evidence) -> str:
+def _missing_driver_advice(evidence: Evidence) -> str:
     """The advice of the source that read this machine; from a log alone its machine is unknown."""
     stated = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
     return stated.removesuffix(SIMULATE) or missing_driver_action(None)
 
 
-def tensorflow_alone(log: LogFacts) -> bool:
+def shows_only_tensorflow(log: LogFacts) -> bool:
     """Whether nothing in the log shows the work of another framework than TensorFlow."""
     return not {*log.frameworks} - {"tensorflow"} and log.ending_kind in ("", log_ending.KERAS_WORK)
 
@@ -138,12 +138,12 @@ def tensorflow_alone(log: LogFacts) -> bool:
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
 def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
-    if evidence.driver_answers or evidence.gpu_usable or says_mismatch(evidence):
+    if evidence.driver_answers or evidence.gpu_usable or reports_mismatch(evidence):
         return
-    if says_limit(evidence):
+    if is_of_simulated_driver(evidence):
         return  # the messages are about a simulated driver, which reports itself what it lacks
     log, code = evidence.log, _cuinit_code(evidence.log)
-    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    lines = [*_problem_lines(evidence), *_driver_lines(evidence)]
     certainty: Certainty = "fact"
     stated = log.lines_of("driver.not-running") if evidence.driver_answers is None else ()
     if evidence.driver_answers is None:
@@ -163,7 +163,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
                 return  # the driver has no file of that name in Windows
             if stated and not any(states_explicitly(line, "driver.not-running") for line in stated):
                 certainty = "likely"
-        elif log.cudart_missing and log.cuinit_error is None and not log.device_map and tensorflow_alone(log):
+        elif log.cudart_missing and log.cuinit_error is None and not log.device_map and shows_only_tensorflow(log):
             # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say. But programs of
             # other frameworks import TensorFlow, too, and work on their GPU all the same.
             certainty = "likely"
@@ -172,20 +172,20 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return
     elif log.cuinit_error is not None and code not in MISSING_CODES:
         return
-    refused = next((problem for problem in _problems(evidence) if problem.reason in _REFUSALS), None)
-    if refused is not None and not evidence.visibility_on_purpose:
+    refused = next((problem for problem in _problems(evidence) if problem.reason in _NVML_REFUSALS), None)
+    if refused is not None and not evidence.visibility_set_by_probe:
         # The library is there and says no: that is not a missing driver.
         cause, action = refused.reason, refused.hint
         yield error_finding(cause, certainty="likely", title=refused.detail, evidence=lines, action=action)
         return
     value = evidence.visible_devices
-    on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
+    on_purpose = evidence.visibility_set_by_probe and value is not None and read_visible(value, None).on_purpose
     # A build without CUDA asks no driver for anything, so that is not why it ended.
     severity: Severity = "info" if on_purpose else "warning" if raised_for(evidence, "build.cpu-only") else "error"
     lines += log.lines_of("cuda.missing-library")
-    title = next((title for form, title in _TITLES if any(map(form.search, stated))), "")
-    action = advice("driver.missing", "", stated, evidence, "says") or _advice(evidence)
-    if (claim := _claim(evidence)) is not None:
+    title = next((title for form, title in _MISSING_DRIVER_TITLES if any(map(form.search, stated))), "")
+    action = advice("driver.missing", "", stated, evidence, "says") or _missing_driver_advice(evidence)
+    if (claim := _other_module_claim(evidence)) is not None:
         title, action, claimed = claim
         certainty, lines = "likely", [*claimed, *lines]
     evidence_lines = lines or ["NVML does not answer"]
@@ -199,13 +199,13 @@ def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     error, lines = log.cuinit_error, log.lines_of("cuda.missing-library")
     certainty: Certainty = "likely"
-    title, action = "", HALF_ACTION
+    title, action = "", DRIVER_CAPABILITIES_ACTION
     of_cuda = [name.startswith("libcuda.so") for name in log.missing_libraries]
     if evidence.driver_answers and error is not None and error.code == 303:
         title = "NVML answers but libcuda.so.1 is missing: no program can use CUDA"
-        certainty, lines = "fact", (*_log_lines(evidence), *lines)
+        certainty, lines = "fact", (*_driver_lines(evidence), *lines)
     elif error is None and not evidence.driver_answers and of_cuda and all(of_cuda):
-        title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _advice(evidence)
+        title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _missing_driver_advice(evidence)
     elif (
         error is None
         and not (log.libraries_skipped or any(of_cuda))
@@ -219,12 +219,12 @@ def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 @rule("driver.missing")
 def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
     """Another kernel module has claimed the GPU, and the log says nothing else of the driver."""
-    if (claim := _claim(evidence)) is not None and not any(driver_missing(evidence)):
+    if (claim := _other_module_claim(evidence)) is not None and not any(driver_missing(evidence)):
         title, remedy, lines = claim
         yield error_finding("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
 
 
-def _claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
+def _other_module_claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
     """Title, action and lines if another kernel module has claimed the GPU, so that NVIDIA's cannot use it."""
     log = evidence.log
     if evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
@@ -252,21 +252,21 @@ def _wants_nvidia(log: LogFacts) -> bool:
 @rule("driver.mismatch")
 def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     """Library and kernel module have different versions: an upgrade without a reboot, or a cuda-compat library."""
-    if not says_mismatch(evidence):
+    if not reports_mismatch(evidence):
         return
-    log, told = evidence.log, _problem_lines(evidence)
-    lines = [*told, *_log_lines(evidence)]
+    log, nvml_lines = evidence.log, _problem_lines(evidence)
+    lines = [*nvml_lines, *_driver_lines(evidence)]
     action = advice("driver.mismatch", "", lines, evidence, "says")
     if not action:
         action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
-        if evidence.run is None and log.kernel_driver is not None and _REFUSED in " ".join(lines):
-            action = _TWO_PLACES
+        if evidence.run is None and log.kernel_driver is not None and _NVML_FAILED in " ".join(lines):
+            action = _WORKS_ELSEWHERE_ACTION
         hints = (problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch")
         hint = next(filter(None, hints), "")
         if hint and evidence.snapshot is not None and evidence.snapshot.simulated:
             action = hint[0].upper() + hint[1:]
     stated = log.lines_of("driver.mismatch")
-    certain = bool(told) or _cuinit_code(log) in MISMATCH_CODES
+    certain = bool(nvml_lines) or _cuinit_code(log) in MISMATCH_CODES
     certain = certain or any(states_explicitly(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
     yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
 
@@ -277,7 +277,7 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if log.cuinit_error is None or evidence.gpu_usable:
         return
     error = log.cuinit_error
-    if error.code in MISMATCH_CODES or says_mismatch(evidence):
+    if error.code in MISMATCH_CODES or reports_mismatch(evidence):
         return
     if error.code in MISSING_CODES:
         loaded = evidence.driver_answers is None and log.kernel_driver is not None
@@ -290,16 +290,16 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
                 title="The kernel module is loaded, but CUDA finds no device"
                 if loaded
                 else "NVML answers, but CUDA finds no device",
-                evidence=[*_log_lines(evidence), *log.lines_of("driver.loaded")],
-                action=RECREATE,
+                evidence=[*_driver_lines(evidence), *log.lines_of("driver.loaded")],
+                action=RECREATE_CONTAINER_ACTION,
             )
         return
     name = error.name or "an error"
     yield error_finding(
         "driver.bad-state",
         title=f"The driver is installed but does not start: {name}" + (f" ({error.code})" if error.code else ""),
-        evidence=_log_lines(evidence),
-        action=STATE_ADVICE.get(
+        evidence=_driver_lines(evidence),
+        action=CUDA_ERROR_ADVICE.get(
             error.code or 0, "Look for NVRM and Xid lines in the kernel's log (dmesg), and reboot."
         ),
     )

@@ -16,7 +16,7 @@ from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 
 
-def telling_line(message: str, cause: str) -> str:
+def line_stating(message: str, cause: str) -> str:
     """The line of a multi-line message that states ``cause``; its first line is often only a heading."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next((line for line in lines if cause in topics_of(line)), lines[0] if lines else "")
@@ -28,7 +28,7 @@ def error_lines(evidence: Evidence, cause: str) -> tuple[list[str], bool]:
     expected = False
     if evidence.run is not None:
         matching = [error for error in evidence.run.errors if cause in topics_of(error.message)]
-        lines += [f"{error.type}: {telling_line(error.message, cause)[:300]}" for error in matching]
+        lines += [f"{error.type}: {line_stating(error.message, cause)[:300]}" for error in matching]
         expected = bool(matching) and all(error.expected for error in matching)
     from_log = evidence.log.lines_of(cause)
     if lines:

@@ -29,28 +29,28 @@ from gpuwatch.explain.diagnosis.reference.driver_update_advice import (
 )
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, raised_for
-from gpuwatch.explain.diagnosis.rules.simulation_limits import says_limit
+from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
 from gpuwatch.explain.logs.log_ending import WORK
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import states_explicitly
 
-_OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
-_NEWER_BUILD = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
-_NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
-_COUNT = re.compile(r"count: (\d+)")
+_OTHER_BUILD_ACTION = "Use a build for this GPU's compute capability, or another GPU."
+_NEWER_BUILD_ACTION = "Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once."
+_JIT_CAPABILITY = re.compile(r"compatible with compute capability (\d+\.\d+)")
+_MULTIPROCESSORS = re.compile(r"count: (\d+)")
 _OLDEST_PTX_CAPABILITY = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
 
 
-_OTHER_LIBCUDA = (
+_OTHER_LIBCUDA_ACTION = (
     "Find out which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (from cuda-compat "
     "or an image), or its folder from LD_LIBRARY_PATH: the driver has its own."
 )
-_ON_REAL = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor shows its file), and remove it."
+_ON_REAL_GPUS_ACTION = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor shows its file), and remove it."
 _VERSION = re.compile(r"^(\d+)\.(\d+)")
-_FOUND = re.compile(r"too old \(found version (\d{1,2})0(\d)0\)")
-_NEEDED = re.compile(r"unsatisfied condition: cuda ?>= ?(\d{1,2})\.(\d)")
-_WHEEL = re.compile(r"\+cu(1\d)(\d)\b")
+_FOUND_CUDA = re.compile(r"too old \(found version (\d{1,2})0(\d)0\)")
+_NEEDED_CUDA = re.compile(r"unsatisfied condition: cuda ?>= ?(\d{1,2})\.(\d)")
+_WHEEL_CUDA = re.compile(r"\+cu(1\d)(\d)\b")
 
 
 def _built_with_cuda(evidence: Evidence) -> Framework | None:
@@ -59,11 +59,11 @@ def _built_with_cuda(evidence: Evidence) -> Framework | None:
     return None if without else framework
 
 
-def _cuda(match: re.Match[str] | None) -> tuple[int, int] | None:
+def _cuda_version(match: re.Match[str] | None) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _visible(evidence: Evidence) -> tuple[Device, ...]:
+def _visible_gpus(evidence: Evidence) -> tuple[Device, ...]:
     """The GPUs that the program can see; all of them if that is not known."""
     devices = evidence.gpus
     seen = visible_devices(evidence.visible_devices, evidence.variables.get("CUDA_DEVICE_ORDER"), devices)
@@ -76,71 +76,73 @@ def _visible(evidence: Evidence) -> tuple[Device, ...]:
 @rule("driver.too-old")
 def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
     """The driver does not support the build's major CUDA version: reported by CUDA, or known from both versions."""
-    if says_limit(evidence):
+    if is_of_simulated_driver(evidence):
         return  # a simulated driver, which reports itself what it lacks
     stated, expected = error_lines(evidence, "driver.too-old")
     framework = _built_with_cuda(evidence)
     driver = evidence.snapshot.driver if evidence.snapshot is not None else None
-    has = _cuda(_VERSION.match(driver.cuda_version or "")) if driver is not None else None
-    wanted = framework.build.get("cuda_version") if framework is not None else None
-    if framework is not None and framework.name == "tensorflow" and stated and wanted is None:
-        wanted = cuda_of_tensorflow_wheel(framework.version)
-    needs = _cuda(_VERSION.match(str(wanted)))
-    needs = needs or ((major, 0) if (major := parse_integer(str(wanted))) is not None else None)
-    older = has is not None and needs is not None and has[0] < needs[0]
+    driver_cuda = _cuda_version(_VERSION.match(driver.cuda_version or "")) if driver is not None else None
+    build_version = framework.build.get("cuda_version") if framework is not None else None
+    if framework is not None and framework.name == "tensorflow" and stated and build_version is None:
+        build_version = cuda_of_tensorflow_wheel(framework.version)
+    build_cuda = _cuda_version(_VERSION.match(str(build_version)))
+    build_cuda = build_cuda or ((major, 0) if (major := parse_integer(str(build_version))) is not None else None)
+    older = driver_cuda is not None and build_cuda is not None and driver_cuda[0] < build_cuda[0]
     if not stated and not older:
         return
     severity: Severity = "info" if expected else "error" if stated or not evidence.gpu_usable else "warning"
     lines, title = [], ""
     name = framework.name if framework is not None else None
-    needed = needs[0] if needs and (older or not has) else None
-    action = driver_update_advice(needed, has[0] if has else None, name)
-    if framework is None and has is None:
+    needed = build_cuda[0] if build_cuda and (older or not driver_cuda) else None
+    action = driver_update_advice(needed, driver_cuda[0] if driver_cuda else None, name)
+    if framework is None and driver_cuda is None:
         text = "\n".join((*stated, *evidence.log.lines_of("environment.setting")))
         action = driver_update_advice_from_log(
-            _cuda(_FOUND.search(text)), _cuda(_NEEDED.search(text) or _WHEEL.search(text))
+            _cuda_version(_FOUND_CUDA.search(text)),
+            _cuda_version(_NEEDED_CUDA.search(text) or _WHEEL_CUDA.search(text)),
         )
-    if older and driver is not None and framework is not None and has is not None and needs is not None:
+    if older and driver is not None and framework is not None and driver_cuda is not None and build_cuda is not None:
         lines.append(
             f"the driver ({driver.version}) supports CUDA up to {driver.cuda_version};"
-            f" {framework.name} {framework.version} was built for CUDA {wanted}"
+            f" {framework.name} {framework.version} was built for CUDA {build_version}"
         )
-        title = f"The driver supports CUDA up to {driver.cuda_version}, but the build needs CUDA {needs[0]}"
-        release, first = release_branch(driver.version), FIRST_RELEASES.get(needs[0])
-        if release is not None and first is not None and release >= first:
+        title = f"The driver supports CUDA up to {driver.cuda_version}, but the build needs CUDA {build_cuda[0]}"
+        release, first_release = release_branch(driver.version), FIRST_RELEASES.get(build_cuda[0])
+        if release is not None and first_release is not None and release >= first_release:
             lines.append(
-                f"release {release} by itself is new enough (CUDA {needs[0]} needs {first} or later): the version of"
-                " CUDA is libcuda.so.1's, so an older one was loaded in its place"
+                f"release {release} by itself is new enough (CUDA {build_cuda[0]} needs {first_release} or later): the"
+                " version of CUDA is libcuda.so.1's, so an older one was loaded in its place"
             )
-            action = _OTHER_LIBCUDA
+            action = _OTHER_LIBCUDA_ACTION
             if evidence.snapshot is not None and evidence.snapshot.simulated:
-                action = f"The simulation imitates an older driver here: remove its fault cuda_version. {_ON_REAL}"
+                imitated = "The simulation imitates an older driver here: remove its fault cuda_version."
+                action = f"{imitated} {_ON_REAL_GPUS_ACTION}"
     certainty: Certainty = "fact" if stated else "likely"
     yield finding("driver.too-old", severity, certainty, title=title, evidence=(*lines, *stated), action=action)
 
 
 @rule("build.gpu-unsupported")
-def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
+def no_native_code_for_gpu(evidence: Evidence) -> Iterator[Finding]:
     """The build has no native code for a GPU that the program can use, by its own list of capabilities."""
     framework = _built_with_cuda(evidence)
     if framework is None or {"build.gpu-unsupported", "build.gpu-jit"} & set(evidence.log.topics):
         return  # the log states it
     built = capabilities_of_build(framework.build)
-    for device in _visible(evidence) if built else ():
-        card = parse_capability(device.compute_capability)
-        if card is None or (can := support_of_build(card, built)) == "native":
+    for device in _visible_gpus(evidence) if built else ():
+        gpu_capability = parse_capability(device.compute_capability)
+        if gpu_capability is None or (support := support_of_build(gpu_capability, built)) == "native":
             continue
-        listed = ", ".join(str(entry) for entry in framework.build["cuda_compute_capabilities"])
+        build_capabilities = ", ".join(str(entry) for entry in framework.build["cuda_compute_capabilities"])
         lines = (
             f"GPU {device.index} {device.name}: compute capability {device.compute_capability}",
-            f"{framework.name} {framework.version} was built for {listed}",
+            f"{framework.name} {framework.version} was built for {build_capabilities}",
         )
-        severity: Severity = "error" if can == "no" and not evidence.gpu_usable else "warning"
+        severity: Severity = "error" if support == "no" and not evidence.gpu_usable else "warning"
         title = f"No native code for GPU {device.index}: kernels are compiled on first use"
-        action = _NEWER_BUILD
-        if can == "no":
+        action = _NEWER_BUILD_ACTION
+        if support == "no":
             title = f"{framework.name} {framework.version} has no code for GPU {device.index}"
-            action = _OTHER_BUILD
+            action = _OTHER_BUILD_ACTION
         yield finding(
             "build.gpu-unsupported", severity, title=title, evidence=lines, action=action, device_uuid=device.uuid
         )
@@ -157,8 +159,10 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     lines += evidence.log.lines_of("build.cpu-only") if not evidence.gpu_usable else ()
     if not lines:
         return
-    if (of_package := [line for line in lines if _NOT_FOR_GPUS.search(line)]) and not stated:
-        frames = (frame.through for said, frame in evidence.log.error_frames.items() if _NOT_FOR_GPUS.search(said))
+    if (of_package := [line for line in lines if _PACKAGE_WITHOUT_CUDA.search(line)]) and not stated:
+        frames = (
+            frame.through for said, frame in evidence.log.error_frames.items() if _PACKAGE_WITHOUT_CUDA.search(said)
+        )
         title = f"{next(filter(None, frames), 'A package')} was built without CUDA support: that package, not PyTorch"
         yield error_finding("build.cpu-only", title=title, evidence=of_package)
         return
@@ -173,9 +177,9 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-_NOT_FOR_GPUS = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
+_PACKAGE_WITHOUT_CUDA = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
 """Said by operators of packages that extend PyTorch."""
-_OF_TORCH = re.compile(r"Could not run '(torchvision|torchaudio)::")
+_TORCH_EXTENSION = re.compile(r"Could not run '(torchvision|torchaudio)::")
 
 
 def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
@@ -185,7 +189,7 @@ def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
             'Run it in WSL2, with pip install "tensorflow[and-cuda]" there; or use tensorflow<2.11, the last with GPUs'
             " on native Windows (CUDA 11.2, cuDNN 8.1)."
         )
-    if (match := _OF_TORCH.search(text)) is not None:
+    if (match := _TORCH_EXTENSION.search(text)) is not None:
         return (
             f"Install the CUDA build of {match[1]} for the installed torch: pip uninstall {match[1]}, then the command"
             " from pytorch.org, which installs both from one index."
@@ -196,9 +200,9 @@ def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
 @rule("build.gpu-unsupported", needs="log")
 def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The build has no code for this GPU, which is too old or too new for it."""
-    old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
+    too_old_gpus = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
-    versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
+    versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _JIT_CAPABILITY.search(line))}
     too_old = sorted(
         version
         for version in versions
@@ -206,21 +210,27 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     )
     severity: Severity = "warning" if evidence.gpu_usable else "error"
     certainty: Certainty = "likely"
-    if old or "build.gpu-unsupported" in log.topics:
-        needs = next((row for row in _NOT_ON_THIS_GPU if lines and all(map(row[0].search, lines))), None)
-        severity = "warning" if (evidence.gpu_usable and old) or log.ending_kind == WORK else "error"
-        certainty = (
-            "fact" if old or any(states_explicitly(line, "build.gpu-unsupported") for line in lines) else "likely"
+    if too_old_gpus or "build.gpu-unsupported" in log.topics:
+        unsupported_feature = next(
+            (row for row in _UNSUPPORTED_FEATURES if lines and all(map(row[0].search, lines))), None
         )
-        title, action = needs[1:] if needs is not None else ("", _for_this_gpu(evidence, lines))
+        severity = "warning" if (evidence.gpu_usable and too_old_gpus) or log.ending_kind == WORK else "error"
+        certainty = (
+            "fact"
+            if too_old_gpus or any(states_explicitly(line, "build.gpu-unsupported") for line in lines)
+            else "likely"
+        )
+        title, action = (
+            unsupported_feature[1:] if unsupported_feature is not None else ("", _build_for_gpu_advice(evidence, lines))
+        )
     elif too_old:
         title = f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail"
         lines += ("TensorFlow's own builds include PTX for 8.0 or 9.0, which only newer GPUs can compile",)
-        action = _OTHER_BUILD
+        action = _OTHER_BUILD_ACTION
     elif "build.gpu-jit" in log.topics:
         severity, certainty = "warning", "fact"
         title = "This build has no native code for this GPU: kernels are compiled on first use"
-        action = _NEWER_BUILD
+        action = _NEWER_BUILD_ACTION
     else:
         return
     yield finding("build.gpu-unsupported", severity, certainty, title=title, evidence=lines, action=action)
@@ -229,7 +239,7 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 _OTHER_ATTENTION = (
     "Choose another attention (attn_implementation='sdpa' or 'eager'; vLLM, SGLang: another --attention-backend)"
 )
-_NOT_ON_THIS_GPU = (
+_UNSUPPORTED_FEATURES = (
     (re.compile(r"[Bb]float16 is only supported"), "This GPU is too old for bfloat16",
      "Start it with float16 instead (--dtype half, torch_dtype=torch.float16, fp16=True), or use a GPU of compute"
      " capability 8.0 (Ampere) or later."),
@@ -252,34 +262,34 @@ _CAPABILITY = re.compile(
     r"|'?(?P<other>sm_\d{2,3}[af]?)'? is not"
     r"|(?:compute|cuda) capability (?P<version>\d{1,2}\.\d)|capability: (?P<number>\d{2,3})\b"
 )
-_NAMES_OF_BUILDS = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w{2,5}[ .]?){1,20})")
+_BUILD_CAPABILITIES = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w{2,5}[ .]?){1,20})")
 
-_RANGE = re.compile(r"\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
-
-
-_OLD = re.compile(r"(?:sm_)?[567]\.?[0-2]")
-_LAST_FOR_OLD = ": those for CUDA 12.6 (cu126) are the last with Maxwell, Pascal and Volta"
+_CAPABILITY_RANGE = re.compile(r"\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
 
 
-def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
+_OLD_CAPABILITY = re.compile(r"(?:sm_)?[567]\.?[0-2]")
+_LAST_BUILDS_FOR_OLD = ": those for CUDA 12.6 (cu126) are the last with Maxwell, Pascal and Volta"
+
+
+def _build_for_gpu_advice(evidence: Evidence, lines: Iterable[str]) -> str:
     """Advice to use a build for the compute capability in the log."""
     text = " ".join(lines)
     match = _CAPABILITY.search(text)
-    wants = next((group for group in match.groups() if group), None) if match else None
-    if wants is None:
-        return _OTHER_BUILD
-    if wants.isdigit():
-        wants = f"{wants[:-1]}.{wants[-1]}"
-    has = f" (this one has {built[1].strip(' .')})" if (built := _NAMES_OF_BUILDS.search(text)) else ""
-    if (span := _RANGE.search(text)) is not None:
-        has = f" (this one supports {span[1]} to {span[2]})"
+    wanted = next((group for group in match.groups() if group), None) if match else None
+    if wanted is None:
+        return _OTHER_BUILD_ACTION
+    if wanted.isdigit():
+        wanted = f"{wanted[:-1]}.{wanted[-1]}"
+    supported = f" (this one has {built[1].strip(' .')})" if (built := _BUILD_CAPABILITIES.search(text)) else ""
+    if (supported_range := _CAPABILITY_RANGE.search(text)) is not None:
+        supported = f" (this one supports {supported_range[1]} to {supported_range[2]})"
     names = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
     name = names.get(framework_of(evidence, lines), "the program")
-    last = _LAST_FOR_OLD if name == "PyTorch" and _OLD.fullmatch(wants) else ""
-    return f"Use a build of {name} for {wants}{has}{last}, or another GPU."
+    last = _LAST_BUILDS_FOR_OLD if name == "PyTorch" and _OLD_CAPABILITY.fullmatch(wanted) else ""
+    return f"Use a build of {name} for {wanted}{supported}{last}, or another GPU."
 
 
-_LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+_MIN_MULTIPROCESSORS = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 _REQUIRED = re.compile(r"minimum required count is (\d+)")
 _DEFAULT_MIN_MULTIPROCESSORS = 8
 """TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
@@ -288,30 +298,31 @@ _DEFAULT_MIN_MULTIPROCESSORS = 8
 @rule("build.gpu-unsupported", needs="log")
 def ignored_small_gpu(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """TensorFlow ignores a GPU with few multiprocessors beside a larger one; a variable can make it ignore all."""
-    weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"]
-    if not weak:
+    small_gpus = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"]
+    if not small_gpus:
         return
-    names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in weak))
-    they_have = "it has" if len(weak) == 1 else "they have"
+    names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in small_gpus))
+    they_have = "it has" if len(small_gpus) == 1 else "they have"
     lines = log.lines_of("device.ignored")
-    value = evidence.variables.get(_LEAST)
+    value = evidence.variables.get(_MIN_MULTIPROCESSORS)
     required = max((int(match[1]) for line in lines if (match := _REQUIRED.search(line))), default=0)
     if value is not None or required > _DEFAULT_MIN_MULTIPROCESSORS:
         # By itself TensorFlow asks for 8 at most, and for no more than the best card has.
-        least = value if value is not None else required
-        which = names if evidence.gpu_usable else f"every GPU: {names}"
+        minimum = value if value is not None else required
+        ignored = names if evidence.gpu_usable else f"every GPU: {names}"
         yield finding(
             "build.gpu-unsupported",
             "warning" if evidence.gpu_usable else "error",
-            title=f"{_LEAST}={least} makes TensorFlow ignore {which}; {they_have} fewer multiprocessors",
-            evidence=[f"{_LEAST}={value}" if value is not None else "", *lines],
-            action=f"Unset {_LEAST}, which was set to {least}.",
+            title=f"{_MIN_MULTIPROCESSORS}={minimum} makes TensorFlow ignore {ignored}; {they_have} fewer"
+            " multiprocessors",
+            evidence=[f"{_MIN_MULTIPROCESSORS}={value}" if value is not None else "", *lines],
+            action=f"Unset {_MIN_MULTIPROCESSORS}, which was set to {minimum}.",
         )
         return
-    counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]
+    counts = [int(match[1]) for gpu in small_gpus if (match := _MULTIPROCESSORS.search(gpu.detail))]
     yield warning_finding(
         "build.gpu-unsupported",
         title=f"TensorFlow ignored {names}: {they_have} too few multiprocessors",
         evidence=lines,
-        action=f"Set {_LEAST}={min(counts, default=1)} to use it too, or leave it to other programs.",
+        action=f"Set {_MIN_MULTIPROCESSORS}={min(counts, default=1)} to use it too, or leave it to other programs.",
     )

@@ -48,7 +48,7 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
         known = known_variable_meant(name)
         if known is None:
             continue
-        effect, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
+        effect, lines = _effect_on_gpus(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
         case = " (names of variables are case-sensitive)" if name.upper() == known else ""
         yield warning_finding(
             "visibility.misspelt",
@@ -59,35 +59,35 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
+def _effect_on_gpus(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
     """Which GPUs a program got although it meant to choose some, and how much of each it held."""
     run = evidence.program
-    got = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
-    if run is None or not got:
+    gpu_indices = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
+    if run is None or not gpu_indices:
         return "", ()
-    listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
-    seen = f", so the program got GPU{'' if len(got) == 1 else 's'} {listed}"
-    known = [entry for entry in run.memory.devices if entry.process_bytes is not None]
-    held = [f"{size(entry.process_bytes)} of GPU {entry.index}" for entry in known]
-    return seen, (f"the program held {', '.join(held)}, according to NVML",) if held else ()
+    listed = " and ".join(filter(None, [", ".join(map(str, gpu_indices[:-1])), str(gpu_indices[-1])]))
+    got_text = f", so the program got GPU{'' if len(gpu_indices) == 1 else 's'} {listed}"
+    known_devices = [entry for entry in run.memory.devices if entry.process_bytes is not None]
+    held_texts = [f"{size(entry.process_bytes)} of GPU {entry.index}" for entry in known_devices]
+    return got_text, (f"the program held {', '.join(held_texts)}, according to NVML",) if held_texts else ()
 
 
-_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+_GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 
 @rule("visibility.misspelt")
 def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow accepts only "true" and "false" and ignores all other values."""
-    value = evidence.variables.get(_GROWTH)
+    value = evidence.variables.get(_GROWTH_VARIABLE)
     lines = evidence.log.lines_of("environment.growth-unread")
     if not lines and (value is None or value in ("true", "false")):
         return
-    shown = f"{_GROWTH}={value}" if value is not None else _GROWTH
+    setting = f"{_GROWTH_VARIABLE}={value}" if value is not None else _GROWTH_VARIABLE
     yield warning_finding(
         "visibility.misspelt",
-        title=f"{shown} is neither true nor false: TensorFlow ignores it and allocates nearly all memory",
-        evidence=[*([shown] if value is not None else []), *lines],
-        action=f"Set {_GROWTH}=true, in lowercase.",
+        title=f"{setting} is neither true nor false: TensorFlow ignores it and allocates nearly all memory",
+        evidence=[*([setting] if value is not None else []), *lines],
+        action=f"Set {_GROWTH_VARIABLE}=true, in lowercase.",
     )
 
 
@@ -102,20 +102,20 @@ def known_variable_meant(name: str) -> str | None:
     return None
 
 
-def edit_distance(text: str, other: str, most: int) -> int:
-    """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
-    if abs(len(text) - len(other)) > most:
-        return most + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
+def edit_distance(text: str, other: str, maximum: int) -> int:
+    """Edit distance with transpositions; ``maximum + 1`` as soon as it must be larger than ``maximum``."""
+    if abs(len(text) - len(other)) > maximum:
+        return maximum + 1
+    row_before_last: list[int] = []
+    last_row = list(range(len(other) + 1))
     for i, a in enumerate(text, 1):
-        current = [i]
+        row = [i]
         for j, b in enumerate(other, 1):
-            cost = min(row[j] + 1, current[j - 1] + 1, row[j - 1] + (a != b))
+            cost = min(last_row[j] + 1, row[j - 1] + 1, last_row[j - 1] + (a != b))
             if i > 1 and j > 1 and a == other[j - 2] and text[i - 2] == b:
-                cost = min(cost, before[j - 2] + 1)
-            current.append(cost)
-        if min(current) > most:
-            return most + 1
-        before, row = row, current
-    return min(row[-1], most + 1)
+                cost = min(cost, row_before_last[j - 2] + 1)
+            row.append(cost)
+        if min(row) > maximum:
+            return maximum + 1
+        row_before_last, last_row = last_row, row
+    return min(last_row[-1], maximum + 1)

@@ -15,46 +15,46 @@ from gpuwatch.machine.sources import hidden_processes
 
 
 @rule("mig.misuse")
-def instances(evidence: Evidence) -> Iterator[Finding]:
+def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     """A process can use one MIG instance, chosen by UUID; numbers choose whole GPUs."""
     value = evidence.visible_devices
     value = value if value is not None else evidence.log.hidden_by_environment
     if value is None:
         return
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
-    named = [entry for entry in entries if entry.startswith(MIG_PREFIX)]
-    worked = evidence.run is not None or evidence.log is not NO_LOG
-    severity: Severity = "error" if worked and not evidence.gpu_usable else "warning"
+    mig_entries = [entry for entry in entries if entry.startswith(MIG_PREFIX)]
+    has_program = evidence.run is not None or evidence.log is not NO_LOG
+    severity: Severity = "error" if has_program and not evidence.gpu_usable else "warning"
     devices = evidence.gpus
-    parted = {str(device.index): device for device in devices if has_mig(device)}
-    shown = f"CUDA_VISIBLE_DEVICES={value}"
+    mig_gpus = {str(device.index): device for device in devices if has_mig(device)}
+    setting = f"CUDA_VISIBLE_DEVICES={value}"
     certainty: Certainty = "fact" if len(entries) > 1 else "likely"
-    title, lines = "", [shown]
-    if len(named) > 1:
-        title = f"{len(named)} MIG instances are listed, but CUDA gives a process only the first"
-        lines.append(f"never used: {', '.join(named[1:])}")
+    title, lines = "", [setting]
+    if len(mig_entries) > 1:
+        title = f"{len(mig_entries)} MIG instances are listed, but CUDA gives a process only the first"
+        lines.append(f"never used: {', '.join(mig_entries[1:])}")
         action = "Start one process per MIG instance, each with its UUID in CUDA_VISIBLE_DEVICES."
-    elif named and len(entries) > 1:
+    elif mig_entries and len(entries) > 1:
         title = "MIG instances and whole GPUs are listed together, which CUDA does not support"
         action = "List one MIG instance, or whole GPUs without MIG."
-    elif named and devices and not any(has_mig(device) for device in devices):
+    elif mig_entries and devices and not any(has_mig(device) for device in devices):
         title = "A MIG instance is requested, but no GPU in this machine has MIG enabled"
         action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
-    elif named and not devices and not evidence.gpu_usable and _no_device(evidence.log):
+    elif mig_entries and not devices and not evidence.gpu_usable and _no_device(evidence.log):
         title = "A MIG instance is requested, but CUDA finds no device: no GPU has such an instance"
         lines += evidence.log.lines_of("driver.cuinit")
         action = "Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG."
     if title:
         yield finding("mig.misuse", severity, certainty, title=title, evidence=lines, action=action)
     for entry in entries:
-        if entry in parted:
-            device = parted[entry]
+        if entry in mig_gpus:
+            device = mig_gpus[entry]
             yield finding(
                 "mig.misuse",
                 severity if severity == "error" else "info",
                 "likely",
                 title=f"GPU {device.index} has MIG enabled: a number does not select any of its instances",
-                evidence=[shown, f"{device.name} {device.uuid}: MIG mode enabled"],
+                evidence=[setting, f"{device.name} {device.uuid}: MIG mode enabled"],
                 action="Set CUDA_VISIBLE_DEVICES to the UUID of one instance (MIG-…, from nvidia-smi -L).",
                 device_uuid=device.uuid,
             )
@@ -66,7 +66,7 @@ def _no_device(log: LogFacts) -> bool:
 
 
 @rule("container.pid-namespace", "memory.other-process")
-def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
+def processes_not_visible(evidence: Evidence) -> Iterator[Finding]:
     """Processes of other containers: NVML lists the whole machine, /proc only this PID namespace."""
     snapshot = evidence.snapshot
     if snapshot is None or evidence.run is not None:
@@ -74,21 +74,21 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
     for device in snapshot.devices:
         rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
         if hidden := [row for row in rows if row.note.startswith(hidden_processes.HIDDEN)]:
-            count, pids, together = _process_texts(hidden)
+            count, pids, memory_text = _process_texts(hidden)
             yield info_finding(
                 "memory.other-process",
                 title=f"GPU {device.index}: {count} of other users, hidden by /proc ({hidden[0].note.split()[-1]})",
-                evidence=(f"pid {pids}: they exist (kill -0), but /proc hides them", together),
+                evidence=(f"pid {pids}: they exist (kill -0), but /proc hides them", memory_text),
                 action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
                 device_uuid=device.uuid,
             )
         if elsewhere := [row for row in rows if row.note.startswith(hidden_processes.ELSEWHERE)]:
-            count, pids, together = _process_texts(elsewhere)
+            count, pids, memory_text = _process_texts(elsewhere)
             yield info_finding(
                 "container.pid-namespace",
                 certainty="likely",
                 title=f"GPU {device.index}: {count} not visible here, probably in another container",
-                evidence=(f"pid {pids} of the host", together),
+                evidence=(f"pid {pids} of the host", memory_text),
                 action="Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
                 device_uuid=device.uuid,
             )
@@ -97,16 +97,16 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
 def _process_texts(rows: list[Process]) -> tuple[str, str, str]:
     """How many processes, their pids, and their memory; empty if NVML does not report that."""
     rows = list({row.pid: row for row in rows}.values())
-    held = sum(row.number("gpu_memory_bytes") or 0 for row in rows)
+    held_bytes = sum(row.number("gpu_memory_bytes") or 0 for row in rows)
     return (
         "1 process" if len(rows) == 1 else f"{len(rows)} processes",
         ", ".join(str(pid) for pid in sorted(row.pid for row in rows)[:8]),
-        f"together {size(held)} of GPU memory, according to NVML" if held else "",
+        f"together {size(held_bytes)} of GPU memory, according to NVML" if held_bytes else "",
     )
 
 
 @rule("mode.exclusive")
-def closed_mode(evidence: Evidence) -> Iterator[Finding]:
+def compute_mode(evidence: Evidence) -> Iterator[Finding]:
     """A compute mode that turns a second program away."""
     for device in evidence.gpus:
         mode = device.get("mode.compute")

@@ -55,7 +55,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     lines += log.lines_of("visibility.hidden", "environment.visible-devices")
     lines += log.lines_of("driver.cuinit") if not evidence.gpu_usable else ()
     severity: Severity = "error"
-    if evidence.visibility_on_purpose:
+    if evidence.visibility_set_by_probe:
         severity = "info"
     elif evidence.gpu_usable:
         severity = "warning"
@@ -63,11 +63,11 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         severity = "info"  # nothing is there to be hidden: the missing driver is the cause
     elif log.cuinit_error is not None and log.cuinit_error.code == 303:
         severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
-    elif seen.on_purpose and _place(evidence):
-        yield _own_choice_finding(evidence, f"{_place(evidence)} sets {lines[0]}", lines)
+    elif seen.on_purpose and _place_of_setting(evidence):
+        yield _own_choice_finding(evidence, f"{_place_of_setting(evidence)} sets {lines[0]}", lines)
         return
     if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
-        where = f" at {_place(evidence)}" if _place(evidence) else ""
+        where = f" at {_place_of_setting(evidence)}" if _place_of_setting(evidence) else ""
         if evidence.program is not None:
             where = where or " where it was set (the shell, a job script, or the program itself)"
         yield finding(
@@ -79,17 +79,17 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         return
     if devices is not None:
         lines.append(f"the machine has {len(devices)} GPU{'' if len(devices) == 1 else 's'}")
-    kept = ", ".join(seen.entries) or "no GPU"
+    visible = ", ".join(seen.entries) or "no GPU"
     title = "" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU"
     if seen.repeated:
         title = "CUDA_VISIBLE_DEVICES names a GPU twice, which hides every GPU"
         lines.append(f"{seen.ended_at!r} is listed twice: CUDA then shows no GPU at all")
     else:
-        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible: {kept}")
+        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible: {visible}")
         if seen.after:
             lines.append(f"ignored: {', '.join(seen.after)}")
     lines.append(seen.misread)
-    advice = no_word_of_cuda(value)
+    advice = valid_visible_devices_advice(value)
     yield finding(
         "visibility.bad-ordinal",
         severity,
@@ -101,7 +101,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
 
 
 @rule("visibility.bad-ordinal")
-def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
+def hidden_from_child_process(evidence: Evidence) -> Iterator[Finding]:
     """The same of the program's other processes, whose variables their parent has set."""
     gpus = evidence.known_gpus
     for process in evidence.run.processes if evidence.run is not None and gpus is not None else ():
@@ -114,12 +114,12 @@ def another_process_hides(evidence: Evidence) -> Iterator[Finding]:
                 "visibility.bad-ordinal",
                 title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU in this machine",
                 evidence=[f"process {process.pid} had no GPU; the machine has {len(gpus or ())}"],
-                action=no_word_of_cuda(value) or "List only existing GPUs: nvidia-smi -L shows them.",
+                action=valid_visible_devices_advice(value) or "List only existing GPUs: nvidia-smi -L shows them.",
                 pid=process.pid,
             )
 
 
-def no_word_of_cuda(value: str) -> str:
+def valid_visible_devices_advice(value: str) -> str:
     """What to write instead of a value that is valid for other settings but not for CUDA; empty for all others.
 
     ``all`` is of NVIDIA_VISIBLE_DEVICES and of docker's --gpus; ``cuda:0`` is PyTorch's name of a device, ``GPU:0``
@@ -131,20 +131,20 @@ def no_word_of_cuda(value: str) -> str:
             "NVIDIA_VISIBLE_DEVICES and docker's --gpus."
         )
     entries = [entry.strip() for entry in value.split(",")]
-    meant = [match[1] if (match := _DEVICE_NAME.fullmatch(entry)) else entry for entry in entries]
-    if meant == entries:
+    corrected = [match[1] if (match := _DEVICE_NAME.fullmatch(entry)) else entry for entry in entries]
+    if corrected == entries:
         return ""
-    return f"Set CUDA_VISIBLE_DEVICES={','.join(meant)}: CUDA accepts numbers and UUIDs, not device names."
+    return f"Set CUDA_VISIBLE_DEVICES={','.join(corrected)}: CUDA accepts numbers and UUIDs, not device names."
 
 
-def _place(evidence: Evidence) -> str:
+def _place_of_setting(evidence: Evidence) -> str:
     """The line of a watched program that set it; empty if its parent did."""
     setting = evidence.program.settings.get("CUDA_VISIBLE_DEVICES") if evidence.program is not None else None
     return setting.source if setting is not None and setting.source != INHERITED else ""
 
 
 @rule("visibility.bad-ordinal")
-def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
+def invalid_device_number(evidence: Evidence) -> Iterator[Finding]:
     """The framework reported an invalid device number."""
     return stated_error(
         evidence,
@@ -154,12 +154,12 @@ def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-_JAX_NONE = ("No visible GPU devices", "no supported devices found for platform CUDA")
+_JAX_NO_GPU_MESSAGES = ("No visible GPU devices", "no supported devices found for platform CUDA")
 """Printed whether or not the driver answers."""
 
 
 @rule("visibility.hidden", needs="log")
-def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
+def no_gpu_visible(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """PyTorch or JAX found the driver but no GPU: hidden, unless the environment is known to hide none."""
     if evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
         return
@@ -172,7 +172,7 @@ def no_gpu_left(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         " in a container, start it with --gpus all; elsewhere the kernel module is not loaded, or there is no NVIDIA"
         " GPU (lspci | grep -i nvidia)."
     )
-    if all(any(text in line for text in _JAX_NONE) for line in lines):
+    if all(any(text in line for text in _JAX_NO_GPU_MESSAGES) for line in lines):
         title = "JAX finds no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none"
         action = (
             "Check that nvidia-smi lists the GPU there; then unset CUDA_VISIBLE_DEVICES (it may be empty or -1), or"
@@ -188,22 +188,23 @@ def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     value = log.assigned_devices or ""
     lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")
-    shown = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
+    setting = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
     if read_visible(value, None).hides_all:
         yield error_finding(
             "visibility.hidden",
             certainty="likely",
-            title=f"The program sets {shown} itself, which hides every GPU",
+            title=f"The program sets {setting} itself, which hides every GPU",
             evidence=lines,
-            action=f"Remove {shown} from the program's code or command line, or set it to the GPUs that it should use.",
+            action=f"Remove {setting} from the program's code or command line, or set it to the GPUs that it should"
+            " use.",
         )
         return
     yield error_finding(
         "visibility.bad-ordinal",
         certainty="likely",
-        title=f"The program sets {shown} itself, but CUDA finds no GPU with that number",
+        title=f"The program sets {setting} itself, but CUDA finds no GPU with that number",
         evidence=lines,
-        action=f"Change {shown} where the program sets it to a GPU that nvidia-smi -L lists (the first one is 0), or"
+        action=f"Change {setting} where the program sets it to a GPU that nvidia-smi -L lists (the first one is 0), or"
         " remove that line.",
     )
 
@@ -228,7 +229,7 @@ def hides_its_gpus(evidence: Evidence) -> bool:
     """Whether a watched program itself hides every GPU from itself: it is on the CPU by its own choice."""
     if evidence.program is None or evidence.gpu_usable or evidence.driver_answers is False:
         return False
-    value = evidence.visible_devices if _place(evidence) else None
+    value = evidence.visible_devices if _place_of_setting(evidence) else None
     return _disables_gpus(evidence) or (value is not None and read_visible(value, None).on_purpose)
 
 
@@ -243,14 +244,14 @@ def _disables_gpus(evidence: Evidence) -> bool:
 def _own_choice_finding(evidence: Evidence, how: str, lines: Iterable[str]) -> Finding:
     """No alarm, unless the program also requests a GPU by name."""
     fallbacks = evidence.run.fallbacks if evidence.run is not None else ()
-    fell = any(fallback.reason == "visibility.hidden" for fallback in fallbacks)
+    requests_gpu = any(fallback.reason == "visibility.hidden" for fallback in fallbacks)
     return finding(
         "visibility.hidden",
-        "warning" if fell else "info",
+        "warning" if requests_gpu else "info",
         title=f"The program hides every GPU from itself: {how}",
         evidence=lines,
         action="Remove that line, or name the GPUs to use there: the program requests one."
-        if fell
+        if requests_gpu
         else "Nothing to do if it should run on the CPU; otherwise remove that line, or name the GPUs to use there.",
     )
 

@@ -41,7 +41,7 @@ _TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows 
 _ALL_OPS_SHARE = 0.9
 """Share of a program's ops from which on one scope holds all of its work."""
 _MULTIPLIES = re.compile(r"MatMul|Conv\dD|Einsum|RNN")
-BY_SCOPE = "tf.device"
+CPU_SCOPE_TITLE = "tf.device"
 """Beginning of the title of a finding on a program that is on the CPU by its own line."""
 _CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
@@ -244,7 +244,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     yield info_finding(
         "idle.memory-held",
         certainty="fact",
-        title=printable(f"{BY_SCOPE} at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
+        title=printable(f"{CPU_SCOPE_TITLE} at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
         evidence=[
             printable(
                 f"{scope}: {count} of {total} ops requested CPU:0, {heavy[0].op} {heavy[0].dtype or ''} among them"

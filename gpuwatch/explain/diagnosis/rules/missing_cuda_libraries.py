@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.missing_libraries import LIBDEVICE
 
-OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
+DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-ml.so")
 """Libraries that belong to the driver, not to the toolkit."""
 
 
@@ -26,12 +26,12 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if evidence.simulation == "plugin":
         return  # a PluggableDevice needs none of them
     names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
-    no_nccl, _ = error_lines(evidence, NO_NCCL)
-    if no_nccl and evidence.simulation == "driver":
+    nccl_lines, _ = error_lines(evidence, NO_NCCL)
+    if nccl_lines and evidence.simulation == "driver":
         yield error_finding(
             "simulation.limit",
             title="Only on these simulated GPUs: the simulated driver has no NCCL",
-            evidence=no_nccl,
+            evidence=nccl_lines,
             action="Nothing to do for a real GPU. Here, use --sim-tier plugin, or give MirroredStrategy"
             " cross_device_ops=tf.distribute.ReductionToOneDevice().",
         )
@@ -47,9 +47,9 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     xla_only = () if has_gpu else log.lines_of("devices.xla-gpu")
     driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci_addresses)
     certainty: Certainty = "likely"
-    if log.libraries_skipped or no_nccl:
+    if log.libraries_skipped or nccl_lines:
         certainty = "fact"
-    elif log.cuinit_error is None and any(not name.startswith(OF_THE_DRIVER) for name in names):
+    elif log.cuinit_error is None and any(not name.startswith(DRIVER_LIBRARIES) for name in names):
         pass
     elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
         names = names or ["libcudart"]
@@ -59,9 +59,9 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     only_looked_for = names == [LIBDEVICE] and "cuda.missing-library" not in log.topics
     # Without NCCL the GPUs are there, and the work ends all the same.
-    severity: Severity = "warning" if (evidence.gpu_usable and not no_nccl) or only_looked_for else "error"
-    shown = ", ".join(names)
-    title = "CUDA libraries cannot be loaded" + (f": {shown}" if shown else "")
+    severity: Severity = "warning" if (evidence.gpu_usable and not nccl_lines) or only_looked_for else "error"
+    listed = ", ".join(names)
+    title = "CUDA libraries cannot be loaded" + (f": {listed}" if listed else "")
     lines = log.lines_of(
         "cuda.libraries-skipped",
         "cuda.missing-library",
@@ -70,19 +70,21 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         "cuda.cudart-missing",
         "memory.dnn-missing",
     )
-    if not shown and not stated and xla_only:
+    if not listed and not stated and xla_only:
         title = "XLA lists a GPU that TensorFlow does not use, usually because CUDA libraries cannot be loaded"
         lines = xla_only
     framework = evidence.framework
     version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
-    by = framework_of(evidence, lines)
+    framework_name = framework_of(evidence, lines)
     if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
-        by = JAX if "jax" in framework_of(evidence) else TENSORFLOW  # these lines name only their source files
-    action = install_advice(names, version, by=by, interpreter=python)
+        framework_name = (
+            JAX if "jax" in framework_of(evidence) else TENSORFLOW
+        )  # these lines name only their source files
+    action = install_advice(names, version, by=framework_name, interpreter=python)
     if not names and log.libraries_skipped:
         action += (
             " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"
             " TF_CPP_VMODULE=dso_loader=1."
         )
-    evidence_lines = (*no_nccl, *lines)
+    evidence_lines = (*nccl_lines, *lines)
     yield finding("cuda.libraries-missing", severity, certainty, title=title, evidence=evidence_lines, action=action)

@@ -14,7 +14,7 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 
 _NO_GPU = "gpu.none"
-NOT_WHY = ", and the log does not say why"
+WITHOUT_REASON = ", and the log does not say why"
 _CPU_XLA = "xla.interpreter"
 """XLA's log of the platforms that it started, without CUDA, not even as a failure."""
 
@@ -50,7 +50,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     yield finding(
         "unknown",
         "error" if ended else "warning",
-        title=f"The program {'requires a GPU and finds none' if ended else 'has no GPU'}{NOT_WHY}",
+        title=f"The program {'requires a GPU and finds none' if ended else 'has no GPU'}{WITHOUT_REASON}",
         evidence=lines,
         action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
         " distinguish a missing driver, a hidden GPU and a build without CUDA.",

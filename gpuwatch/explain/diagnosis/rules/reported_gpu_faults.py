@@ -16,16 +16,18 @@ from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.log_facts import XidErrors
 from gpuwatch.explain.logs.message_topics import states_explicitly
 
-_OUT_OF_BOUNDS = frozenset({700, 716})
+_ILLEGAL_ACCESS_ERRORS = frozenset({700, 716})
 
-_RESET = "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
+_RESET_ACTION = (
+    "Drain the GPU and reset it (nvidia-smi -r), and try another one; the kernel's log (dmesg) may say more."
+)
 _OFF_THE_BUS = Xid(at=0.0, code=OFF_THE_BUS)
 _RECOVERY_XID = 154
 """Xid with which the driver says which reset the GPU needs: not a program's fault, nor certainly the card's."""
 
 
 @rule("hardware.fault", "unknown")
-def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
+def gpu_fault(evidence: Evidence) -> Iterator[Finding]:
     """Reported by the driver or the kernel: ECC errors, a lost GPU, an Xid.
 
     Xids of programs alone do not accuse the card: which program, and why, is not in them.
@@ -34,9 +36,9 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     severity: Severity = "info" if expected else "error"
-    seen = list(evidence.log.xids.values())
-    xids = [xid.xid for xid in seen]
-    xid, title, action = most_important_xid(xids), "", _RESET
+    seen_xids = list(evidence.log.xids.values())
+    xids = [xid.xid for xid in seen_xids]
+    xid, title, action = most_important_xid(xids), "", _RESET_ACTION
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
     if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):
@@ -49,12 +51,12 @@ def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if not only_xids and any(states_explicitly(line, "hardware.fault") for line in lines) else "likely",
         title=title,
-        evidence=[*(item.line for item in seen if item.xid is xid), *lines, *_in_order(seen)],
+        evidence=[*(item.line for item in seen_xids if item.xid is xid), *lines, *_xids_in_order(seen_xids)],
         action=action,
     )
 
 
-def _in_order(seen: list[XidErrors]) -> Iterator[str]:
+def _xids_in_order(seen: list[XidErrors]) -> Iterator[str]:
     """The Xids in the order of their first times, as a line; nothing for a single one."""
     if len(seen) > 1:
         stamped = all(xid.xid.at for xid in seen)
@@ -66,15 +68,15 @@ def _in_order(seen: list[XidErrors]) -> Iterator[str]:
 
 
 @rule("hardware.fault", "unknown")
-def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
+def kernel_fault(evidence: Evidence) -> Iterator[Finding]:
     """A kernel crashed: a bug of the program or a fault of the card, which the error does not distinguish.
 
     An error of this kind stays with its process, so that two kinds in one log are two crashes: one wrong index would
     fail the same way each time.
     """
     lines, expected = error_lines(evidence, "ended.kernel")
-    stated, _ = error_lines(evidence, "hardware.fault")
-    if not lines or stated:
+    hardware_lines, _ = error_lines(evidence, "hardware.fault")
+    if not lines or hardware_lines:
         return
     codes = dict.fromkeys(filter(None, map(cuda_errors.number, lines)))
     severity: Severity = "info" if expected else "error"
@@ -85,7 +87,7 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
             "likely",
             title=f"Kernels crashed in {len(codes)} different ways (CUDA errors {', '.join(map(str, codes))})",
             evidence=lines,
-            action=f"Run the same program on another GPU, and compute-sanitizer on this one. {_RESET}",
+            action=f"Run the same program on another GPU, and compute-sanitizer on this one. {_RESET_ACTION}",
         )
         return
     code = next(iter(codes), None)
@@ -93,7 +95,7 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
         "unknown",
         severity,
         title="A kernel made an illegal memory access: usually an index out of range or a bug in the kernel"
-        if code in _OUT_OF_BOUNDS
+        if code in _ILLEGAL_ACCESS_ERRORS
         else "A kernel crashed: usually a bug in it, or an index out of range",
         evidence=lines,
         action="Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or the step on the CPU, which names a"
@@ -103,7 +105,7 @@ def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
 
 
 @rule("unknown")
-def fault_of_a_switch(evidence: Evidence) -> Iterator[Finding]:
+def nvswitch_fault(evidence: Evidence) -> Iterator[Finding]:
     """An NVSwitch reported an error after which it went on: a program's illegal access, or a link that wears out."""
     lines, _ = error_lines(evidence, "nvswitch.non-fatal")
     if lines:

@@ -72,7 +72,7 @@ _PYTORCH = "PyTorch"
 """The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated_gpus.py)."""
 
 
-def why_unreachable(run: Run) -> str | None:
+def why_pytorch_has_no_gpu(run: Run) -> str | None:
     """Why PyTorch has no GPU on a simulated machine, whatever its message; None if it has one."""
     if run.simulation == "plugin" and _PYTORCH in run.settings:
         return run.settings[_PYTORCH].note or "the GPUs are devices of TensorFlow only"
@@ -82,9 +82,9 @@ def why_unreachable(run: Run) -> str | None:
     return runtime_obstacle(str(cuda)) if cuda is not None else None
 
 
-def says_limit(evidence: Evidence) -> bool:
+def is_of_simulated_driver(evidence: Evidence) -> bool:
     """Whether messages about a driver are about a simulated one, which reports itself what it lacks."""
-    by_run = evidence.run is not None and why_unreachable(evidence.run) is not None
+    by_run = evidence.run is not None and why_pytorch_has_no_gpu(evidence.run) is not None
     return by_run or CAUSE in evidence.log.topics
 
 
@@ -99,7 +99,7 @@ _OF_OTHERS = "--sim-tier plugin computes what these simulated GPUs lack."
 def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
     lines, expected = error_lines(evidence, CAUSE)
-    reason = why_unreachable(evidence.run) if evidence.run is not None else None
+    reason = why_pytorch_has_no_gpu(evidence.run) if evidence.run is not None else None
     if reason:  # reported separately, below
         lines = [line for line in lines if reason not in line]
     if lines:
@@ -115,7 +115,7 @@ def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
 @rule(CAUSE, needs="run")
 def pytorch_without_a_driver(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """PyTorch on a machine whose simulated GPUs it cannot use."""
-    if reason := why_unreachable(run):
+    if reason := why_pytorch_has_no_gpu(run):
         yield finding(
             CAUSE,
             "error" if run.verdict == "error" else "info",

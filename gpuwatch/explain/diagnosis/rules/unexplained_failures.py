@@ -51,7 +51,7 @@ from gpuwatch.explain.diagnosis.rules.signals import (
     signal_meaning,
     worker_meaning,
 )
-from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_unreachable
+from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_pytorch_has_no_gpu
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.interrupts import mentions_keyboard
 from gpuwatch.explain.logs.log_ending import FAILURE, WORK
@@ -93,7 +93,7 @@ _End = tuple[Meaning, list[str]]
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognized error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log
-    if run is not None and (why_unreachable(run) or (run.outcome.exit_code and broken_pool(evidence))):
+    if run is not None and (why_pytorch_has_no_gpu(run) or (run.outcome.exit_code and broken_pool(evidence))):
         return  # reported as a limit of the simulation; with the process that was lost
     lines = _run_ended(run, log) if run is not None else _log_ended(log)
     if not lines:

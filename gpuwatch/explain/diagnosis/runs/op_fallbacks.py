@@ -117,7 +117,7 @@ def fallbacks_in_log(facts: LogFacts, evidence: Evidence, findings: tuple[Findin
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
     """Whether the probe or program itself requested no GPU, so that its ops belong on the CPU."""
     return hides_its_gpus(evidence) or (
-        evidence.visibility_on_purpose
+        evidence.visibility_set_by_probe
         and any(found.id == "visibility.hidden" and found.severity == "info" for found in findings)
     )
 

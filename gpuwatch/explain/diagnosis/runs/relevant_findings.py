@@ -13,7 +13,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED_TITLES
 from gpuwatch.explain.diagnosis.rule_engine import by_severity
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
-from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
+from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
@@ -48,7 +48,7 @@ def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) ->
     healthy = (
         uses_framework and run.verdict in ("ok", "fallback") and all(entry.reason == LIMIT for entry in run.fallbacks)
     )
-    healthy = healthy and not any(found.title.startswith((BY_SCOPE, DESPITE_ERROR)) for found in findings)
+    healthy = healthy and not any(found.title.startswith((CPU_SCOPE_TITLE, DESPITE_ERROR)) for found in findings)
     relevant = []
     for found in findings:
         explains_end = raised or _is_about_memory(found) or any(detail in found.title for detail in unexplained_moves)

@@ -17,7 +17,7 @@ from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
-from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import BY_SCOPE
+from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import hidden_on_purpose
@@ -146,7 +146,7 @@ def _program_reason(
         return DESPITE_OOM
     if run.framework is None and not evidence.log.frameworks and not run.device_map:
         return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
-    if scoped := [found.title for found in findings if found.title.startswith(BY_SCOPE)]:
+    if scoped := [found.title for found in findings if found.title.startswith(CPU_SCOPE_TITLE)]:
         return f"It succeeded. {scoped[0]}."
     despite = next((found.title for found in findings if found.title.startswith((DESPITE_ERROR, WENT_ON))), "")
     if despite.startswith(DESPITE_ERROR):
