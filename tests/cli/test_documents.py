@@ -19,7 +19,7 @@ def test_a_document_that_is_nested_without_end_is_one_line(tmp_path: Path) -> No
     for command in (("report", str(path)), ("compare", str(path), str(path))):
         result = gpuwatch(*command)
         assert (result.code, result.out) == (2, "")
-        assert "deep.json is not a gpuwatch document: it is nested more than 64 deep" in result.err
+        assert "more than 64 deep" in result.err
         assert result.err.count("\n") == 1, result.err
 
 

@@ -25,6 +25,7 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.logs.logs import MIB, text
+from tests.waiting import wait_for
 
 OOM = text("stub_tf221_gpu_bfc_oom")
 SELF = [sys.executable, "-c", "from gpuwatch.cli.explain import explain; explain()"]
@@ -154,7 +155,7 @@ def test_a_pipe_is_followed_until_it_ends() -> None:
     for begin in range(0, len(raw), 3000):
         process.stdin.write(raw[begin : begin + 3000])
         process.stdin.flush()
-        time.sleep(0.01)
+        time.sleep(0.01)  # so that it comes in parts
     assert process.poll() is None
     process.stdin.close()
     found = json.loads(process.stdout.read())
@@ -168,10 +169,7 @@ def test_a_signal_ends_the_reading_and_not_the_explanation(ending: signal.Signal
     assert process.stdin is not None
     process.stdin.write(OOM.encode())
     process.stdin.flush()
-    until = time.monotonic() + 30
-    # It has read everything, and waits for more.
-    while time.monotonic() < until and not _waits(process.pid):
-        time.sleep(0.05)
+    wait_for(lambda: _waits(process.pid), "a program that has read everything and waits for more")
     process.send_signal(ending)
     out, _ = process.communicate(timeout=30)
     assert json.loads(out)["primary"] == "memory.request-too-large"
@@ -182,8 +180,8 @@ def _waits(pid: int) -> bool:
     """Whether the process sleeps in poll(), by the kernel's account."""
     try:
         return int(Path(f"/proc/{pid}/syscall").read_text().split()[0]) in _POLL
-    except PermissionError:  # some containers: then give it the time that it needs at most
-        time.sleep(3)
+    except PermissionError:  # some containers
+        time.sleep(3)  # what it needs at most
         return True
     except ValueError:  # "running"
         return False

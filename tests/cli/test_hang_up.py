@@ -26,7 +26,7 @@ def test_a_closed_terminal_ends_all(sim_machine: Callable[[str], SimMachine], si
     if sign:
         assert terminal.drain(30, lambda output: sign in output) is not None
     else:
-        time.sleep(0.1)
+        time.sleep(0.1)  # some way into the start
     members = family(terminal.pid)
     terminal.hang_up()
     _, status = os.waitpid(terminal.pid, 0)

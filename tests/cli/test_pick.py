@@ -9,7 +9,6 @@ import pwd
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -24,6 +23,7 @@ from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from tests.conftest import gpuwatch
 from tests.forked import start_gpuwatch
 from tests.ui import machines
+from tests.waiting import remains
 
 Machine = Callable[[str], SimMachine]
 SHOW = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); sys.stdin.read()"
@@ -172,7 +172,7 @@ def test_gpus_that_are_connected_well_go_together(sim_machine: Machine) -> None:
     assert [one["index"] for one in document["chosen"]] == [0, 2]
     assert document["connection"] == "PHB"
     done = gpuwatch("pick", "-n", "3", "--index", "--", "true", environment=environment)
-    assert done.err.splitlines()[-1] == "gpuwatch: slowest connection between them: SYS, between NUMA nodes"
+    assert ": SYS, between NUMA nodes" in done.err.splitlines()[-1]
 
 
 def test_a_snapshot_tells_who_reserved(sim_machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +216,7 @@ def test_it_waits_for_a_gpu(sim_machine: Machine) -> None:
         early = gpuwatch("pick", "--wait", "0.5", environment=environment)
         assert early.code == 1
         with running(environment, "--wait", "1min") as [second]:
-            time.sleep(2)
-            assert second.poll() is None
+            remains(lambda: second.poll() is None, 2)
             first.terminate()
             assert line(second).startswith("GPU-")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.recording.running_recorders import Announcement
+from tests import waiting
 from tests.forked import run_gpuwatch
 from tests.recording.days import day
 from tests.recording.recordings import Growing, recorded, troubled
@@ -44,12 +45,12 @@ def shown(terminal: Terminal, columns: int = 120, rows: int = 40) -> str:
 
 def wait_for(terminal: Terminal, *words: str, columns: int = 120, rows: int = 40, seconds: float = 30) -> None:
     """Waits until one of the words is on the screen."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+
+    def comes() -> bool:
         terminal.drain(0.3)
-        if any(word in shown(terminal, columns, rows) for word in words):
-            return
-    raise AssertionError(shown(terminal, columns, rows))
+        return any(word in shown(terminal, columns, rows) for word in words)
+
+    waiting.wait_for(comes, lambda: f"{words}: {shown(terminal, columns, rows)}", seconds)
 
 
 def test_without_a_file_it_is_that_of_this_machine(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

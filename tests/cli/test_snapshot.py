@@ -35,7 +35,7 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
     done = snapshot("--deadline", "1")
     assert done.code == 1
     assert done.out.startswith(MARK)
-    assert "GPUs unknown: driver not answering" in done.out
+    assert "driver not answering" in done.out
     assert "0 GPUs" not in done.out
     assert "gpuwatch sim fault clear" in done.out
     told = json.loads(snapshot("--deadline", "1", "--json").out)
@@ -119,7 +119,7 @@ def test_every_prints_a_sample_a_line_also_while_the_driver_hangs(machine: SimMa
         faults.hang(machine, 30)
         silent = next(line for line in lines if not line["devices"])
         assert silent["problems"][0]["source"] == "collector"
-        assert silent["problems"][0]["detail"].startswith("no answer from the driver for ")
+        assert silent["problems"][0]["detail"].startswith("no answer from the driver")
         assert silent["host"]["memory_total_bytes"] > 0
         process.stdout.close()
         assert process.wait(15) == 141, "nobody reads: as any program in a pipe"
@@ -131,4 +131,4 @@ def test_every_prints_a_sample_a_line_also_while_the_driver_hangs(machine: SimMa
 def test_every_is_for_lines_of_json(options: tuple[str, ...]) -> None:
     done = gpuwatch("snapshot", "--every", "5s", *options)
     assert done.code == 2
-    assert "--every prints JSON to stdout (gpuwatch snapshot --json --every 5s)" in done.err
+    assert "--json --every 5s" in done.err

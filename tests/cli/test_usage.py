@@ -21,10 +21,10 @@ from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.sim.simulated_machine import SimMachine
-from tests.cli.test_record import wait_for
 from tests.conftest import gpuwatch
 from tests.recording import week
 from tests.recording.make_fixture import FOLDER
+from tests.recording.recordings import wait_for_samples
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shown = gpuwatch("usage")
     assert (shown.code, shown.out) == (2, "")
-    assert "create one with gpuwatch record" in shown.err
+    assert "gpuwatch record" in shown.err
     assert "no recorder is running" in shown.err
     assert not list(tmp_path.iterdir()), "nothing is created by reading"
     default_recording_file().parent.mkdir(parents=True)
@@ -150,10 +150,10 @@ def test_a_program_from_its_start_to_its_exit(sim_machine: Callable[[str], SimMa
         [sys.executable, "-m", "gpuwatch", "record", str(file), "--every", "250ms"], env=environment
     )
     try:
-        wait_for(file, 3)
+        wait_for_samples(file, 3)
         subprocess.run([sys.executable, "-c", _PROGRAM, "4"], env=environment, check=True, timeout=60)
         with Recording(file) as recording:
-            wait_for(file, recording.samples + 6)
+            wait_for_samples(file, recording.samples + 6)
         own = subprocess.run(
             [sys.executable, "-m", "gpuwatch", "usage", "--json"], env=environment, capture_output=True, timeout=60
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
 from gpuwatch.fleet.cluster.launchers import Job, Plan
+from tests.waiting import wait_for
 
 AGENT = (
     "import sys; from gpuwatch.fleet.cluster.node_agent import run_and_report; sys.exit(run_and_report(sys.argv[1:]))"
@@ -59,8 +59,6 @@ def running(mark: str) -> list[int]:
     return found
 
 
-def await_none(mark: str, seconds: float = 10.0) -> list[int]:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and running(mark):
-        time.sleep(0.05)
-    return running(mark)
+def wait_for_none(mark: str, seconds: float = 20.0) -> None:
+    """Until no process has ``mark`` in its command line."""
+    wait_for(lambda: not running(mark), lambda: f"the end of {running(mark)}", seconds, pause=0.05)

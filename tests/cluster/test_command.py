@@ -30,10 +30,11 @@ from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.fleet.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
 from gpuwatch.share.reports.report_formats import write
 from gpuwatch.share.reports.runs_side_by_side import compare
-from tests.cluster.nodes import await_none
+from tests.cluster.nodes import wait_for_none
 from tests.cluster.test_odd_nodes import run
 from tests.every import every
 from tests.reports.documents import HOSTILE, full_snapshot, hostile_run
+from tests.waiting import wait_for
 
 SSH = """#!/bin/sh
 # An ssh that runs the command here, or fails as a host may.
@@ -174,7 +175,7 @@ def test_slurm_without_slurm_is_one_line(tmp_path: Path) -> None:
         **{"capture_output": True, "text": True, "env": {"PATH": str(tmp_path)}},
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "gpuwatch: sinfo is not installed here (run this where Slurm's programs are installed)\n"
+    assert done.stderr.startswith("gpuwatch: sinfo is not ")
 
 
 def rebuilt(command: click.Command, *given: str) -> list[str]:
@@ -272,17 +273,15 @@ def test_what_came_home_before_ctrl_c_is_printed(ssh: Path) -> None:
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        until = time.monotonic() + 40
-        while not (ssh / "done").exists() and time.monotonic() < until:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_for((ssh / "done").exists, "the first node's answer")
+        time.sleep(0.5)  # it is read
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     rows = {node["node"]: node["state"] for node in json.loads(output)["nodes"]}
     assert rows == {"done": "ok", "hangs": "interrupted"}
     assert errors == "gpuwatch: interrupted; 1 of 2 nodes had answered\n"
-    assert await_none("1234.01", 10) == []
+    wait_for_none("1234.01", 10)
 
 
 def test_progress_of_nodes_is_shown_on_a_terminal() -> None:

@@ -18,8 +18,9 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.fleet.cluster.fan_out import fan_out
 from gpuwatch.fleet.cluster.node_protocol import encode_frame
-from tests.cluster.nodes import Nodes, agent, await_none, one, running, shell
+from tests.cluster.nodes import Nodes, agent, one, running, shell, wait_for_none
 from tests.every import every
+from tests.waiting import wait_for
 
 
 def test_what_a_command_prints_comes_home() -> None:
@@ -63,7 +64,7 @@ def test_reasons(command: tuple[str, ...], state: str, reason: str) -> None:
 def test_a_node_that_says_nothing_is_given_up() -> None:
     reply = one(shell("exec sleep 1234.51"), start_seconds=0.5)
     assert (reply.state, reply.reason) == ("timed-out", "no answer after 0.5 s")
-    assert await_none("1234.51") == []
+    wait_for_none("1234.51")
 
 
 def test_a_command_that_hangs_is_ended_there() -> None:
@@ -72,13 +73,13 @@ def test_a_command_that_hangs_is_ended_there() -> None:
     reply = one(agent("sh", "-c", script), seconds=0.5)
     assert (reply.state, reply.reason) == ("timed-out", "not finished after 0.5 s")
     assert time.monotonic() - began < 25
-    assert await_none("1234.52") == []
+    wait_for_none("1234.52")
 
 
 def test_what_a_command_leaves_behind_is_ended() -> None:
     reply = one(agent("sh", "-c", "setsid sleep 1234.53 & echo done"))
     assert (reply.state, reply.document) == ("ok", b"done\n")
-    assert await_none("1234.53") == []
+    wait_for_none("1234.53")
 
 
 def sent(document: bytes, **end: object) -> tuple[str, ...]:
@@ -196,7 +197,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
 
 def interrupt_twice(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    time.sleep(0.5)  # somebody presses it again
     process.send_signal(signal.SIGINT)
 
 
@@ -221,14 +222,11 @@ def test_whatever_ends_gpuwatch_nothing_is_left(mark: str, end: Callable[[subpro
         text=True,
         cwd=Path(__file__).parents[2],
     ) as process:
-        until = time.monotonic() + 20
         # gpuwatch and two agents name it in their command lines, and what those run: three times sleep.
-        while len(running(mark)) < 6 and time.monotonic() < until:
-            time.sleep(0.05)
-        assert len(running(mark)) >= 6
+        wait_for(lambda: len(running(mark)) >= 6, pause=0.05)
         end(process)
         assert process.stdout is not None
         output = process.stdout.read()
-    assert await_none(mark, 20) == []
+    wait_for_none(mark, 20)
     if end in (interrupt, interrupt_twice):
         assert output.split() == ["True", *["interrupted"] * (3 if stubborn else 2)]

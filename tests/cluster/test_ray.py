@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import pytest
 
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run_comparison import Comparison
-from tests.cluster.nodes import await_none, running
+from tests.cluster.nodes import running, wait_for_none
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.ray,
@@ -100,7 +100,7 @@ def test_a_node_that_is_too_slow(cluster: tuple[str, subprocess.Popen[str]]) -> 
         cluster[0], "try", "--sim", "1x1GiB", "--config", "default", "--node-timeout", "12s", "--", "sleep", "1234.21"
     )
     assert {(node.state, node.reason) for node in document.nodes} == {("timed-out", "not finished after 12 s")}
-    assert await_none("1234.21", 20) == []
+    wait_for_none("1234.21", 20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -108,13 +108,10 @@ def test_nothing_is_left_there(cluster: tuple[str, subprocess.Popen[str]], numbe
     mark = f"1234.3{int(number)}"
     started = command(cluster[0], "try", "--sim", "1x1GiB", "--config", "default", "--", "sleep", mark)
     with subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 90
-        while sum(is_program(pid, mark) for pid in running(mark)) < 4 and time.monotonic() < until:
-            time.sleep(0.2)
-        assert sum(is_program(pid, mark) for pid in running(mark)) >= 4
+        wait_for(lambda: sum(is_program(pid, mark) for pid in running(mark)) >= 4, seconds=90, pause=0.2)
         process.send_signal(number)
         process.wait(60)
-    assert await_none(mark, 60) == []
+    wait_for_none(mark, 60)
 
 
 def test_a_node_that_is_lost_is_named(cluster: tuple[str, subprocess.Popen[str]]) -> None:
@@ -124,9 +121,7 @@ def test_a_node_that_is_lost_is_named(cluster: tuple[str, subprocess.Popen[str]]
     mark = "1234.41"
     started = command(address, "try", "--sim", "1x1GiB", "--config", "default", "--node-timeout", "60s", "--")
     with subprocess.Popen([*started, "sleep", mark], stdout=subprocess.PIPE, text=True) as run:
-        until = time.monotonic() + 90
-        while sum(is_program(pid, mark) for pid in running(mark)) < 4 and time.monotonic() < until:
-            time.sleep(0.2)
+        wait_for(lambda: sum(is_program(pid, mark) for pid in running(mark)) >= 4, seconds=90, pause=0.2)
         process.stdin.write("remove\n")
         process.stdin.flush()
         assert process.stdout.readline() == "removed\n"
@@ -138,7 +133,7 @@ def test_a_node_that_is_lost_is_named(cluster: tuple[str, subprocess.Popen[str]]
     assert [state for state, _ in states[1:]] == ["timed-out"] * 3
     _, document = gpuwatch(address, "snapshot", "--sim", "1x1GiB")
     assert sorted(node.reason for node in document.nodes) == ["", "", "", "Ray lists it as dead"]
-    assert await_none(mark, 60) == []
+    wait_for_none(mark, 60)
 
 
 def test_no_cluster_is_one_line() -> None:

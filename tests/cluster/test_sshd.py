@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ import pytest
 
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run_comparison import Comparison
-from tests.cluster.nodes import await_none, running
+from tests.cluster.nodes import running, wait_for_none
+from tests.waiting import wait_for
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 pytestmark = [
@@ -67,12 +67,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     Path("/run/sshd").mkdir(exist_ok=True)
     process = subprocess.Popen([SSHD, "-D", "-f", folder / "config", "-E", folder / "log"])
     try:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
+
+        def listens() -> bool:
             with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
+                return one.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_for(listens, "sshd", pause=0.1)
         yield Server(
             port, f"-F none -i {folder}/user -o UserKnownHostsFile={folder}/known -o StrictHostKeyChecking=yes"
         )
@@ -93,11 +93,11 @@ def test_refused_and_unknown_keys(server: Server, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     other = server.options.replace("/user", "/none", 1) + f" -i {tmp_path}/other -o IdentitiesOnly=yes"
     _, document = server.run("snapshot", options=other)
-    assert document.nodes[0].reason == "ssh was refused: it accepts none of your keys"
+    assert "none of your keys" in document.nodes[0].reason
     (tmp_path / "known").touch()
     fresh = f"{server.options.partition(' -o ')[0]} -o UserKnownHostsFile={tmp_path}/known -o StrictHostKeyChecking=yes"
     _, document = server.run("snapshot", options=fresh)
-    assert document.nodes[0].reason == "its host key is not known: log in once manually"
+    assert "host key" in document.nodes[0].reason
 
 
 def test_nobody_listens(server: Server) -> None:
@@ -110,13 +110,10 @@ def test_nothing_is_left_over_there(server: Server, number: signal.Signals) -> N
     mark = f"1234.9{int(number)}"
     command = server.command("try", "--sim", "1x1GiB", "--config", "default", "--", "sleep", mark)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 40
-        while not any(is_program(pid, mark) for pid in running(mark)) and time.monotonic() < until:
-            time.sleep(0.2)
-        assert any(is_program(pid, mark) for pid in running(mark))
+        wait_for(lambda: any(is_program(pid, mark) for pid in running(mark)), pause=0.2)
         process.send_signal(number)
         process.wait(60)
-    assert await_none(mark, 30) == []
+    wait_for_none(mark, 30)
 
 
 def is_program(pid: int, mark: str) -> bool:

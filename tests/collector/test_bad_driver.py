@@ -14,6 +14,7 @@ import pytest
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.terminal import Terminal, ended, family, wait_until_ended, workers
+from tests.waiting import wait_for
 
 Open = Callable[[str], SimMachine]
 REACTION = 0.1
@@ -49,13 +50,7 @@ class Dashboard:
     @property
     def collectors(self) -> list[int]:
         """Those that live; between two of them the next one is waited for."""
-        until = time.monotonic() + 5
-        while not (found := self._living()) and time.monotonic() < until:
-            time.sleep(0.05)
-        return found
-
-    def _living(self) -> list[int]:
-        return [pid for pid in workers(self.terminal.pid)[1:] if not ended(pid)]
+        return wait_for(lambda: [pid for pid in workers(self.terminal.pid)[1:] if not ended(pid)], "a collector")
 
     def quit(self) -> int | None:
         self.terminal.keys("q")
@@ -117,7 +112,7 @@ def test_no_collector_outlives_a_dashboard_that_is_killed(sim_machine: Open, wat
     dashboard = watch(machine)
     if hung:
         faults.hang(machine, 600)
-        time.sleep(1.5)
+        time.sleep(1.5)  # a call hangs
     (collector,) = dashboard.collectors
     os.kill(dashboard.terminal.pid, signal.SIGKILL)
     os.waitpid(dashboard.terminal.pid, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from gpuwatch.machine.collector.host_snapshots import HostSnapshots
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.waiting import wait_for
 
 Open = Callable[[str], SimMachine]
 
@@ -47,10 +47,8 @@ def test_a_driver_that_hangs_when_it_is_opened_does_not_hide_the_host(
     assert first.host.memory_total_bytes
     me = next(process for process in first.processes if process.pid == os.getpid())
     assert (me.run_seconds(first.taken_at.timestamp()) or 0.0) > 0
-    until = time.monotonic() + 10
-    while (now := feed.status().machine) is first:
-        assert time.monotonic() < until, "it is read again and again"
-        time.sleep(0.02)
+    wait_for(lambda: feed.status().machine is not first, "the host, which is read again and again")
+    now = feed.status().machine
     assert now is not None
     assert now.host.cpu_percent is not None, "which takes two looks"
     machine.clear_faults()
@@ -70,12 +68,8 @@ def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
     monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 0.5)
     machine = sim_machine("1x8GiB")
     faults.hang(machine, 60)
-    began = time.monotonic()
     feed, _ = started(machine)
-    until = began + 15
-    while not feed.status().replaced:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: feed.status().replaced)
     status = feed.status()
     assert status.state == "not-answering", "a new collector is no new beginning"
     assert status.waiting_seconds > 0.3

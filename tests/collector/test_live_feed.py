@@ -22,6 +22,7 @@ from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.sim.attached_process import attach_process
 from tests.terminal import wait_until_ended
+from tests.waiting import wait_for, wait_for_sample
 
 Open = Callable[[str], SimMachine]
 GIB = 1024**3
@@ -48,9 +49,7 @@ def test_a_feed_that_was_started_early_keeps_its_samples_for_who_comes_later(sim
     woken = threading.Event()
     try:
         feed.start()
-        end = time.monotonic() + 10
-        while feed.status().state != "ok" and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(lambda: feed.status().state == "ok")
         feed.start(woken.set)
         assert feed.drain()
         assert woken.wait(10)
@@ -70,9 +69,7 @@ def test_who_reads_ok_finds_the_sample(sim_machine: Open, monkeypatch: pytest.Mo
     feed = LiveFeed(0.5, environment=sim_machine("1x24GiB").environment(os.environ))
     try:
         feed.start()
-        end = time.monotonic() + 10
-        while feed.status().state != "ok" and time.monotonic() < end:
-            time.sleep(0.005)
+        wait_for(lambda: feed.status().state == "ok", pause=0.005)
         assert feed.drain()
     finally:
         feed.stop()
@@ -154,13 +151,13 @@ def test_a_lost_device_keeps_its_row_and_comes_back(sim_machine: Open, started: 
     feed = started(machine)
     uuids = [device.uuid for device in feed.wait(1, 10)[-1].devices]
     machine.inject("*", code=15, device=0)
-    lost = wait_for(feed, lambda s: s.devices[0].state == "lost")
+    lost = wait_for_sample(feed, lambda s: s.devices[0].state == "lost")
     assert [device.uuid for device in lost.devices] == uuids
     assert lost.devices[0].readings == {}
     assert lost.devices[0].missing["utilization.gpu_percent"].reason == "device_lost"
     assert lost.devices[1].state == "ok"
     machine.clear_faults()
-    back = wait_for(feed, lambda s: s.devices[0].state == "ok")
+    back = wait_for_sample(feed, lambda s: s.devices[0].state == "ok")
     assert back.devices[0].number("memory.total_bytes")
 
 
@@ -172,7 +169,7 @@ def test_init_that_fails_is_tried_again(sim_machine: Open, started: Callable[...
     broken = feed.wait(1, 10)[-1]
     assert broken.problems[0].reason == "driver.mismatch"
     machine.clear_faults()
-    assert len(wait_for(feed, lambda s: s.driver is not None, 15).devices) == 1
+    assert len(wait_for_sample(feed, lambda s: s.driver is not None).devices) == 1
 
 
 def test_a_stopped_collector_is_noticed_and_replaced(
@@ -185,10 +182,7 @@ def test_a_stopped_collector_is_noticed_and_replaced(
     process = feed._process
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
-    until = time.monotonic() + 5
-    while feed.status().state != "not-answering":
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: feed.status().state == "not-answering")
     assert feed.status().blame == "was stopped", "it is not the driver that is waited for"
     feed.drain()
     assert feed.wait(1, 15), "no snapshot after the replacement"
@@ -206,10 +200,7 @@ def test_a_collector_that_does_not_start_again_is_not_the_driver_s_silence(
     feed = LiveFeed(0.1, first=first)
     feed.start()
     try:
-        end = time.monotonic() + 10
-        while feed.status().state != "not-answering":
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_for(lambda: feed.status().state == "not-answering")
         assert feed.status().blame == "was killed by SIGSEGV"
     finally:
         feed.stop()
@@ -253,14 +244,11 @@ def test_what_the_driver_reported_once_outlives_the_collector(
     feed = started(machine)
     assert len(feed.wait(3, 10)) >= 3
     machine.override(1, "xid", 79)
-    seen = wait_for(feed, lambda s: s.devices[1].xids)
+    seen = wait_for_sample(feed, lambda s: s.devices[1].xids)
     process = feed._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
-    end = time.monotonic() + 10
-    while not feed.status().replaced:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_for(lambda: feed.status().replaced)
     feed.drain()
     first, *_ = feed.wait(1, 15)
     assert [device.xids for device in first.devices] == [(), seen.devices[1].xids]
@@ -304,25 +292,18 @@ def test_while_the_driver_hangs_the_collector_is_not_blamed(
     feed = started(machine)
     feed.wait(1, 10)
     faults.hang(machine, 60)
-    until = time.monotonic() + 10
-    while feed.status().state != "not-answering":
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: feed.status().state == "not-answering")
     assert feed.status().blame == ""
-    first = None
-    while first is None:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-        first = feed.status().machine
-    while (now := feed.status().machine) is first:
-        assert time.monotonic() < until, "the host goes on"
-        time.sleep(0.02)
+    first = wait_for(lambda: feed.status().machine)
+    assert first is not None
+    wait_for(lambda: feed.status().machine is not first, "the host, which goes on")
+    now = feed.status().machine
     assert now is not None
     assert (now.devices, now.taken_at > first.taken_at) == ((), True)
     assert now.host.memory_used_bytes
     assert now.host.cpu_percent is not None
     machine.clear_faults()
-    wait_for(feed, lambda s: s.devices)
+    wait_for_sample(feed, lambda s: s.devices)
     assert feed.status().machine is None
 
 
@@ -353,15 +334,6 @@ def test_the_collector_dies_with_a_parent_that_is_killed(sim_machine: Open) -> N
     wait_until_ended(pid)
 
 
-def wait_for(feed: LiveFeed, condition: Callable, timeout: float = 10):
-    until = time.monotonic() + timeout
-    while time.monotonic() < until:
-        for snapshot in feed.wait(1, 1.0):
-            if condition(snapshot):
-                return snapshot
-    raise AssertionError("the state that was waited for did not come")
-
-
 def test_a_fresh_snapshot_is_newer_than_the_question(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
     feed = started(sim_machine("1x8GiB"), 30.0)
     assert feed.wait(1, 10)
@@ -377,10 +349,10 @@ def test_a_driver_that_went_away_is_named_and_found_again(sim_machine: Open, sta
     feed = started(machine, 0.2)
     uuids = [device.uuid for device in feed.wait(1, 10)[-1].devices]
     faults.fail_init(machine, faults.MISMATCH, None)
-    broken = wait_for(feed, lambda s: not s.devices)
+    broken = wait_for_sample(feed, lambda s: not s.devices)
     assert broken.problems[0].reason == "driver.mismatch", "the reason of the new start, not of the old session"
     machine.clear_faults()
-    back = wait_for(feed, lambda s: s.devices and s.devices[0].readings, 15)
+    back = wait_for_sample(feed, lambda s: s.devices and s.devices[0].readings)
     assert [device.uuid for device in back.devices] == uuids
 
 
@@ -390,10 +362,10 @@ def test_devices_come_and_go(sim_machine: Open, started: Callable[..., LiveFeed]
     feed = started(machine, 0.2)
     feed.wait(1, 10)
     machine.show_device(0, False)
-    gone = wait_for(feed, lambda s: len(s.devices) == 2, 15)
+    gone = wait_for_sample(feed, lambda s: len(s.devices) == 2)
     assert [(device.index, device.uuid) for device in gone.devices] == [(0, uuids[1]), (1, uuids[2])]
     machine.show_device(0)
-    back = wait_for(feed, lambda s: len(s.devices) == 3, 15)
+    back = wait_for_sample(feed, lambda s: len(s.devices) == 3)
     assert [device.uuid for device in back.devices] == uuids
     assert all(device.state == "ok" and device.readings for device in back.devices)
 
@@ -407,7 +379,7 @@ def test_a_mig_layout_is_followed_while_it_changes(
     machine.set_mig(0, "1g,-,3g")
     pid = sleeper()
     machine.attach(pid, 0, GIB, mig=2)
-    divided = wait_for(feed, lambda s: s.devices[0].mig_instances, 15)
+    divided = wait_for_sample(feed, lambda s: s.devices[0].mig_instances)
     first, third = divided.devices[0].mig_instances
     assert (first.index, first.profile, third.index, third.profile) == (0, "1g.1gb", 2, "3g.4gb")
     assert third.readings["memory.used_bytes"] == GIB
@@ -417,10 +389,10 @@ def test_a_mig_layout_is_followed_while_it_changes(
     assert "while MIG is on" in utilization.detail
     assert "utilization.gpu_percent" in divided.devices[1].readings
     machine.set_mig(0, "7g")
-    (only,) = wait_for(feed, lambda s: len(s.devices[0].mig_instances) == 1, 15).devices[0].mig_instances
+    (only,) = wait_for_sample(feed, lambda s: len(s.devices[0].mig_instances) == 1).devices[0].mig_instances
     assert only.uuid not in (first.uuid, third.uuid)
     machine.set_mig(0, "off")
-    whole = wait_for(feed, lambda s: "utilization.gpu_percent" in s.devices[0].readings, 15)
+    whole = wait_for_sample(feed, lambda s: "utilization.gpu_percent" in s.devices[0].readings)
     assert whole.devices[0].mig_instances == ()
 
 

@@ -39,6 +39,7 @@ from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.diagnosis.watching import gpu, program, sample
 from tests.every import begun
+from tests.waiting import remains, wait_for
 
 GIB = 1024**3
 Open = Callable[[str], SimMachine]
@@ -63,13 +64,14 @@ class Machine:
         )
         self._recorders.append(process)
         began = time.time()
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
+
+        def records() -> bool:
             with suppress(Exception), Recording(self.file) as recording:
-                if (recording.end or 0) > began:
-                    return process
-            time.sleep(0.05)
-        pytest.fail("it records nothing")
+                return (recording.end or 0) > began
+            return False
+
+        wait_for(records, pause=0.05)
+        return process
 
     def feed(self, interval: float = 1.0, *, share: bool = True, gpm: bool = False) -> LiveFeed:
         feed = LiveFeed(interval, environment=self.environment, share=share, gpm=gpm)
@@ -99,18 +101,11 @@ def asks_the_driver(pid: int) -> bool:
     return "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()
 
 
-def wait(check: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.02)
-
-
-def after(feed: LiveFeed, recording: Path | None, seconds: float = 20.0) -> list[Snapshot]:
+def after(feed: LiveFeed, recording: Path | None) -> list[Snapshot]:
     """The samples until they come from a recording, or from a collector of the feed's own, and two more."""
     wanted = str(recording) if recording is not None else ""
     found: list[Snapshot] = []
-    wait(lambda: bool(found.extend(feed.drain())) or (bool(found) and feed.status().recording == wanted), seconds)
+    wait_for(lambda: bool(found.extend(feed.drain())) or (bool(found) and feed.status().recording == wanted))
     return found + feed.wait(2, 10)
 
 
@@ -163,7 +158,7 @@ def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(
         found.extend(feed.drain())
         return feed.status().recording == "" and bool(found)
 
-    wait(back)
+    wait_for(back)
     found += feed.wait(2, 10)
     assert states == {"ok"}
     assert f"({recorder.pid}) ended" in feed.status().source_note
@@ -235,17 +230,18 @@ def a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machine) -
     after(feed, here.file)
     mine = collector(feed)
     faults.hang(here.machine, 14)
-    wait(lambda: feed.status().state == "not-answering")
-    began = time.monotonic()
-    while time.monotonic() - began < 7:
+    wait_for(lambda: feed.status().state == "not-answering")
+
+    def hangs() -> bool:
         status = feed.status()
-        assert status.state == "not-answering"
-        assert (status.blame, status.recording) == ("", str(here.file))
-        time.sleep(0.1)
+        return (status.state, status.blame, status.recording) == ("not-answering", "", str(here.file))
+
+    remains(hangs, 7, pause=0.1)
+    status = feed.status()
     assert status.age_seconds is not None
     assert status.age_seconds > 7
     assert status.machine is not None, "the host is read meanwhile"
-    wait(lambda: feed.status().state == "ok", 40)
+    wait_for(lambda: feed.status().state == "ok")
     assert collector(feed) == mine
     assert feed.status().replaced == 0
     assert feed.status().recording == str(here.file)
@@ -273,7 +269,7 @@ def test_a_recorder_is_found_between_two_samples(here: Machine) -> None:
     feed = here.feed(300.0)
     assert feed.wait(1, 60)
     here.record()
-    wait(lambda: feed.status().recording == str(here.file), 60)
+    wait_for(lambda: feed.status().recording == str(here.file))
 
 
 def a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error(here: Machine) -> None:
@@ -289,13 +285,13 @@ def a_recorder_that_missed_an_error_is_used_and_its_samples_have_the_error(here:
 
     assert len(feed.wait(3, 30)) == 3  # from then on it listens
     here.machine.override(0, "xid", 31)
-    wait(lambda: newest() == [31], 60)
+    wait_for(lambda: newest() == [31])
     here.record()
-    wait(lambda: feed.status().recording == str(here.file), 60)
-    wait(lambda: len(samples_of(here.file)) > 3, 60)  # from then on the recorder listens
+    wait_for(lambda: feed.status().recording == str(here.file))
+    wait_for(lambda: len(samples_of(here.file)) > 3, 60)  # from then on the recorder listens
     assert newest() == [31]
     here.machine.override(0, "xid", 79)
-    wait(lambda: newest() == [31, 79] and feed.status().recording == str(here.file), 60)
+    wait_for(lambda: newest() == [31, 79] and feed.status().recording == str(here.file))
     assert [xid.code for xid in samples_of(here.file)[-1].devices[0].xids] == [79]
 
 

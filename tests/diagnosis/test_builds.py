@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -38,8 +40,8 @@ def test_a_count_that_leaves_out_every_gpu_is_an_error_and_its_variable_is_to_go
     for environment in ({}, {"TF_MIN_GPU_MULTIPROCESSOR_COUNT": "500"}):
         found = left_out(lines, **environment)
         assert found.severity == "error"
-        assert "TF_MIN_GPU_MULTIPROCESSOR_COUNT=500 makes TensorFlow ignore every GPU" in found.title
-        assert found.action == "Unset TF_MIN_GPU_MULTIPROCESSOR_COUNT, which was set to 500."
+        assert "MULTIPROCESSOR_COUNT=500" in found.title
+        assert found.action.startswith("Unset TF_MIN_GPU_")
 
 
 def test_a_count_that_leaves_out_some_is_a_warning() -> None:
@@ -51,7 +53,7 @@ def test_a_count_that_leaves_out_some_is_a_warning() -> None:
 def test_a_weak_card_beside_a_better_one_may_be_let_in() -> None:
     found = left_out([_MAPPED, _IGNORED.format(1, 2, 4, 8)])
     assert found.severity == "warning"
-    assert found.action.startswith("Set TF_MIN_GPU_MULTIPROCESSOR_COUNT=4 ")
+    assert "MULTIPROCESSOR_COUNT=4 " in found.action
 
 
 def test_no_amount_is_expected_of_an_allocator_without_a_pool() -> None:
@@ -111,7 +113,7 @@ def test_an_error_beside_a_run_that_ended_well_is_called_one() -> None:
     lost = replace(healthy, devices=(healthy.devices[0], gone))
     run = complete(draft("growth", placements=()), parse(_MAPPED), lost)
     assert run.findings[0].severity == "error"
-    assert run.verdict_reason.startswith("Ran, with an error: GPU 1 has fallen off the bus")
+    assert "GPU 1 has fallen off the bus" in run.verdict_reason
 
 
 def test_a_limit_above_the_device_is_nobody_elses_fault() -> None:
@@ -124,7 +126,7 @@ def test_a_limit_above_the_device_is_nobody_elses_fault() -> None:
     lines = [_MAPPED.replace("22464", "102400"), *refusals]
     findings = diagnose(Evidence(snapshot=machine(gpus=1), log=parse("\n".join(lines))))
     assert [(found.id, found.severity) for found in findings] == [("config.inconsistent", "warning")]
-    assert "The limit of 100.0 GiB is larger than the GPU, which has 24.0 GiB" in findings[0].title
+    assert re.findall(r"[\d.]+ GiB", findings[0].title) == ["100.0 GiB", "24.0 GiB"]
     within = diagnose(Evidence(snapshot=machine(gpus=1), log=parse("\n".join([_MAPPED, *refusals]))))
     assert [found.id for found in within] == ["memory.other-process"]
 

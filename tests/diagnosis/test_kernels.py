@@ -79,7 +79,7 @@ def test_an_illegal_access_beside_a_lost_gpu_is_the_cards() -> None:
 
 def test_an_assertion_asks_for_the_index_and_not_for_a_report() -> None:
     found = explain(["RuntimeError: CUDA error: device-side assert triggered"]).findings[0]
-    assert "stopped at one of its own assertions" in found.title
+    assert "one of its own assertions" in found.title
     assert "out of range" not in found.title
     assert "CUDA_LAUNCH_BLOCKING=1" in found.action
     assert "report" not in found.action
@@ -140,7 +140,7 @@ def test_nan_to_sample_from_is_no_index_out_of_range() -> None:
     assert "NaN" in explain([nan.split("Assertion `")[1]]).findings[0].title
     assert "index is out of range" in explain([index, end]).findings[0].title
     mask = at.format("IndexKernel.cu:7: masked_scatter_size_check", "totalElements <= srcSize")
-    assert "more positions than there are values" in explain([mask, end]).findings[0].title
+    assert "more positions than" in explain([mask, end]).findings[0].title
     assert "out of range" not in explain([at.format("Own.cu:7: mine", "n == m"), end]).findings[0].title
 
 
@@ -156,11 +156,11 @@ def test_an_xid_after_many_others_is_found_and_all_are_told_in_order_of_time() -
     lines = [line.format(900, 43, 1), *(line.format(10 + n / 9, 31, n) for n in range(40))]
     alone = explain(lines).findings[0]
     assert alone.id == "unknown"
-    assert alone.evidence[-1] == "Xids in order of time: 31 (40 times), 43"
+    assert alone.evidence[-1].endswith(": 31 (40 times), 43")
     found = explain([*lines, line.format(950, 79, 0)]).findings[0]
     assert found.id == "hardware.fault"
     assert "): 79," in found.evidence[0]
-    assert found.evidence[-1] == "Xids in order of time: 31 (40 times), 43, 79"
+    assert found.evidence[-1].endswith(": 31 (40 times), 43, 79")
 
 
 def test_a_context_switch_that_timed_out_is_the_programs_until_others_speak() -> None:

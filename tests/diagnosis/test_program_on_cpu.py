@@ -76,10 +76,10 @@ def test_a_list_that_cannot_be_resolved_is_told_as_that() -> None:
     found = cpu_reason(program(31, gpu=None, cuda_visible_devices="1"), mixed)
     assert found is not None
     assert found.cause == "unknown"
-    assert found.evidence == ("CUDA_VISIBLE_DEVICES=1: cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID",)
+    assert "CUDA_DEVICE_ORDER" in found.evidence[0]
     unloaded = cpu_reason(program(31, gpu=None, cuda_visible_devices="1", cuda_loaded=False), mixed, {})
     assert unloaded is not None
     assert len(unloaded.evidence) == 2
     unset = cpu_reason(program(31, gpu=None), mixed)
     assert unset is not None
-    assert unset.evidence == ("CUDA_VISIBLE_DEVICES does not hide the GPUs from it",)
+    assert "does not hide" in unset.evidence[0]

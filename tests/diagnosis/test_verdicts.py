@@ -388,7 +388,7 @@ def test_an_oom_of_the_host_is_not_told_as_one_of_a_gpu(allocator: str) -> None:
         largest_free_bytes=0,
     )
     done = complete(on_gpus("growth", verdict="oom", ooms=(oom,)), LogFacts(), machine())
-    assert done.verdict_reason == "Out of host memory (a CPU allocator), not GPU memory."
+    assert done.verdict_reason.startswith("Out of host memory")
     assert "RAM" in done.findings[0].action
 
 

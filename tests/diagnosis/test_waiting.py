@@ -233,9 +233,9 @@ def test_a_cluster_that_waits_for_a_worker_is_told_with_who_is_missing(missing: 
     ]
     run = cluster(*log, "I0000 00:00:1.5 4 agent.cc:245] Coordination agent has successfully connected.")
     (found,) = told(run, "program.stalled")
-    assert f"The cluster waited until the end for {who}" in found.title
+    assert f"until the end for {who}" in found.title
     assert "TF_CONFIG: worker 2 is c:3" in found.evidence
-    assert found.evidence[-1] == "process 20 was ended by SIGKILL"
+    assert found.evidence[-1].endswith("20 was ended by SIGKILL")
     assert complete(run, parse("\n".join(log)), machine()).primary == "program.stalled"
     (found,) = told(cluster(*log, config="no JSON"), "program.stalled")
     assert not any("TF_CONFIG" in line for line in found.evidence)
@@ -272,7 +272,7 @@ def called(
 )
 def test_many_calls_for_one_batch_each_are_told(kind: str, helps: str) -> None:
     (found,) = told(called(kind), "input.bound")
-    assert found.title.startswith(f"The GPU waits for 40 calls of {kind}(), most of each")
+    assert f" 40 calls of {kind}()" in found.title
     numbers = rf"agent.py:9: {kind}\(\) ×40 for 40 batches, 100 ms .* 10 ms "
     assert re.match(numbers, found.evidence[0])
     assert re.search("3.6 s .* 9.0 s", found.evidence[1])

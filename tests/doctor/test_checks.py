@@ -429,9 +429,9 @@ def test_device_file_has_its_owner() -> None:
 
 def test_without_a_card_one_advice_is_enough() -> None:
     failed = {entry.id: entry for entry in examined(bare()).checks if entry.state == "fail"}
-    assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
+    assert "a machine with an NVIDIA GPU" in failed["driver.cards"].action
     for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
-        assert failed[name].action == "First see the check 'NVIDIA cards on the bus'."
+        assert failed[name].action.startswith("First see the check ")
 
 
 def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:

@@ -58,7 +58,7 @@ def test_without_a_framework_the_machine_is_looked_at_all_the_same(bare_python: 
     assert isinstance(document, Doctor)
     assert document.simulated
     assert document.primary == "unknown"
-    assert document.findings[0].title.startswith("TensorFlow is not installed in")
+    assert document.findings[0].title.startswith("TensorFlow is not installed")
     assert len(document.device_map) == 2
     assert {check.id: check.state for check in document.checks}["driver.start"] == "pass"
 
@@ -75,7 +75,7 @@ def test_a_driver_that_hangs_is_given_up(bare_python: str, sim_machine: Callable
     assert isinstance(document, Doctor)
     assert (result.code, document.primary) == (3, "driver.bad-state")
     checks = {check.id: check for check in document.checks}
-    assert checks["driver.nvml"].detail == "nvmlInit did not return within 3 s"
+    assert checks["driver.nvml"].detail.endswith("within 3 s")
     assert checks["devices.present"].detail == "no answer within 3 s"
     assert checks["driver.start"].state == "skip", "not looked at is not a failure"
 

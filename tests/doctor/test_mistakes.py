@@ -128,7 +128,7 @@ def test_an_import_that_ended_for_no_known_reason_is_told_where_nothing_else_is_
 def test_an_import_that_crashes_is_told_by_its_signal() -> None:
     document = failed_import(Outcome(signal=int(signal.SIGILL)))
     assert document.primary == "unknown"
-    assert "that this CPU does not support" in document.findings[0].title
+    assert "this CPU does not support" in document.findings[0].title
     check = next(one for one in document.checks if one.id == "framework.import")
     assert check.state == "fail"
     assert "SIGILL" in check.detail

@@ -127,7 +127,7 @@ def test_folders_of_the_library_path(tmp_path: Path) -> None:
 
 def test_what_hangs_is_given_up_and_what_fails_is_raised() -> None:
     began = time.monotonic()
-    assert doctor_input.result_within(0.1, lambda: time.sleep(2)) is None
+    assert doctor_input.result_within(0.1, lambda: time.sleep(2)) is None  # it hangs
     assert time.monotonic() - began < 1
     assert doctor_input.result_within(1.0, lambda: 7) == 7
 

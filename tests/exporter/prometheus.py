@@ -6,12 +6,13 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import wait_for
 
 Sample = tuple[dict[str, str], float]
 
@@ -67,12 +68,9 @@ class Prometheus:
 
     def wait(self, expression: str, seconds: float = 30.0) -> list[Sample]:
         """The series of an expression as soon as there are any."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if found := self.query(expression):
-                return found
-            time.sleep(0.2)
-        raise AssertionError(f"{expression} gives nothing; {self._log.read_text()[-1500:]}")
+        return wait_for(
+            lambda: self.query(expression), lambda: f"{expression}; {self._log.read_text()[-1500:]}", seconds, pause=0.2
+        )
 
     def end(self) -> None:
         """Ends it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.forked import start_gpuwatch
+from tests.waiting import wait_for
 
 
 class RunningExporter:
@@ -27,11 +28,13 @@ class RunningExporter:
                 stderr=log,
                 env=machine.environment(os.environ),
             )
-        until = time.monotonic() + 30
-        while (found := re.search(r"metrics at (https?://\S+)/metrics", self.said)) is None:
-            assert time.monotonic() < until, self.said
+
+        def address() -> re.Match[str] | None:
             assert self.process.poll() is None, self.said
-            time.sleep(0.02)
+            return re.search(r"metrics at (https?://\S+)/metrics", self.said)
+
+        found = wait_for(address, lambda: f"its address: {self.said}")
+        assert found is not None
         self.url = found[1]
 
     @property
@@ -52,13 +55,15 @@ class RunningExporter:
 
     def wait(self, name: str, value: str | None = None, seconds: float = 20.0) -> dict[str, str]:
         """Scrapes until a sample begins with ``name``, and has this value."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            samples = self.scrape()
-            if any(key.startswith(name) and value in (None, number) for key, number in samples.items()):
-                return samples
-            time.sleep(0.1)
-        raise AssertionError(f"no {name} {value}: {samples}; {self.said}")
+        samples: dict[str, str] = {}
+
+        def has_it() -> bool:
+            samples.clear()
+            samples.update(self.scrape())
+            return any(key.startswith(name) and value in (None, number) for key, number in samples.items())
+
+        wait_for(has_it, lambda: f"{name} {value or ''}: {samples}; {self.said}", seconds, pause=0.1)
+        return samples
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Ends it; its exit code."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.fleet import HostView
 from gpuwatch.fleet.host_summary import summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
@@ -24,6 +25,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from tests.exporter.machines import OPTIONS, device, every_reading, process, snapshot
 from tests.exporter.prometheus import Prometheus
 from tests.exporter.running import RunningExporter
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.prometheus
 
@@ -169,17 +171,16 @@ def test_the_fleet_view_shows_a_change_within_one_refresh(
         faults.foreign_process(machine, gpu, 5 * GIB, 50.0, None)
     began = time.monotonic()
     wanted = {"n1": ["free", "used"], "n2": ["used"]}
-    while (now := uses()) != wanted and time.monotonic() - began < 15:
-        time.sleep(0.2)
+    wait_for(lambda: uses() == wanted, lambda: f"{wanted}: {uses()}", 15, pause=0.2)
     print(f"the fleet view showed it after {time.monotonic() - began:.1f} s")
-    assert now == wanted
     faults.hang(second, None)
-    until = time.monotonic() + 40
-    while time.monotonic() < until:
-        (silent,) = (view for view in source.read().hosts if view.name == "n2")
-        if silent.reason:
-            break
-        time.sleep(0.5)
+
+    def n2() -> HostView:
+        (view,) = (view for view in source.read().hosts if view.name == "n2")
+        return view
+
+    wait_for(lambda: n2().reason, "the hang of n2", pause=0.5)
+    silent = n2()
     print(f"the fleet view says of the hang: {silent.reason}")
     assert not silent.answered
     assert silent.snapshot is not None

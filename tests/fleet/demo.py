@@ -44,4 +44,4 @@ if __name__ == "__main__":
     with served(fleet(int(sys.argv[1]) if len(sys.argv) > 1 else 125)) as running:
         print(running.url, flush=True)
         while True:
-            time.sleep(60)
+            time.sleep(60)  # the server has its own thread

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.cli.dashboard import host_list_order
 from gpuwatch.core.errors import UsageError
@@ -18,6 +17,7 @@ from tests.fleet.demo import fleet
 from tests.fleet.exporters import dcgm
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
 from tests.ui.conftest import fixed_surroundings  # noqa: F401
+from tests.ui.waiting import until
 
 SIZES = [(60, 15), (80, 24), (120, 40), (200, 60)]
 
@@ -38,19 +38,11 @@ def text_of(app: FleetApp) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
-async def wait_for(pilot: Pilot[None], done: Callable[[], object]) -> None:
-    for _ in range(200):
-        await pilot.pause(0.02)
-        if done():
-            return
-    raise AssertionError(text_of(pilot.app))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size: tuple[int, int]) -> None:
     app = app_of(many)
     async with app.run_test(size=size) as pilot:
-        await wait_for(pilot, lambda: app.summary is not None and app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.summary is not None and app.fleet_screen.hosts.counts[1])
         lines = text_of(app).splitlines()
         assert len(lines) == size[1]
         assert "41 of 42" in lines[0]
@@ -60,7 +52,7 @@ async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size:
         assert f"{summary.free_hosts[0][0]} {summary.free_hosts[0][1]}" in lines[1]
         assert "In use" in lines[2]
         assert f"{summary.holders[0][0]} ×{summary.holders[0][1]}" in lines[2]
-        assert "Wrong: dgx008  GPU 5: The GPU reports" in lines[3]
+        assert "Wrong: dgx008  GPU 5: " in lines[3]
         assert sum("dgx0" in line for line in lines[4:]) >= min(size[1], 42) - 12
         assert all(len(line) == size[0] for line in lines)
 
@@ -68,12 +60,12 @@ async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size:
 async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) -> None:
     app = app_of(many)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         await pilot.press("slash", *"dgx004", "enter")
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts == (1, 42))
+        await until(pilot, lambda: app.fleet_screen.hosts.counts == (1, 42))
         await pilot.press("enter")
-        await wait_for(pilot, lambda: app.tab is app.overview and app.session.snapshot is not None)
-        await wait_for(pilot, lambda: "NVIDIA H100 80GB HBM3" in text_of(app))
+        await until(pilot, lambda: app.tab is app.overview and app.session.snapshot is not None)
+        await until(pilot, lambda: "NVIDIA H100 80GB HBM3" in text_of(app))
         assert "dgx004" in text_of(app).splitlines()[0]
         assert app.session.history.snapshots > 200, "the last hour, by a range query"
         assert "no process uses a GPU" not in text_of(app), "nobody reports processes here"
@@ -82,25 +74,25 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
         assert used
         assert all(f"used by {gpu.holders[0].name}" in text_of(app) for gpu in used), "as the list has it"
         await pilot.resize_terminal(80, 24)
-        await wait_for(pilot, lambda: "processes are not reported here; GPU" in text_of(app))
+        await until(pilot, lambda: "processes are not reported here; GPU" in text_of(app))
         await pilot.resize_terminal(120, 40)
         assert not re.search("signal|probe|report", app.tab.keys.plain), "what is for this machine alone"
         for key, tab in (("2", "gpu"), ("5", "findings"), ("6", "events"), ("3", "process")):
             await pilot.press(key)
-            await wait_for(pilot, lambda tab=tab: app.screen is app.tab and tab == app.tab.TAB)
+            await until(pilot, lambda tab=tab: app.screen is app.tab and tab == app.tab.TAB)
         (well,) = app.session.findings
         assert "not judged: processes that hold GPU memory while idle (processes are not reported)" in well.evidence
         assert well.evidence[0].startswith("watched: 8 GPUs, for ")
         await pilot.press("4")
-        await wait_for(pilot, lambda: "probes run on dgx004 itself" in text_of(app))
+        await until(pilot, lambda: "probes run on dgx004 itself" in text_of(app))
         await pilot.press("1")
-        await wait_for(pilot, lambda: app.screen is app.overview)
+        await until(pilot, lambda: app.screen is app.overview)
         await pilot.press("escape")
-        await wait_for(pilot, lambda: app.screen is app.fleet_screen)
+        await until(pilot, lambda: app.screen is app.fleet_screen)
         assert app.fleet_screen.hosts.chosen is not None
         assert app.fleet_screen.hosts.chosen.name == "dgx004"
         await pilot.press("escape")
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts == (42, 42))
+        await until(pilot, lambda: app.fleet_screen.hosts.counts == (42, 42))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +110,7 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
 async def test_filter(many: FakePrometheus, typed: str, wanted: Callable[[object], bool]) -> None:
     app = app_of(many)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         await pilot.press("slash")
         for key in typed:
             await pilot.press({" ": "space", ">": "greater_than_sign", ":": "colon", "~": "tilde"}.get(key, key))
@@ -133,7 +125,7 @@ async def test_filter(many: FakePrometheus, typed: str, wanted: Callable[[object
 async def test_an_invalid_word_is_named(many: FakePrometheus) -> None:
     app = app_of(many)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         await pilot.press("slash")
         for typed, said in (("hots:a", "did you mean host"), ("mem>x", "compared with a number such as 2GiB")):
             app.fleet_screen.filter_typed(typed)
@@ -144,7 +136,7 @@ async def test_an_invalid_word_is_named(many: FakePrometheus) -> None:
 async def test_sorting(many: FakePrometheus) -> None:
     app = app_of(many)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         table = app.fleet_screen.hosts
         assert [host.name for host in table.items[:4]] == ["desk1", "desk2", "dgx001", "dgx002"]
         await pilot.press("s", "down", "enter")
@@ -161,7 +153,7 @@ async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(
     wanted, column, reverse = host_list_order("mem>20GiB free", "free", descending=False)
     app.fleet_screen.begin_with(wanted, column, reverse=reverse)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         shown = app.fleet_screen.hosts.items
         assert 0 < len(shown) < app.fleet_screen.hosts.counts[1]
         free = [host.free for host in shown]
@@ -188,7 +180,7 @@ def test_a_wrong_filter_or_order_of_hosts_is_refused(words: str | None, column: 
 async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:
     app = app_of(many)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         await pilot.press("2", "4", "P", "left_square_bracket", "r", "semicolon")
         await pilot.pause()
         assert app.screen is app.fleet_screen
@@ -196,18 +188,18 @@ async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:
         assert "Only hosts with free GPUs" in offered
         assert not any(":" in title or "Pause" in title for title in offered)
         await pilot.press("question_mark")
-        await wait_for(pilot, lambda: "a free GPU with more than 20 GiB" in text_of(app))
+        await until(pilot, lambda: "a free GPU with more than 20 GiB" in text_of(app))
         assert "Probes" not in text_of(app)
         await pilot.press("escape", "y")
         await pilot.pause()
-        assert "copied: gpuwatch --interval 60" in text_of(app)
+        assert "gpuwatch --interval 60" in text_of(app)
         assert app.current_preferences().tab == "overview"
 
 
 async def test_a_click_on_a_title_sorts(many: FakePrometheus) -> None:
     app = app_of(many)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+        await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         table = app.fleet_screen.hosts
         x = table.plain.splitlines()[1].index("FREE")
         await pilot.click(table, offset=(x + 1, 1))
@@ -219,22 +211,22 @@ async def test_a_server_that_is_gone_dims_the_list_and_says_why() -> None:
     with served(fleet(3)) as fake:
         app = app_of(fake)
         async with app.run_test(size=(120, 40)) as pilot:
-            await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+            await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
             fake.answer = lambda query: (502, b"")
             app.fleet_watch.read_now()
-            await wait_for(pilot, lambda: "HTTP error 502" in text_of(app))
+            await until(pilot, lambda: "HTTP error 502" in text_of(app))
             assert "dgx001" in text_of(app)
             fake.answer = None
             app.fleet_watch.read_now()
-            await wait_for(pilot, lambda: "5 of 5 hosts answered" in text_of(app))
+            await until(pilot, lambda: "5 of 5 hosts answered" in text_of(app))
 
 
 async def test_a_server_without_gpus_says_what_was_looked_for() -> None:
     with served() as fake:
         app = app_of(fake)
         async with app.run_test(size=(80, 24)) as pilot:
-            await wait_for(pilot, lambda: app.summary is not None)
-            await wait_for(pilot, lambda: "gpuwatch exporter, dcgm-exporter" in text_of(app))
+            await until(pilot, lambda: app.summary is not None)
+            await until(pilot, lambda: "gpuwatch exporter, dcgm-exporter" in text_of(app))
 
 
 async def test_names_with_control_characters_are_harmless() -> None:
@@ -245,8 +237,8 @@ async def test_names_with_control_characters_are_harmless() -> None:
             labels["modelName"] = "\x1b]0;x\x07"
         app = app_of(fake)
         async with app.run_test(size=(120, 40)) as pilot:
-            await wait_for(pilot, lambda: app.fleet_screen.hosts.counts[1])
+            await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
             assert "\x1b" not in text_of(app)
             await pilot.press("enter")
-            await wait_for(pilot, lambda: app.session.snapshot is not None)
+            await until(pilot, lambda: app.session.snapshot is not None)
             assert "\x1b" not in text_of(app)

@@ -92,7 +92,7 @@ def test_an_answer_that_unpacks_to_too_much(fake: FakePrometheus, monkeypatch: p
     monkeypatch.setattr(input_size_limits, "PROMETHEUS", input_size_limits.PROMETHEUS._replace(bytes=1 << 20))
     fake.answer = lambda query: b" " * (8 << 20)
     assert len(gzip.compress(b" " * (8 << 20), 1)) < 1 << 20, "small on the wire"
-    assert why(Prometheus(fake.url)) == "its answer is larger than 1 MiB"
+    assert "larger than 1 MiB" in why(Prometheus(fake.url))
 
 
 def test_a_server_that_sends_a_byte_at_a_time() -> None:

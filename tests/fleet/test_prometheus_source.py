@@ -119,7 +119,7 @@ def test_an_exporter_whose_driver_hangs_is_not_an_idle_host(fake: FakePrometheus
     fake.series = exposition(gpuwatch("n1", 2, age=95.0), instance="n1:9836", job="gpuwatch")
     host = only(fake)
     assert host.free == 0
-    assert host.view.reason == "no answer from the driver for 95 s"
+    assert host.view.reason.endswith("for 95 s")
 
 
 def test_an_exporter_that_leaves_old_readings_out_tells_why(fake: FakePrometheus) -> None:
@@ -129,7 +129,7 @@ def test_an_exporter_that_leaves_old_readings_out_tells_why(fake: FakePrometheus
     fake.series = exposition(
         'gpuwatch_snapshot_age_seconds{host="n1"} 95\ngpuwatch_driver_answering{host="n1"} 0', **target
     )
-    assert hosts(fake)["n1"].reason == "no answer from the driver for 95 s"
+    assert hosts(fake)["n1"].reason.endswith("for 95 s")
 
 
 def test_machines_that_call_themselves_the_same(fake: FakePrometheus) -> None:

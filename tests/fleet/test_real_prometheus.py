@@ -20,7 +20,9 @@ from gpuwatch.ui.fleet_app import FleetApp
 from tests.exporter.prometheus import Prometheus
 from tests.exporter.running import RunningExporter
 from tests.fleet.exporters import dcgm, nvidia_smi
-from tests.fleet.test_fleet_screen import text_of, wait_for
+from tests.fleet.test_fleet_screen import text_of
+from tests.ui.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.prometheus
 
@@ -67,14 +69,6 @@ def fleet_of(source: PrometheusSource) -> dict[str, HostSummary]:
     return {view.name: summarize_host(view) for view in fleet.hosts}
 
 
-def until(done: Callable[[], object], seconds: float = 40.0) -> float:
-    began = time.monotonic()
-    while not done():
-        assert time.monotonic() - began < seconds, "it did not happen in time"
-        time.sleep(0.1)
-    return time.monotonic() - began
-
-
 async def test_fleet_of_three_exporters(
     sim_machine: Callable[[str], SimMachine],
     started: list[RunningExporter | Prometheus],
@@ -91,7 +85,7 @@ async def test_fleet_of_three_exporters(
     )
     started.append(prometheus)
     source = PrometheusSource(Server(prometheus.url))
-    until(lambda: len(prometheus.query("gpuwatch_gpu_free")) == 3)
+    wait_for(lambda: len(prometheus.query("gpuwatch_gpu_free")) == 3)
     hosts = fleet_of(source)
     first, second = (next(host for host in hosts.values() if len(host.gpus) == count) for count in (2, 1))
     assert (first.free, second.free) == (2, 1)
@@ -103,22 +97,22 @@ async def test_fleet_of_three_exporters(
     watch = FleetPoller(source, 1.0)
     app = FleetApp(watch, lambda name: source.feed(name, 1.0))
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for(pilot, lambda: "○ 3 of 3 GPUs" in text_of(app))
+        await until(pilot, lambda: "○ 3 of 3 GPUs" in text_of(app))
         pid = faults.foreign_process(machines[1], 0, 5 << 30, 50.0, None)
-        until(lambda: prometheus.query("gpuwatch_gpu_free == 0"))
+        wait_for(lambda: prometheus.query("gpuwatch_gpu_free == 0"))
         scraped = time.monotonic()
-        await wait_for(pilot, lambda: "○ 2 of 3 GPUs" in text_of(app))
+        await until(pilot, lambda: "○ 2 of 3 GPUs" in text_of(app))
         print(f"shown {time.monotonic() - scraped:.1f} s after it was in Prometheus")
         assert time.monotonic() - scraped < 3
         await pilot.press("s", "down", "enter", "end", "enter")
-        await wait_for(pilot, lambda: app.session.snapshot is not None and app.session.history.snapshots > 1)
-        await wait_for(pilot, lambda: str(pid) in text_of(app))
+        await until(pilot, lambda: app.session.snapshot is not None and app.session.history.snapshots > 1)
+        await until(pilot, lambda: str(pid) in text_of(app))
         await pilot.press("escape")
-        await wait_for(pilot, lambda: app.screen is app.fleet_screen)
+        await until(pilot, lambda: app.screen is app.fleet_screen)
 
     # A hang is no idle host.
     faults.hang(machines[0], None)
-    until(lambda: "no answer from the driver" in " ".join(one.view.reason for one in fleet_of(source).values()), 60)
+    wait_for(lambda: "no answer from the driver" in " ".join(one.view.reason for one in fleet_of(source).values()))
     machines[0].clear_faults()
 
 
@@ -135,20 +129,20 @@ def test_exporters_of_others(
     )
     started.append(prometheus)
     source = PrometheusSource(Server(prometheus.url))
-    until(lambda: len(prometheus.query("DCGM_FI_DEV_FB_USED")) == 4 and prometheus.query("nvidia_smi_gpu_info"))
+    wait_for(lambda: len(prometheus.query("DCGM_FI_DEV_FB_USED")) == 4 and prometheus.query("nvidia_smi_gpu_info"))
     hosts = fleet_of(source)
     assert sorted(hosts) == ["127.0.0.1", "dgx9"]
     assert hosts["dgx9"].holders == (("job 4711", 1),)
     assert [gpu.use for gpu in hosts["dgx9"].gpus] == ["free", "used", "free", "free"]
     assert hosts["127.0.0.1"].free == 2
     del pages["dcgm"]
-    until(lambda: not fleet_of(source)["dgx9"].view.answered)
+    wait_for(lambda: not fleet_of(source)["dgx9"].view.answered)
     assert fleet_of(source)["dgx9"].view.reason == "its exporter does not answer"
     # Its past is still there.
     feed = source.feed("127.0.0.1", 1.0)
     feed.start()
     try:
-        until(lambda: feed.status().state == "ok")
+        wait_for(lambda: feed.status().state == "ok")
         assert len(feed.drain()[-1].devices) == 2
     finally:
         feed.stop()

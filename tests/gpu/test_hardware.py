@@ -158,7 +158,7 @@ def record(nvml: NvmlSource) -> list[dict[str, Any]]:
             readings, missing = nvml.sample(device, (Lane.FAST, lane))
             took[lane] = round((time.perf_counter() - began) * 1e3, 3)
         calls["nvmlGpmQueryDeviceSupport"] = told("nvmlGpmQueryDeviceSupport", device.handle)
-        time.sleep(0.5)
+        time.sleep(0.5)  # a period of GPM
         readings, missing = nvml.sample(device, (Lane.FAST, Lane.GPM))
         readings.pop("identity.serial", None)
         devices.append(
@@ -183,7 +183,7 @@ def load() -> Iterator[None]:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"busy\n"
-            time.sleep(3)
+            time.sleep(3)  # NVML averages over a second
             yield
         finally:
             process.kill()
@@ -199,7 +199,7 @@ def test_every_call_is_answered_and_recorded() -> None:
         if importlib.util.find_spec("torch"):
             with load():
                 kept["load"] = record(nvml)
-                time.sleep(5)
+                time.sleep(5)  # what changes under load
                 kept["load_5_seconds_later"] = record(nvml)
     finally:
         nvml.close()

@@ -275,7 +275,7 @@ tests/test_ops.py:12: AssertionError
 def test_of_pytest_its_marked_errors_count_not_its_summary() -> None:
     summary = [f"ERROR tests/test_{name}.py" for name in range(40)]
     found = explain([*_COLLECTED.splitlines(), *summary, "===== 40 errors in 3.13s ====="]).findings[0]
-    assert found.title.startswith("The Python module mmdet is not installed")
+    assert "mmdet is not installed" in found.title
     failed = [f"FAILED tests/test_ops.py::test_close[{name}] - AssertionError: Ten..." for name in range(40)]
     found = explain([*_FAILED_TEST.splitlines(), *failed, "===== 40 failed, 2 passed in 3.13s ====="]).findings[0]
     assert [*found.evidence] == ["AssertionError: Tensor-likes are not close!"]
@@ -503,7 +503,7 @@ def test_requests_that_a_server_refused_are_told_beside_its_work() -> None:
     long = "srv send_error: task id = 7, error: request (9000 tokens) exceeds the available context size (4096 tokens)"
     found = explain([long, works])
     assert found.primary == "healthy"
-    assert "A request is longer than the context" in found.findings[1].title
+    assert "longer than the context" in found.findings[1].title
     raised = explain([_TRACE, "ValueError: This model's maximum context length is 96 tokens, but you requested 97"])
     assert ["A request is longer" in one.title for one in raised.findings] == [True]
 
@@ -611,7 +611,7 @@ def test_a_loss_that_is_not_a_number() -> None:
 def test_an_error_in_a_request_that_a_server_answered_did_not_end_it() -> None:
     raised = [_TRACE, '  File "/a/app.py", line 28, in hook', "    text = data['text']", "KeyError: 'text'"]
     answer = '10.0.0.1 - - [23/Jan/2024 02:32:37] "\x1b[35m\x1b[1mPOST /hook HTTP/1.1\x1b[0m" 500 -'
-    assert explain([*raised, answer]).findings[0].title.startswith("A request to the server ended in KeyError")
+    assert "ended in KeyError" in explain([*raised, answer]).findings[0].title
     assert explain(raised).findings[0].title.startswith("It ended in KeyError")
 
 
@@ -771,7 +771,7 @@ def test_rows_of_numbers_are_work() -> None:
 def test_a_traceback_behind_the_echo_of_an_interrupt_is_its_own_wherever_it_is_cut() -> None:
     cut = ["epoch 1: loss 0.4", "^CTraceback (most recent call last):", '  File "a.py", line 3, in f', "    step()"]
     assert "interrupted" in explain(cut).findings[0].title
-    assert "ends in the middle of a Python traceback" in explain([cut[0], cut[1][2:], *cut[2:]]).findings[0].title
+    assert "middle of a Python traceback" in explain([cut[0], cut[1][2:], *cut[2:]]).findings[0].title
 
 
 def test_an_interrupt_outweighs_what_follows_from_it_and_a_probe_at_the_start() -> None:
@@ -908,7 +908,7 @@ def test_the_package_without_cuda_is_named_not_the_framework() -> None:
     frames = ['  File "a.py", line 8, in f', "    scatter_max(x)", '  File "/v/site-packages/torch_scatter/scatter.py", line 72, in scatter_max',
               "    return torch.ops.torch_scatter.scatter_max(x)", '  File "/v/site-packages/torch/_ops.py", line 692, in __call__']  # fmt: skip
     first = explain([_TRACE, *frames, "RuntimeError: Not compiled with CUDA support"]).findings[0]
-    assert first.title.startswith("torch_scatter was built without CUDA support")
+    assert first.title.startswith("torch_scatter was built")
     assert "tensorflow" not in first.action
     assert (
         explain([_TRACE, *frames, "AssertionError: Torch not compiled with CUDA enabled"])

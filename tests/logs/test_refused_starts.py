@@ -82,7 +82,7 @@ def test_a_variable_of_the_environment_that_is_not_set() -> None:
   File "/p/train.py", line 3, in <module>
     root = os.environ["DATA"]
 KeyError: 'DATA'"""
-    assert explain(log.split("\n")).findings[0].title == "The environment variable DATA is not set"
+    assert "DATA is not set" in explain(log.split("\n")).findings[0].title
 
 
 def test_a_script_that_went_on_and_worked_was_started() -> None:

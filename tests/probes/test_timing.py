@@ -24,7 +24,7 @@ def test_a_step_is_measured_with_its_synchronisation_outside_the_warm_up() -> No
     done: list[str] = []
 
     def step() -> str:
-        time.sleep(0.004)
+        time.sleep(0.004)  # the time that is measured
         done.append("step")
         return "result"
 
@@ -48,7 +48,7 @@ def test_a_step_is_measured_with_its_synchronisation_outside_the_warm_up() -> No
 
 
 def test_slow_steps_still_give_twenty_blocks() -> None:
-    found = timing["measure"](lambda: time.sleep(0.01), lambda result: None, 0.01)
+    found = timing["measure"](lambda: time.sleep(0.01), lambda result: None, 0.01)  # slow steps
     assert found["steps"] == 20
     assert found["steps_per_block"] == 1
 

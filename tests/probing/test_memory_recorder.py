@@ -193,7 +193,7 @@ def test_memory_of_events_is_bounded(record: Record, module: ModuleType) -> None
         module.clock.resident += 300 << 20
         recorder.look()
     assert len(watcher.told("memory_file")) == 2
-    assert watcher.told("memory_note") == [{"text": "recording ended after 40 MiB of events"}]
+    assert " 40 MiB " in watcher.told("memory_note")[0]["text"]
     assert Session.active is None
 
 
@@ -241,7 +241,7 @@ def test_a_profiler_that_is_already_active_is_a_note(record: Record) -> None:
     recorder.begin()
     recorder.end()
     (note,) = watcher.told("memory_note")
-    assert note["text"].startswith("TensorFlow's profiler could not be started (RuntimeError")
+    assert "started (RuntimeError" in note["text"]
 
 
 def test_a_profiler_that_becomes_active_meanwhile_ends_the_recording(record: Record, module: ModuleType) -> None:

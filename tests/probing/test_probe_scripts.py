@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from gpuwatch.experiment.probing import interpreter
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes, read_header
 from gpuwatch.experiment.probing.simulation_tier import Tier, choose_tier
+from tests.terminal import wait_until_ended
 
 
 def test_headers_are_read_without_running_the_script(tmp_path: Path) -> None:
@@ -119,11 +119,7 @@ def test_an_interpreter_that_hangs_leaves_nothing(tmp_path: Path, monkeypatch: p
     kept = tmp_path / "pid"
     with pytest.raises(UsageError, match="did not answer"):
         choose_interpreter("tensorflow", _wrapper(tmp_path, f"sleep 1234 &\necho $! > {kept}\nwait"))
-    child = Path(f"/proc/{int(kept.read_text())}")
-    until = time.monotonic() + 5
-    while child.exists() and "Z" not in (child / "stat").read_text().split()[2] and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not child.exists() or (child / "stat").read_text().split()[2] == "Z"
+    wait_until_ended(int(kept.read_text()))
 
 
 def test_why_an_interpreter_is_of_no_use(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
+from tests.waiting import wait_for
 
 _SAY = "import os; fd = int(os.environ['GPUWATCH_EVENT_FD'])\n"
 _START = _SAY + 'os.write(fd, b\'{"t": 0, "kind": "start"}\\n\')\n'
@@ -54,10 +55,7 @@ def group_members(group: int) -> list[int]:
 
 def assert_gone(group: int) -> None:
     """A killed process needs a moment to leave the table."""
-    until = time.monotonic() + 2
-    while group_members(group):
-        assert time.monotonic() < until, group_members(group)
-        time.sleep(0.01)
+    wait_for(lambda: not group_members(group), lambda: f"the end of {group_members(group)}", 5)
 
 
 def test_events_and_output_stay_apart() -> None:

@@ -142,14 +142,14 @@ def test_a_generator_that_is_slow_and_then_a_queue_that_stays_empty(tmp_path: Pa
     process = start_gpuwatch_forked(*command, environment=os.environ)
     assert process.stdout is not None
     assert process.stdout.readline() == "last step\n"
-    time.sleep(18)
+    time.sleep(18)  # steps have stopped for longer than is reported as a stall
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     run = read(out)
     assert run["waiting"]["places"][0].startswith("train.py:16 in batches")
     assert run["waiting"]["input_seconds"] > 0.6 * run["waiting"]["looked_seconds"]
     (stopped,) = [one for one in run["findings"] if one["id"] == "program.stalled"]
-    assert stopped["title"].endswith(": it is at train.py:21 in fetch")
+    assert stopped["title"].endswith(" at train.py:21 in fetch")
     assert any("queue.py" in line for line in stopped["evidence"])
 
 
@@ -201,7 +201,7 @@ def _looked(body: Callable[[Callable[[], None]], None]) -> dict[str, Any]:
     _apart(threads.look)
 
     def look() -> None:
-        time.sleep(0.002)
+        time.sleep(0.002)  # between two looks time passes
         _apart(threads.look)
         stub.count += 1
         _apart(threads.look)
@@ -286,7 +286,7 @@ def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monke
     def looks() -> None:
         for _ in range(12):
             threads.look()
-            time.sleep(0.01)
+            time.sleep(0.01)  # longer than _STOPPED in all
 
     _apart(looks)
     kind, standing = stub.sent[-1]
@@ -360,9 +360,9 @@ def test_a_child_that_a_signal_ended_although_its_parent_exits_with_0(tmp_path: 
     found = {one["pid"]: (one["signal"], one["framework"]) for one in run["killed_children"]}
     assert found == {int(killed[0]): (9, found[int(killed[0])][1]), int(crashed[0]): (11, True)}
     (told,) = [one for one in run["findings"] if one["id"] == "unknown"]
-    assert told["title"].startswith(f"It exited with code 0, although its process {killed[0]} and 1 more were ended")
+    assert f" process {killed[0]} and 1 more" in told["title"]
     assert any(f"process {crashed[0]}: SIGSEGV" in line for line in told["evidence"])
-    assert run["verdict_reason"].startswith("It exited with code 0, although")
+    assert run["verdict_reason"].startswith("It exited with code 0, ")
 
 
 # Stages of datasets

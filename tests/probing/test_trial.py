@@ -412,7 +412,7 @@ def test_mixed_precision_is_set_once_keras_is_complete(
 def test_a_program_without_a_keras_model_is_told_so(run: Callable[..., Tried]) -> None:
     found = run(None, _EAGER + "tf.matmul([[1.0]], [[2.0]])\n", "mixed-float16")
     assert found.state.applied is not None
-    assert (found.state.applied.applied, found.state.applied.reason) == (False, "the program has no Keras model")
+    assert (found.state.applied.applied, "no Keras model" in found.state.applied.reason) == (False, True)
 
 
 @pytest.mark.tensorflow

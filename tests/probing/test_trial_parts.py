@@ -66,7 +66,7 @@ def test_a_version_that_starts_its_devices_otherwise_is_not_tried() -> None:
     ((kind, data),) = made.tell()
     assert kind == "applied"
     assert (data["name"], data["applied"]) == ("limit", False)
-    assert "not possible in this version: tensorflow.python.eager.context (AttributeError" in data["reason"]
+    assert "eager.context (AttributeError" in data["reason"]
     assert made.tell() == [], "once"
 
 
@@ -256,7 +256,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     report("batches", 1, [0.25], 4.0)
     assert (state.steps.count, state.steps.times, state.steps.first_at) == (1, [0.25], 4.0)
     state.line(msgspec.json.encode({"t": 5.0, "kind": "steps", "data": {"count": 2}}))
-    assert "event 'steps' has a missing or invalid field" in state.problems[0]
+    assert "event 'steps' has a missing" in state.problems[0]
 
 
 class _CallbackList:

@@ -23,6 +23,7 @@ from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch, has_driver
 from tests.forked import gpuwatch_forked
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -265,17 +266,11 @@ def test_nothing_is_left_when_gpuwatch_is_stopped(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 60
-    while len(_marked(mark)) < 3:  # gpuwatch, its collector, the probe
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    time.sleep(1.0)
+    wait_for(lambda: len(_marked(mark)) >= 3, "gpuwatch, its collector and the probe", pause=0.1)
+    time.sleep(1.0)  # some way into the probe
     started.send_signal(number)
     started.wait(10)
-    until = time.monotonic() + 5
-    while _marked(mark):
-        assert time.monotonic() < until, _marked(mark)
-        time.sleep(0.1)
+    wait_for(lambda: not _marked(mark), lambda: f"the end of {_marked(mark)}", 5, pause=0.1)
 
 
 def _marked(mark: str) -> list[int]:

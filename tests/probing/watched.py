@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +89,4 @@ def with_torch(tmp_path: Path) -> dict[str, str]:
 
 def read(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
-def until(true: Callable[[], Any], seconds: float = 15.0) -> Any:
-    """Waits for something to become true and gives it back."""
-    import time
-
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it never became true"
-        time.sleep(0.02)
     return found

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
+from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session.current_findings import all_findings
 from tests.recording.days import NOON, day
+from tests.waiting import wait_for
 
 BEGIN = NOON.timestamp()
 
@@ -71,3 +74,15 @@ def troubled(samples: int = 400) -> list[Snapshot]:
 def with_gap(samples: int = 120, at: int = 60, seconds: float = 3600.0) -> list[Snapshot]:
     """A machine at work; from sample ``at`` on so many seconds later."""
     return [later(shot, seconds if place >= at else 0.0) for place, shot in enumerate(day(1, 2, samples))]
+
+
+def recorded_samples(path: Path) -> int:
+    """Samples of a recording that is being written, 0 before one can be read."""
+    with suppress(Exception), Recording(path) as recording:
+        return recording.samples
+    return 0
+
+
+def wait_for_samples(path: Path, count: int) -> None:
+    """Until a recording has so many samples."""
+    wait_for(lambda: recorded_samples(path) >= count, f"{count} samples in {path.name}", pause=0.1)

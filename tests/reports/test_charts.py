@@ -112,7 +112,7 @@ def test_values_of_the_timeline_have_titles() -> None:
     titles = re.findall(r'class="at"[^>]*><title>([^<]+)</title>', drawn)
     assert titles[0] == "0.0 s: device 512 MiB"
     assert titles[30].startswith("3.0 s: device ")
-    assert "in use by the framework 6.0 GiB" in titles[30]
+    assert "by the framework 6.0 GiB" in titles[30]
 
 
 def test_comparisons_can_be_sorted_and_single_rows_cannot() -> None:

@@ -236,7 +236,7 @@ def test_two_stretches_of_one_recording(folder: Path) -> None:
 def test_a_recording_and_a_snapshot_share_the_machine(folder: Path) -> None:
     done = gpuwatch("diff", str(folder / "a.gpuwatch"), str(folder / "shot.json"))
     assert done.code == 0, done.out
-    assert "only recordings have enough samples" in " ".join(done.out.split())
+    assert "have enough samples" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_no_phase_is_longer_than_the_whole() -> None:
     phases = Phases(import_seconds=5.0, device_init_seconds=0.2, first_step_seconds=0.1, total_seconds=0.9)
     table = next(table for table in run_content(full_run(phases=phases)).tables if table.title == "Time")
     assert [row[0] for row in table.rows] == ["Device initialization", "First step", "Total"]
-    assert "Framework import: 5.00 s, before this run" in table.note
+    assert "import: 5.00 s, before this" in table.note
     fresh = msgspec.structs.replace(phases, total_seconds=6.0)
     table = next(table for table in run_content(full_run(phases=fresh)).tables if table.title == "Time")
     assert len(table.rows) == 4

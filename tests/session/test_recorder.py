@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from gpuwatch.session.recorder import Recorder
 from tests.recording.days import day
 from tests.recording.recordings import troubled
 from tests.ui.feed import FakeFeed
+from tests.waiting import wait_for
 
 
 class Harness:
@@ -36,8 +36,7 @@ class Harness:
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        while not self.feed.started:
-            time.sleep(0.001)
+        wait_for(lambda: self.feed.started, pause=0.001)
 
     def _run(self) -> None:
         try:
@@ -50,9 +49,11 @@ class Harness:
             self.now = shot.taken_at.timestamp()
             count = self.writer.samples
             self.feed.push(shot)
-            until = time.monotonic() + 10
-            while self.writer.samples == count and self._thread.is_alive() and time.monotonic() < until:
-                time.sleep(0.0005)
+            wait_for(
+                lambda count=count: self.writer.samples != count or not self._thread.is_alive(),
+                "the sample in the recording",
+                pause=0.0005,
+            )
 
     def end(self) -> None:
         self.recorder.stop()
@@ -96,11 +97,8 @@ def test_a_driver_that_does_not_answer_is_an_event_without_samples(tmp_path: Pat
     run.now += 12
     assert run.feed._wake is not None
     run.feed._wake()
-    until = time.monotonic() + 5
     with Recording(run.writer.path) as recording:
-        while not [one for one in recording.events() if "answer" in one.text] and time.monotonic() < until:
-            time.sleep(0.01)
-        assert [one for one in recording.events() if "answer" in one.text]
+        wait_for(lambda: [one for one in recording.events() if "answer" in one.text], pause=0.01)
     run.give([replace(shots[-1], taken_at=shots[-1].taken_at + datetime.timedelta(seconds=30))])
     run.end()
     with Recording(run.writer.path) as recording:

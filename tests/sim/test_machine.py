@@ -5,7 +5,6 @@ import stat
 import struct
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from tests.sim.conftest import REPOSITORY
+from tests.waiting import wait_for
 
 GIB = 2**30
 
@@ -203,10 +203,7 @@ def test_attach_again_detach_and_death(
     assert (machine.used_bytes(0), machine.used_bytes(1)) == (3 * GIB, 0)
     second.kill()
     second.wait()
-    until = time.monotonic() + 5  # who has just looked does not look again at once
-    while machine.used_bytes(0) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert machine.used_bytes(0) == 0
+    wait_for(lambda: machine.used_bytes(0) == 0)  # who has just looked does not look again at once
 
 
 def test_a_zombie_holds_nothing(machine: SimMachine, idle_process: Callable[[], subprocess.Popen[bytes]]) -> None:

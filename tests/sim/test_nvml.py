@@ -20,6 +20,7 @@ import pytest
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.sim.attached_process import attach_process
+from tests.waiting import wait_for
 
 GIB = 2**30
 Run = Callable[..., str]
@@ -462,11 +463,9 @@ print(json.dumps([N.nvmlDeviceGetUtilizationRates(h[0]).gpu, N.nvmlDeviceGetUtil
     process.stdin.write("stop\n")
     process.stdin.flush()
     assert process.stdout.readline().strip() == "done"
-    time.sleep(1.2)
-    idle = ask(run, machine, look)
     assert busy[0] > 40
     assert busy[1] == 0
-    assert idle == [0, 0]
+    wait_for(lambda: ask(run, machine, look) == [0, 0], "idle GPUs", 10)
 
 
 def test_copies_are_pcie_traffic(machine: SimMachine, run: Run, start: Start) -> None:
@@ -510,7 +509,7 @@ while len(sys.argv) == 2: product()"""
         process = start(machine, work, "1024")
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
-        time.sleep(0.05)
+        time.sleep(0.05)  # some way into the work
         process.kill()  # in all likelihood while it holds the device
         process.wait()
         began = time.monotonic()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from gpuwatch.sim.mig_layout import layout_text, parse_layout
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.sim.attached_process import attach_process
 from tests.sim.test_nvml import HEAD, Idle, Run, Start
+from tests.waiting import wait_for
 
 GIB = 2**30
 
@@ -203,9 +205,9 @@ v = N.nvmlDeviceGetFieldValues(h[0], [74, 75, 76, 77])
 print(json.dumps([[x.nvmlReturn, x.value.ullVal] for x in v]))"""
     assert [code for code, _ in ask(run, machine, code)] == [3, 3, 3, 3]
     machine.override(0, "clock_event_reasons", 0x4)
-    time.sleep(0.1)
+    time.sleep(0.1)  # the time that is counted
     machine.override(0, "clock_event_reasons", 0x40)
-    time.sleep(0.1)
+    time.sleep(0.1)  # and here
     (_, power), (_, heat), (_, boost), (_, board) = ask(run, machine, code)
     assert power >= 1e8
     assert heat >= 1e8
@@ -334,10 +336,10 @@ def test_a_stopped_process_stops_nobody_else(machine: SimMachine, start: Start, 
     process = start(machine, HEAD + "print('up', flush=True)\nwhile True: N.nvmlDeviceGetUtilizationRates(h[0])")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
-    time.sleep(0.1)
     for _ in range(3):
+        time.sleep(0.05)  # it works
         process.send_signal(signal.SIGSTOP)
-        time.sleep(0.02)
+        wait_for(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         code = """
 import time
 began = time.monotonic()
@@ -347,4 +349,3 @@ print(json.dumps([all(seen), time.monotonic() - began]))"""
         assert right
         assert took < 2
         process.send_signal(signal.SIGCONT)
-        time.sleep(0.05)

@@ -136,7 +136,7 @@ def test_growth_stays_small_and_work_shows(sim_machine: Machines, begin: Start, 
     process = begin(machine, PROGRAM, "growth", "work")
     assert result(process)[2:] == [*FINE, "1"]
     assert 320 * MIB < machine.used_bytes(0) < GIB
-    time.sleep(1.2)
+    time.sleep(1.2)  # of which the driver reports the load
     code = """
 import pynvml as N
 N.nvmlInit()

@@ -200,8 +200,6 @@ def test_snippets_of_guides_run_and_what_cannot_is_said_first(python: str, tmp_p
     done = gpuwatch("run", *options, "--", python, "-c", f"import torch\n{_SNIPPETS}", timeout=400)
     assert done.code == 0, done.err
     assert "cuda:1 1 " in done.out
-    assert done.err.index("other kernels, such as those in a training loop, are refused") < done.err.index(
-        "[SIMULATED]"
-    )
+    assert done.err.index("other kernels") < done.err.index("[SIMULATED]")
     (mapped,) = json.loads(out.read_text())["device_map"]
     assert (mapped["framework_device"], mapped["physical_index"]) == ("cuda:1", 1)

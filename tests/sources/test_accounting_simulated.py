@@ -73,7 +73,7 @@ def test_pynvml_reads_running_and_ended_processes(machine: SimMachine) -> None:
     try:
         attach_process(machine, first.pid, 0, 3 * GIB, sm_percent=40, memory_percent=20)
         machine.attach(second.pid, 0, GIB)
-        time.sleep(1.0)
+        time.sleep(1.0)  # the time for which it is accounted
         ended(first)
         found = look(machine)
         assert sorted(found["pids"]) == sorted([first.pid, second.pid]), "not one that began before"  # type: ignore[call-overload]
@@ -119,7 +119,7 @@ def test_the_collector_tells_each_end_once_also_between_samples(machine: SimMach
 
         take(several)  # the slow lane has been read
         machine.attach(long.pid, 0, 2 * GIB, sm_percent=50)
-        time.sleep(1.5)
+        time.sleep(1.5)  # the time for which it is accounted
         short = sleeping()
         machine.attach(short.pid, 0, GIB, sm_percent=5)
         machine.detach(short.pid)  # at once: no sample has it

@@ -15,6 +15,7 @@ from gpuwatch.machine.sources.host_reader import HostReader, ReopenedFile
 from gpuwatch.machine.sources.process_details import read_process_details
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable
 from gpuwatch.machine.sources.procfs import process_stat
+from tests.waiting import wait_for
 
 CONTAINER = "4f1d" * 16
 
@@ -111,14 +112,15 @@ def test_the_real_proc() -> None:
     )
     try:
         table = ProcessTable()
-        time.sleep(0.3)
-        table.facts_of(child.pid, time.monotonic())
-        time.sleep(0.5)
-        facts = table.facts_of(child.pid, time.monotonic())
+
+        def busy() -> ProcessFacts | None:
+            facts = table.facts_of(child.pid, time.monotonic())
+            return facts if facts is not None and (facts.cpu_percent or 0) > 5 else None
+
+        facts = wait_for(busy, pause=0.3)
         assert facts is not None
         assert facts.environment == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
         assert abs(facts.create_time - time.time()) < 10
-        assert (facts.cpu_percent or 0) > 5, "other tests want the cores too"
         everyone = {row.pid for row in table.busiest(time.monotonic(), most=1000)}
         assert {child.pid, os.getpid()} <= everyone
     finally:
@@ -131,7 +133,7 @@ def test_the_host_has_no_cpu_share_at_first() -> None:
     host, problems = reader.read()
     assert host.cpu_percent is None
     assert problems == []
-    time.sleep(0.1)
+    time.sleep(0.1)  # the time of which it is the share
     host, _ = reader.read()
     assert host.cpu_percent is not None
     assert 0 < (host.memory_used_bytes or 0) < (host.memory_total_bytes or 0)
@@ -144,11 +146,13 @@ def test_details_of_a_living_process() -> None:
         try:
             facts = ProcessTable().facts_of(process.pid, time.monotonic())
             assert facts is not None
-            for _ in range(200):
-                told = read_process_details(process.pid, facts.create_time)
-                if told.children and "sleep" in told.children[0].command:
-                    break
-                time.sleep(0.05)
+
+            def has_child() -> bool:
+                children = read_process_details(process.pid, facts.create_time).children
+                return bool(children) and "sleep" in children[0].command
+
+            wait_for(has_child)
+            told = read_process_details(process.pid, facts.create_time)
             assert told.environment is not None
             assert (told.environment["MY_TOKEN"], told.environment["CUDA_VISIBLE_DEVICES"]) == ("x=y", "1,0")
             assert told.parents[0].pid == os.getpid()
@@ -188,11 +192,11 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
     idle = subprocess.Popen(["sleep", "300"])
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        time.sleep(0.3)
+        time.sleep(0.3)  # both have started
         begin = time.monotonic()
         for pid in (idle.pid, busy.pid):
             table.facts_of(pid, begin)
-        time.sleep(0.3)
+        time.sleep(0.3)  # one runs
         reads.clear()
         now = time.monotonic()
         asleep, awake = table.facts_of(idle.pid, now), table.facts_of(busy.pid, now)
@@ -222,10 +226,10 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
     idle = subprocess.Popen(["sleep", "300"])
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        time.sleep(0.3)
+        time.sleep(0.3)  # both have started
         now = time.monotonic()
         for later in (0, 60, 300):
-            time.sleep(0.1)
+            time.sleep(0.1)  # one runs
             for pid in (idle.pid, busy.pid):
                 assert table.facts_of(pid, now + later) is not None
         assert looked == [idle.pid, busy.pid, busy.pid, busy.pid]
@@ -289,10 +293,13 @@ def _changed(script: str, holds: Callable[[ProcessFacts], bool]) -> ProcessFacts
         changes = first.changes
         child.stdin.write(b"go\n")
         child.stdin.flush()
-        end = time.monotonic() + 60
-        while not holds(facts := table.facts_of(child.pid, time.monotonic()) or first):
-            assert time.monotonic() < end, facts
-            time.sleep(0.02)
+
+        def changed() -> ProcessFacts | None:
+            facts = table.facts_of(child.pid, time.monotonic())
+            return facts if facts is not None and holds(facts) else None
+
+        facts = wait_for(changed)
+        assert facts is not None
         assert facts.changes > changes
         return facts
     finally:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
 from gpuwatch.sim.simulated_machine import SimMachine
+from tests.waiting import wait_for_sample
 
 Open = Callable[[str], SimMachine]
 
@@ -55,15 +55,6 @@ def started() -> Iterator[Callable[[SimMachine], LiveFeed]]:
         feed.stop()
 
 
-def until(feed: LiveFeed, holds: Callable[[Snapshot], bool]) -> Snapshot:
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        for snapshot in feed.wait(1, 1.0):
-            if holds(snapshot):
-                return snapshot
-    raise AssertionError("it did not come to that")
-
-
 def calls_left(machine: SimMachine) -> int | None:
     (fault,) = machine.faults()
     return fault.calls_left
@@ -75,9 +66,9 @@ def test_a_gpu_that_falls_asleep_is_left_alone_until_it_wakes(
     machine = sim_machine("2x8GiB")
     machine.set_asleep(0, False)  # the kernel may put it to sleep
     feed = started(machine)
-    name = until(feed, lambda s: s.devices[0].state == "ok").devices[0].name
+    name = wait_for_sample(feed, lambda s: s.devices[0].state == "ok").devices[0].name
     machine.set_asleep(0, True)
-    slept = until(feed, lambda s: s.devices[0].state == "asleep")
+    slept = wait_for_sample(feed, lambda s: s.devices[0].state == "asleep")
     machine.inject("*", device=0, count=1_000_000)
     time.sleep(6)  # longer than it takes to look whether the list of devices changed
     assert calls_left(machine) == 1_000_000, "not one call that would wake it"
@@ -87,7 +78,7 @@ def test_a_gpu_that_falls_asleep_is_left_alone_until_it_wakes(
     assert "wake" in asleep.missing["memory.used_bytes"].detail
     assert other.readings["memory.used_bytes"] == 0
     machine.set_asleep(0, False)
-    awake = until(feed, lambda s: s.devices[0].state == "ok")
+    awake = wait_for_sample(feed, lambda s: s.devices[0].state == "ok")
     assert awake.devices[0].readings["memory.used_bytes"] == 0
 
 
@@ -99,10 +90,10 @@ def test_a_gpu_that_sleeps_from_the_start_is_described_when_it_wakes(
     machine.set_asleep(1, True)
     machine.inject("*", device=1, count=1_000_000)
     feed = started(machine)
-    first, sleeping = until(feed, lambda s: len(s.devices) == 2).devices
+    first, sleeping = wait_for_sample(feed, lambda s: len(s.devices) == 2).devices
     assert (first.uuid, first.state) == (uuids[0], "ok")
     assert (sleeping.state, sleeping.pci_bus_id) == ("asleep", "0000:02:00.0")
     assert calls_left(machine) == 1_000_000
     machine.clear_faults()
     machine.set_asleep(1, False)
-    assert until(feed, lambda s: s.devices[1].state == "ok").devices[1].uuid == uuids[1]
+    assert wait_for_sample(feed, lambda s: s.devices[1].state == "ok").devices[1].uuid == uuids[1]

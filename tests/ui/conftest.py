@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
+from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.sources.process_details import ProcessDetails
@@ -19,6 +22,7 @@ from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import idle, machines
 from tests.ui.feed import FakeFeed, FakeHost
 from tests.ui.people import details_of
+from tests.ui.waiting import settle
 
 PINNED = {"textual": "8.2.8", "rich": "15.0.0"}
 _OTHER = [f"{name} {version(name)} is not {wanted}" for name, wanted in PINNED.items() if version(name) != wanted]
@@ -61,6 +65,9 @@ def _pilots_do_not_sleep() -> Iterator[None]:
         yield
 
 
+S = TypeVar("S")
+
+
 class Stage:
     """An app, its feed, and the clock that both live by."""
 
@@ -79,6 +86,29 @@ class Stage:
     def past(self, make: Callable[[int], Snapshot], seconds: int = 130) -> None:
         """``seconds`` of history up to now."""
         self.push(*(make(tick) for tick in range(seconds)))
+
+    @asynccontextmanager
+    async def opened(
+        self,
+        *snapshots: Snapshot,
+        past: Callable[[int], Snapshot] | None = None,
+        seconds: int = 130,
+        size: tuple[int, int] = (120, 40),
+    ) -> AsyncIterator[Pilot[None]]:
+        """The app on a terminal of this size, after these samples (or ``seconds`` of ``past``) are on screen."""
+        async with self.app.run_test(size=size) as pilot:
+            if past is not None:
+                self.past(past, seconds)
+            elif snapshots:
+                self.push(*snapshots)
+            await settle(pilot)
+            yield pilot
+
+    def screen(self, kind: type[S]) -> S:
+        """The screen that is shown, which must be of this kind."""
+        shown = self.app.screen
+        assert isinstance(shown, kind), shown
+        return shown
 
 
 @pytest.fixture

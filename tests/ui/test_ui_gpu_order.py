@@ -52,9 +52,7 @@ async def test_s_sorts_the_gpus_and_the_cursor_stays_on_its_gpu(stage: Stage, si
     named = {"utilization": {"GPU", "UTIL"}, "memory": {"MEM", "MEMORY"}, "temperature": {"TEMP"}}
     named["power"] = {"PWR", "POWER"}
     wanted = {"utilization": [1, 2, 0], "memory": [2, 0, 1], "temperature": [1, 0, 2], "power": [0, 2, 1]}
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(loaded())
-        await pilot.pause()
+    async with stage.opened(loaded(), size=size) as pilot:
         stage.app.overview.gpus.focus()
         await pilot.pause()
         for order in (*ORDERS[1:], "index"):
@@ -73,9 +71,7 @@ async def test_every_layout_follows_the_order(make_stage: Callable[..., Stage], 
     file = tmp_path / "own.toml"
     file.write_text(f'[gpus]\norder = "memory"\nlayout = "{layout}"\n')
     stage = make_stage(settings=load_settings(file))
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(loaded())
-        await pilot.pause()
+    async with stage.opened(loaded()) as pilot:
         text = drawn(stage)
         at = [text.index(machines.device(index).pci_bus_id) for index in (2, 0, 1)] if layout != "lines" else []
         rows = [line.split()[0] for line in text.splitlines()[1:4]] if layout == "lines" else []
@@ -88,9 +84,7 @@ async def test_every_layout_follows_the_order(make_stage: Callable[..., Stage], 
 
 
 async def test_an_order_stays_for_some_seconds(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(loaded())
-        await pilot.pause()
+    async with stage.opened(loaded()) as pilot:
         stage.app.overview.gpus.focus()
         await pilot.press("s")
         assert places(stage) == [1, 2, 0]
@@ -106,9 +100,7 @@ async def test_an_order_stays_for_some_seconds(stage: Stage) -> None:
 async def test_w_keeps_the_order(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
     file = tmp_path / "kept.toml"
     stage = make_stage(settings=load_settings(file))
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(loaded())
-        await pilot.pause()
+    async with stage.opened(loaded()) as pilot:
         stage.app.overview.gpus.focus()
         await pilot.press("s", "s", "s", "w")
         await pilot.pause()

@@ -17,7 +17,7 @@ from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.widgets.graphs import process_axis
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press
 
 BOUNDED = ("memory.used_bytes", "power.draw_watts", "clocks.sm_mhz")
 LOST = {metric: Missing("device_lost", code=15, detail="GPU is lost") for metric in BY_ID}
@@ -35,16 +35,13 @@ async def test_a_lost_gpu_keeps_its_past(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 50)) as pilot:
         stage.past(machine, 40)
         stage.app.chosen_gpu = machines.uuid(1)
-        await pilot.press("2")
-        await settle(pilot)
-        screen = stage.app.tab
-        assert isinstance(screen, GpuScreen)
+        await press(pilot, "2")
+        screen = stage.screen(GpuScreen)
         drawn = screen.graphs.plain
         assert "limit unknown" not in drawn
         assert "0–139.8 GiB" in drawn
         assert "0–700 W" in drawn
-        await pilot.press("P", "left", "left")
-        await settle(pilot)
+        await press(pilot, "P", "left", "left")
         assert "0–139.8 GiB" in screen.graphs.plain, "also while looked back at"
 
 
@@ -82,13 +79,11 @@ def test_an_unknown_total_gives_no_axis(stage: Stage) -> None:
 async def test_a_graph_has_the_colour_and_the_mark_of_its_load(
     stage: Stage, caption: str, readings: dict[str, float], style: str, shown: str
 ) -> None:
-    async with stage.app.run_test(size=(120, 50)) as pilot:
-        stage.push(machines.snapshot((machines.device(0, busy=60, readings=readings),)))
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
-        screen = stage.app.tab
-        assert isinstance(screen, GpuScreen)
+    async with stage.opened(
+        machines.snapshot((machines.device(0, busy=60, readings=readings),)), size=(120, 50)
+    ) as pilot:
+        await press(pilot, "2")
+        screen = stage.screen(GpuScreen)
         lines = screen.graphs.lines
         place = next(n for n, line in enumerate(lines) if any(f"{caption} " in text for text, _ in line.spans))
         assert f"{caption} {shown} " in "".join(text for text, _ in lines[place].spans)
@@ -101,10 +96,8 @@ async def test_graphs_on_a_low_terminal_have_two_rows_each(stage: Stage) -> None
     async with stage.app.run_test(size=(80, 24)) as pilot:
         for tick in range(60):
             stage.push(machines.pair(tick))
-        await pilot.press("2")
-        await settle(pilot)
-        screen = stage.app.tab
-        assert isinstance(screen, GpuScreen)
+        await press(pilot, "2")
+        screen = stage.screen(GpuScreen)
         lines = screen.graphs.plain.splitlines()
         captions = ("GPU 9", "Memory 3", "Power 6", "Temperature 6", "SM clock 1")
         at = [next(number for number, line in enumerate(lines) if line.startswith(f" {one}")) for one in captions]
@@ -125,10 +118,8 @@ def once_busy(tick: int) -> Snapshot:
 async def test_graphs_say_their_largest_value_and_share_the_lines(stage: Stage) -> None:
     async with stage.app.run_test(size=(160, 45)) as pilot:
         stage.past(once_busy, 280)
-        await pilot.press("2")
-        await settle(pilot)
-        screen = stage.app.tab
-        assert isinstance(screen, GpuScreen)
+        await press(pilot, "2")
+        screen = stage.screen(GpuScreen)
         lines = screen.graphs.plain.splitlines()
         captions = [number for number, line in enumerate(lines) if "0–" in line and " last " in line]
         assert "GPU 5 %  max 37 %" in lines[captions[0]], "not the mean of the samples of one column"

@@ -14,7 +14,7 @@ from gpuwatch.ui.tables.process_columns import job_text
 from gpuwatch.ui.tables.process_filter import parse_process_filter
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press, settle
 
 JOBS = ("slurm job 4711", "slurm job 4711", "pod train-0", None)
 
@@ -31,9 +31,7 @@ def crowd(jobs: tuple[str | None, ...] = JOBS) -> Snapshot:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_the_column_is_there_only_where_somebody_has_a_job(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(crowd((None, None)))
-        await settle(pilot)
+    async with stage.opened(crowd((None, None)), size=size) as pilot:
         table = stage.app.overview.processes
         assert "container" not in table.columns_on_screen
         stage.push(crowd())
@@ -46,17 +44,13 @@ async def test_the_column_is_there_only_where_somebody_has_a_job(stage: Stage, s
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(crowd())
-        await settle(pilot)
+    async with stage.opened(crowd(), size=size) as pilot:
         overview = stage.app.overview
-        await pilot.press("u")
-        await settle(pilot)
+        await press(pilot, "u")
         assert overview.users is not None
         assert "USER" in overview.users.plain
         assert "by job" in overview.keys.plain
-        await pilot.press("u")
-        await settle(pilot)
+        await press(pilot, "u")
         assert "JOB" in overview.users.plain
         lines = [line for line in overview.users.plain.splitlines() if "job 4711" in line]
         assert len(lines) == 1
@@ -66,8 +60,7 @@ async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[
         assert overview.users.chosen is not None
         while overview.users.chosen.name != "slurm job 4711":
             await pilot.press("down")
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert {row.container for row in overview.processes.items if isinstance(row, Process)} == {"slurm job 4711"}
         assert overview.processes.filter is not None
         assert overview.processes.filter.text == 'job:"slurm job 4711"'
@@ -75,17 +68,13 @@ async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[
 
 
 async def test_without_jobs_u_goes_back_at_once_and_esc_always_does(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(crowd((None, None)))
-        await settle(pilot)
+    async with stage.opened(crowd((None, None))) as pilot:
         overview = stage.app.overview
-        await pilot.press("u", "u")
-        await settle(pilot)
+        await press(pilot, "u", "u")
         assert overview.users is None
         stage.push(crowd())
         await settle(pilot)
-        await pilot.press("u", "u", "escape")
-        await settle(pilot)
+        await press(pilot, "u", "u", "escape")
         assert overview.users is None
         assert overview.processes.has_focus
 

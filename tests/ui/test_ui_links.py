@@ -9,17 +9,14 @@ from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 from gpuwatch.ui.drawing.text_styles import link_style, style_and_url
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press
 
 
 @pytest.mark.parametrize("refused", [False, True])
 async def test_a_cause_is_a_link_to_its_page(stage: Stage, monkeypatch: pytest.MonkeyPatch, refused: bool) -> None:
     monkeypatch.setenv("TERM", "dumb" if refused else "xterm-256color")
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("5")
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
+        await press(pilot, "5")
         page = page_path(machines.HELD.id)
         assert page is not None
         evidence = stage.app.tab.evidence  # type: ignore[attr-defined]

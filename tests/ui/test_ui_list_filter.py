@@ -11,7 +11,7 @@ from gpuwatch.ui.tables.filter_language import parse_words
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press
 
 TABS = {
     "3": ("train", "train.py", "RUSTUP"),
@@ -31,36 +31,29 @@ def lines(screen: FilterableScreen) -> str:
 @pytest.mark.parametrize("key", TABS)
 async def test_a_list_is_filtered_and_esc_clears_it(stage: Stage, key: str, size: tuple[int, int]) -> None:
     typed, stays, goes = TABS[key]
-    async with stage.app.run_test(size=size) as pilot:
-        stage.past(machines.lively if key == "6" else machines.pair, 175 if key == "6" else 60)
-        await settle(pilot)
-        await pilot.press(key)
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, FilterableScreen)
+    async with stage.opened(
+        past=machines.lively if key == "6" else machines.pair, seconds=175 if key == "6" else 60, size=size
+    ) as pilot:
+        await press(pilot, key)
+        screen = stage.screen(FilterableScreen)
         whole = lines(screen)
         total = screen.matches[1]
-        await pilot.press("slash", *typed)
-        await settle(pilot)
+        await press(pilot, "slash", *typed)
         assert screen.filter_bar is not None
         assert stays in lines(screen)
         assert goes not in lines(screen)
         assert 0 < screen.matches[0] <= total
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert screen.filter_bar is None
         assert screen.filtered.has_focus
         assert goes not in lines(screen)
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert stage.app.screen is screen, "Esc clears the filter first"
         assert lines(screen) == whole
-        await pilot.press("slash", *"zzzz")
-        await settle(pilot)
+        await press(pilot, "slash", *"zzzz")
         assert screen.matches == (0, total)
         assert "no match; Esc clears it" in lines(screen)
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert lines(screen) == whole
         assert screen.filter_bar is None
 

@@ -158,9 +158,7 @@ async def test_without_a_recording_a_time_is_typed_while_paused(stage: Stage) ->
 async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(stage: Stage) -> None:
     for width, wanted in ((160, True), (80, False)):
         stage = Stage()
-        async with stage.app.run_test(size=(width, 40)) as pilot:
-            stage.push(*shots()[:5])
-            await pilot.pause()
+        async with stage.opened(*shots()[:5], size=(width, 40)) as pilot:
             assert "recorded" not in text(stage)
             note = "samples come from gpuwatch record (7), a.gpuwatch"
             stage.feed.state = FeedStatus("ok", 0.0, recording="/x/a.gpuwatch", source_note=note)
@@ -172,13 +170,11 @@ async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(s
             assert [one.text for one in stage.app.session.events if one.kind == "source.changed"] == [note]
             await pilot.press("6")
             await pilot.pause()
-            assert "samples come from gpuwatch record" in text(stage)
+            assert "from gpuwatch record" in text(stage)
 
 
 async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(machines.pair)
-        await pilot.pause()
+    async with stage.opened(past=machines.pair) as pilot:
         await pilot.press("slash", *"bob", "enter")
         stage.app.move_playhead(lambda past: past.jump(-60))
         await pilot.pause()

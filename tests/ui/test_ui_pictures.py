@@ -17,7 +17,8 @@ from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path
 from gpuwatch.ui.tables import process_columns, reading_groups
 from gpuwatch.ui.tables.process_filter import EXAMPLES
 from tests.ui import machines
-from tests.ui.pictures import app_with, arrived, made_up_probe_runs
+from tests.ui.pictures import app_with, made_up_probe_runs
+from tests.ui.waiting import press
 
 MACHINES = [
     *(("pair", size) for size in ((80, 24), (120, 40), (200, 60))),
@@ -58,8 +59,7 @@ def compare(
         feed.push()
         await pilot.pause()
         for key in keys:
-            await pilot.press(key)
-            await arrived(pilot)
+            await press(pilot, key)
 
     return snap_compare(app, terminal_size=size, run_before=before)
 

@@ -17,6 +17,7 @@ from gpuwatch.ui.details.probe_descriptions import current_activity
 from tests.terminal import family
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_probes import open_probes, plain, put_cursor, until
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -71,7 +72,4 @@ async def test_stopping_real_probes_leaves_nothing(make_stage: Callable[..., Sta
         await pilot.press("escape")
         await until(pilot, lambda: probe_runs.live is None, 10)
         assert time.monotonic() - pressed < 5
-    end = time.monotonic() + 5
-    while (left := set(family(os.getpid())) - before) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not left
+    wait_for(lambda: not set(family(os.getpid())) - before, "the end of all that was started", 5)

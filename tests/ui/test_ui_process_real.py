@@ -6,18 +6,17 @@ import importlib.util
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
 import pytest
-from textual.pilot import Pilot
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.session.session import Session
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.process import ProcessScreen
+from tests.ui.waiting import until
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -66,13 +65,6 @@ def program(
         process.communicate()
 
 
-async def until(pilot: Pilot[None], condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        await pilot.pause(0.1)
-    assert condition()
-
-
 @pytest.mark.parametrize("tier", ["driver", "plugin"])
 async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subprocess.Popen[str]], tier: Tier) -> None:
     process = program(tier)
@@ -86,7 +78,7 @@ async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subp
         def rows() -> list[int]:
             return [row.pid for row in app.session.snapshot.processes] if app.session.snapshot is not None else []
 
-        await until(pilot, lambda: rows().count(process.pid) == 2, 30)
+        await until(pilot, lambda: rows().count(process.pid) == 2)
         app.chosen_process = next(
             (row.pid, row.create_time)
             for row in (app.session.snapshot.processes if app.session.snapshot is not None else ())
@@ -96,7 +88,7 @@ async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subp
         await pilot.pause()
         screen = app.screen
         assert isinstance(screen, ProcessScreen)
-        await until(pilot, lambda: screen.details is not None and not screen.reading, 20)
+        await until(pilot, lambda: screen.details is not None and not screen.reading)
         await pilot.pause()
         whole = "\n".join(
             "".join(text for text, _ in line.spans) for line in screen.facts.content + screen.about.content
@@ -112,7 +104,7 @@ async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subp
         process.stdin.write("\n")
         process.stdin.flush()
         process.wait(30)
-        await until(pilot, lambda: any(one.kind == "process.exited" for one in app.session.timeline.events()), 20)
+        await until(pilot, lambda: any(one.kind == "process.exited" for one in app.session.timeline.events()))
         went = [
             one.text for one in app.session.timeline.events() if one.kind == "process.exited" and one.pid == process.pid
         ]

@@ -13,7 +13,7 @@ from gpuwatch.ui.settings.actions import ACTIONS, Action, tab_actions
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press, settle
 
 
 def unreached(stage: Stage, tab: Tab) -> Iterator[Action]:
@@ -27,11 +27,8 @@ def unreached(stage: Stage, tab: Tab) -> Iterator[Action]:
 
 @pytest.mark.parametrize("tab", TABS, ids=lambda tab: tab.id)
 async def test_every_action_is_a_tabs_number_and_its_key_or_in_the_palette(stage: Stage, tab: Tab) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press(str(TABS.index(tab) + 1))
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
+        await press(pilot, str(TABS.index(tab) + 1))
         assert tab.id == stage.app.tab.TAB
         missed = set(unreached(stage, tab))
         # Their keys work in the pane that P opens.
@@ -46,11 +43,8 @@ async def test_every_action_is_a_tabs_number_and_its_key_or_in_the_palette(stage
 
 @pytest.mark.parametrize("tab", TABS, ids=lambda tab: tab.id)
 async def test_p_and_a_key_reach_the_timeline(stage: Stage, tab: Tab) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(machines.pair, 5)
-        await settle(pilot)
-        await pilot.press(str(TABS.index(tab) + 1), "P")
-        await settle(pilot)
+    async with stage.opened(past=machines.pair, seconds=5) as pilot:
+        await press(pilot, str(TABS.index(tab) + 1), "P")
         bound = {key: active.binding.action for key, active in stage.app.screen.active_bindings.items()}
         assert stage.app.tab.focused_pane == "timeline"
         for action in ACTIONS["timeline"]:
@@ -61,8 +55,7 @@ async def test_p_and_a_key_reach_the_timeline(stage: Stage, tab: Tab) -> None:
 async def test_the_palette_has_every_named_action_of_every_tab(stage: Stage, tab: Tab) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
-        await pilot.press(str(TABS.index(tab) + 1))
-        await settle(pilot)
+        await press(pilot, str(TABS.index(tab) + 1))
         titles = [command.title for command in stage.app.get_system_commands(stage.app.screen)]
         assert len(titles) == len(set(titles))
         for other in TABS:
@@ -71,9 +64,7 @@ async def test_the_palette_has_every_named_action_of_every_tab(stage: Stage, tab
 
 
 async def test_an_action_of_another_tab_opens_that_tab(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         commands = {command.title: command for command in stage.app.get_system_commands(stage.app.screen)}
         await commands["Probes: Select all probes"].callback()  # type: ignore[misc]
         await settle(pilot)
@@ -82,17 +73,13 @@ async def test_an_action_of_another_tab_opens_that_tab(stage: Stage) -> None:
 
 
 async def test_page_keys_in_a_palette_that_is_being_filled_do_nothing(stage: Stage) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair(), size=(80, 24)) as pilot:
         stage.app.action_command_palette()
         await pilot.pause()
-        palette = stage.app.screen
-        assert isinstance(palette, Palette)
+        palette = stage.screen(Palette)
         commands = palette.query_one(CommandList)
         commands.clear_options()
         commands.add_option(Option("not laid out yet"))
         palette.action_page("page_up")
-        await pilot.press("pagedown", "pageup", "escape")
-        await settle(pilot)
+        await press(pilot, "pagedown", "pageup", "escape")
         assert stage.app.screen is stage.app.tab

@@ -8,7 +8,7 @@ from gpuwatch.core.model.snapshot import MigInstance, Reservation, Snapshot
 from gpuwatch.ui.tables.device_notes import attention_mark, reserved_note
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import plain, settle
+from tests.ui.waiting import plain, press
 
 
 def reserved(*, devices: int = 4, processes: bool = False, **changes: object) -> Snapshot:
@@ -42,20 +42,15 @@ def test_the_mark_of_a_line_leaves_room_for_what_is_wrong() -> None:
 
 
 async def test_cards_and_the_gpu_tab(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(reserved())
-        await settle(pilot)
+    async with stage.opened(reserved()) as pilot:
         assert plain(stage).count("reserved by alice (4711)") == 1
-        await pilot.press("2")
-        await settle(pilot)
+        await press(pilot, "2")
         assert "reserved by alice (4711)" in plain(stage)
 
 
 @pytest.mark.parametrize(("processes", "words"), [(False, 1), (True, 0)])
 async def test_lines(stage: Stage, processes: bool, words: int) -> None:
-    async with stage.app.run_test(size=(110, 24)) as pilot:
-        stage.push(reserved(devices=6, processes=processes))
-        await settle(pilot)
+    async with stage.opened(reserved(devices=6, processes=processes), size=(110, 24)):
         drawn = plain(stage)
         assert drawn.count("reserved by alice") == words, "a program on it says more than who reserved it"
         (line,) = [one for one in drawn.splitlines() if one.lstrip(" ▸").startswith("0 ")]

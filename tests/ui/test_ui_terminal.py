@@ -23,6 +23,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from tests.screen import Screen
 from tests.terminal import Terminal as Shell
 from tests.terminal import family
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
@@ -136,12 +137,8 @@ def test_stopped_and_continued_from_outside_all_is_drawn_again_and_keys_work() -
             terminal.output = b""
             terminal.process.send_signal(signal.SIGCONT)
             terminal.until(b"NVIDIA H200")
-        deadline = time.monotonic() + 30
-        while (
-            _threads(terminal.process.pid) > threads and time.monotonic() < deadline
-        ):  # one of the start may still run
-            time.sleep(0.05)
-        assert _threads(terminal.process.pid) <= threads
+        # One of the start may still run.
+        wait_for(lambda: _threads(terminal.process.pid) <= threads, f"at most {threads} threads")
         terminal.type(b"q")
         assert terminal.end() == 0
         assert termios.tcgetattr(terminal.slave) == terminal.before
@@ -202,10 +199,10 @@ def test_ctrl_z_goes_to_the_shell_and_fg_comes_back(sim_machine: Callable[[str],
 
 
 def _wait_for_states(members: Iterable[int], wanted: set[str]) -> None:
-    until = time.monotonic() + 5
-    while not {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in members} <= wanted:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    def states() -> set[str]:
+        return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in members}
+
+    wait_for(lambda: states() <= wanted, lambda: f"{wanted}: {states()}")
 
 
 def test_without_a_shell_ctrl_z_says_so() -> None:

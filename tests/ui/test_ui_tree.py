@@ -14,7 +14,7 @@ from gpuwatch.ui.tables.process_filter import parse_process_filter
 from gpuwatch.ui.tables.process_tree_rows import tree_branches
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press, settle
 
 GIB = machines.GIB
 
@@ -128,14 +128,11 @@ def _in_circle(pid: int, parents: dict[int, int]) -> bool:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(family())
-        await settle(pilot)
+    async with stage.opened(family(), size=size) as pilot:
         table = stage.app.overview.processes
         await pilot.press("down", "down", "down")
         chosen = table.chosen
-        await pilot.press("t")
-        await settle(pilot)
+        await press(pilot, "t")
         assert "├─ " in table.plain
         assert "└─ " in table.plain
         assert table.chosen is chosen, "the cursor stays with its process"
@@ -147,19 +144,15 @@ async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size
         stage.push(family(1))
         await settle(pilot)
         assert "├─ " in table.plain
-        await pilot.press("slash", *"nvcc", "enter")
-        await settle(pilot)
+        await press(pilot, "slash", *"nvcc", "enter")
         assert table.counts == (1, 6)
         assert [one.pid for one in table.items if isinstance(one, Process)] == [32, 40]
-        await pilot.press("escape", "t")
-        await settle(pilot)
+        await press(pilot, "escape", "t")
         assert "├─ " not in table.plain
 
 
 async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(family())
-        await settle(pilot)
+    async with stage.opened(family()) as pilot:
         await pilot.press("t", "home", "down")
         table = stage.app.overview.processes
         assert isinstance(table.chosen, Process)
@@ -168,14 +161,11 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
         stage.push(family(1))
         await settle(pilot)
         assert [one.pid for one in table.tagged] == [20], "a new sample keeps the tag"
-        await pilot.press("K")
-        await settle(pilot)
+        await press(pilot, "K")
         assert isinstance(stage.app.screen, SignalSheet)
         assert "torchrun train.py --token •••" in stage.app.screen.sheet.plain
-        await pilot.press("escape", "up", "enter")
-        await settle(pilot)
-        screen = stage.app.screen
-        assert isinstance(screen, ProcessScreen)
+        await press(pilot, "escape", "up", "enter")
+        screen = stage.screen(ProcessScreen)
         assert "20  alice" in screen.identity.plain
         assert "uses no GPU" in screen.facts.plain
         assert "no longer" not in screen.identity.plain
@@ -189,8 +179,7 @@ async def test_hostile_commands_in_a_tree(stage: Stage) -> None:
         parents = dict.fromkeys(pids, 7)
         stage.push(machines.snapshot(shot.devices, shot.processes, parents=parents, ancestors=(ancestor(7, evil),)))
         await settle(pilot)
-        await pilot.press("t")
-        await settle(pilot)
+        await press(pilot, "t")
         text = stage.app.overview.processes.plain
         assert not set(text) & set("\x1b\x07\t\r\u202e\u202c")
         assert len(text.splitlines()) == stage.app.overview.processes.size.height

@@ -11,7 +11,7 @@ from gpuwatch.ui.tables.owner_totals import totals
 from gpuwatch.ui.widgets.user_table import UserTable
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import settle
+from tests.ui.waiting import press, settle
 
 GIB = machines.GIB
 
@@ -59,11 +59,8 @@ def table(stage: Stage) -> UserTable:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
-    async with stage.app.run_test(size=size) as pilot:
-        stage.push(crowd())
-        await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+    async with stage.opened(crowd(), size=size) as pilot:
+        await press(pilot, "u")
         overview = stage.app.overview
         assert not overview.processes.region.height
         assert table(stage).region.height
@@ -77,23 +74,18 @@ async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
         assert "3.0 GiB" in lines["unexplained"]
         assert all(len(line) <= size[0] for line in table(stage).plain.splitlines())
         assert "all processes" in overview.keys.plain
-        await pilot.press("down", "enter")
-        await settle(pilot)
+        await press(pilot, "down", "enter")
         assert overview.processes.region.height
         assert stage.app.overview.users is None
         assert {one.user for one in overview.processes.items if isinstance(one, Process)} == {"alice"}
-        await pilot.press("u")
-        await settle(pilot)
+        await press(pilot, "u")
         assert "bob" not in table(stage).plain, "the filter holds for the totals too"
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert overview.focused_pane == "processes"
 
 
 async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(crowd())
-        await settle(pilot)
+    async with stage.opened(crowd()) as pilot:
         await pilot.press("u", "down", "down")
         chosen = table(stage).chosen
         assert chosen is not None
@@ -105,18 +97,14 @@ async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) 
         chosen = table(stage).chosen
         assert chosen is not None
         assert chosen.name == "bobby"
-        await pilot.press("down", "enter")
-        await settle(pilot)
+        await press(pilot, "down", "enter")
         rows = stage.app.overview.processes.items
         assert {one.pid for one in rows if isinstance(one, Process)} == {20, 21}, "bob, not bobby"
 
 
 async def test_nobody_cannot_be_picked_and_a_tiny_terminal_hides_it(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(crowd())
-        await settle(pilot)
-        await pilot.press("u", "end", "enter")
-        await settle(pilot)
+    async with stage.opened(crowd()) as pilot:
+        await press(pilot, "u", "end", "enter")
         assert "cannot be filtered" in stage.app.overview.keys.plain
         await pilot.resize_terminal(20, 5)
         await settle(pilot)
@@ -129,33 +117,25 @@ async def test_every_gpu_of_a_user_is_named_if_columns_do_not_fit(stage: Stage, 
         rows = tuple(row("alice", 10 + gpu, gpu, gpu + 1.0) for gpu in range(min(gpus, 4)))
         stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(gpus)), rows))
         await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+        await press(pilot, "u")
         for gpu in range(min(gpus, 4)):
             assert f"{gpu + 1}.0" in table(stage).plain
 
 
 async def test_without_gpus_there_are_totals_too(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.no_driver())
-        await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+    async with stage.opened(machines.no_driver()) as pilot:
+        await press(pilot, "u")
         assert "alice" in table(stage).plain
         assert "GPU-MEM" not in table(stage).plain
 
 
 async def test_hostile_names_of_users(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.hostile())
-        await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+    async with stage.opened(machines.hostile()) as pilot:
+        await press(pilot, "u")
         text = table(stage).plain
         assert not set(text) & set("\x1b\x07\t\r\u202e\u202c")
         assert "[bold red]" in text
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert not set(stage.app.overview.processes.plain) & set("\x1b\x07\t\r\u202e\u202c")
 
 
@@ -164,19 +144,17 @@ async def test_shares_by_gpu_are_in_words_if_there_is_room(stage: Stage) -> None
         rows = (row("alice", 10, 0, 14.4), row("alice", 11, 5, 44.8))
         stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(8)), rows))
         await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
-        assert "GPU 0: 14.4 GiB  GPU 5: 44.8 GiB" in table(stage).plain
+        await press(pilot, "u")
+        assert "14.4 GiB  GPU 5: 44.8 GiB" in table(stage).plain
 
 
 @pytest.mark.parametrize("gpus", [8, 16])
 async def test_many_gpus_on_a_small_terminal_are_never_cut(stage: Stage, gpus: int) -> None:
     rows = tuple(row("alice", 10 + n, n, 92.0 + 5 * n) for n in range(gpus))
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(machines.snapshot(tuple(machines.device(n) for n in range(gpus)), rows))
-        await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+    async with stage.opened(
+        machines.snapshot(tuple(machines.device(n) for n in range(gpus)), rows), size=(80, 24)
+    ) as pilot:
+        await press(pilot, "u")
         text = next(line for line in table(stage).plain.splitlines() if "alice" in line)
         assert "…" not in text
         for n in range(8) if gpus == 8 else (15, 14):
@@ -186,11 +164,10 @@ async def test_many_gpus_on_a_small_terminal_are_never_cut(stage: Stage, gpus: i
 
 
 async def test_little_memory_of_a_user_is_not_none(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.snapshot((machines.device(0),), (row("alice", 10, 0, 2 / 1024), row("bob", 11, 0, 0))))
-        await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+    async with stage.opened(
+        machines.snapshot((machines.device(0),), (row("alice", 10, 0, 2 / 1024), row("bob", 11, 0, 0)))
+    ) as pilot:
+        await press(pilot, "u")
         lines = {name: line for line in table(stage).plain.splitlines() for name in ("alice", "bob") if name in line}
         assert "<0.1 GiB" in lines["alice"]
         assert "0.0 GiB" in lines["bob"]
@@ -198,17 +175,14 @@ async def test_little_memory_of_a_user_is_not_none(stage: Stage) -> None:
 
 @pytest.mark.parametrize("word", ["bobby", "BOBBY"])
 async def test_a_typed_name_finds_its_user_and_runs_no_keys(stage: Stage, word: str) -> None:
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(crowd())
-        await settle(pilot)
+    async with stage.opened(crowd(), size=(80, 24)) as pilot:
         await pilot.press("u", *word)  # in one burst: the list is only about to open
         await settle(pilot)
         chosen = table(stage).chosen
         assert chosen is not None
         assert chosen.name == "bobby"
         assert "type a name" in stage.app.overview.keys.plain
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert {one.user for one in stage.app.overview.processes.items if isinstance(one, Process)} == {"bobby"}
 
 
@@ -222,14 +196,10 @@ async def test_letters_that_no_name_has_run_no_keys(stage: Stage, monkeypatch: p
         return did
 
     monkeypatch.setattr(stage.app, "run_action", noted)
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        stage.push(crowd())
-        await settle(pilot)
-        await pilot.press("u")
-        await settle(pilot)
+    async with stage.opened(crowd(), size=(80, 24)) as pilot:
+        await press(pilot, "u")
         ran.clear()
-        await pilot.press(*"zywrqKPSLIdfnst")
-        await settle(pilot)
+        await press(pilot, *"zywrqKPSLIdfnst")
         assert ran == []
         assert stage.app.overview.users is not None
         assert "begins with" in stage.app.overview.keys.plain

@@ -118,9 +118,7 @@ async def test_lists_fade_with_the_data_that_they_show(stage: Stage, key: str) -
 
 
 async def test_the_host_goes_on_while_the_gpus_stand_still(stage: Stage) -> None:
-    async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.push(machines.pair(0))
-        await pilot.pause()
+    async with stage.opened(machines.pair(0)) as pilot:
         used = 99 * machines.GIB
         host = msgspec.structs.replace(machines.no_driver(30).host, memory_used_bytes=used)
         machine = msgspec.structs.replace(host_alone(30), host=host)

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.pilot import Pilot
 
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
-from tests.ui.conftest import Stage
+from tests.waiting import source_of, wait_for_async
 
-_PATIENCE = 120.0
+if TYPE_CHECKING:
+    from tests.ui.conftest import Stage
 
 
-async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
-    """Until a condition holds; it fails after two minutes."""
-    end = time.monotonic() + _PATIENCE
+async def until(pilot: Pilot[Any], holds: Callable[[], object], seconds: float = 120.0) -> None:
+    """Until a condition holds; after ``seconds`` it fails, and says what is on screen."""
     await pilot.pause()
-    while not holds():
-        assert time.monotonic() < end, "it did not come"
-        await pilot.pause(0.01)
+    await wait_for_async(
+        holds, lambda: f"{source_of(holds)}\n{_screen(pilot)}", seconds, pause=lambda: pilot.pause(0.01)
+    )
+
+
+def _screen(pilot: Pilot[Any]) -> str:
+    strips = pilot.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
 async def settle(pilot: Pilot[Any]) -> None:
-    """What follows from a key or a sample, and from that."""
-    for _ in range(3):
-        await pilot.pause()
+    """What follows from a key or a sample, and from that; details of a process, which a thread reads."""
+    await pilot.pause()
+    await pilot.pause()
+    while getattr(pilot.app.screen, "reading", False):
+        await pilot.pause(0.01)
+    await pilot.pause()
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Presses keys, and waits for what follows."""
+    await pilot.press(*keys)
+    await settle(pilot)
 
 
 def plain(stage: Stage) -> str:

@@ -94,14 +94,14 @@ def test_a_start_on_fewer_gpus_than_the_program_sees_waits_one_sample(later: tup
     found = watched((two, ()), (two, on_gpus(1, mapped=8)), (two, later))
     assert [kinds(one) for one in found[:2]] == [[], []]
     assert kinds(found[2]) == ["process.started", "process.exited"][: 1 if later else 2]
-    assert found[2][0].text.startswith("alice's train.py (4711) started using GPU 0")
+    assert "(4711) started using GPU 0" in found[2][0].text
 
 
 def test_a_program_that_leaves_some_of_its_gpus_stops_using_these() -> None:
     two = (device(0), device(1))
     both, first = on_gpus(2, mapped=2), on_gpus(1, mapped=2)
     found = watched((two, ()), (two, both), (two, first), (two, first), (two, ()))
-    assert "(4711) stopped using GPU 1 after" in found[3][0].text
+    assert "(4711) stopped using GPU 1" in found[3][0].text
     assert "(4711) exited on GPU 0 after" in found[4][0].text
 
 
@@ -129,7 +129,7 @@ def test_the_life_of_a_process_has_the_utilization_that_was_sampled(used: list[i
 
 def test_of_an_older_process_only_the_time_since_gpuwatch_started_is_known() -> None:
     went = watched(((device(),), (machines.process(0),)), ((device(),), (machines.process(0),)), ((device(),), ()))[2]
-    assert "held it for 1 s since gpuwatch started, SM avg" in went[0].text
+    assert "1 s since gpuwatch started" in went[0].text
 
 
 def test_gpus_are_named_in_runs() -> None:
@@ -315,7 +315,7 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory-filling.began"]
     assert (told[0].certainty, told[0].severity, told[0].cause) == ("likely", "warning", "memory.growing")
-    assert "filling up: full in about 20 s" in told[0].text
+    assert "full in about 20 s" in told[0].text
 
 
 @pytest.mark.parametrize(("sm_percent", "told"), [(90, ["memory-filling.began"]), (3, [])])

@@ -22,8 +22,8 @@ _TIME_ZONES_SECONDS = 26 * 3600.0
 """Seconds between the earliest and the latest local time on Earth: the program may have a time zone of its own."""
 _OWN = (
     *("lines", "errors", "error_frames", "frame", "last_error_line", "last_error_in", "last_error_has_traceback"),
-    *("last_error_went_on", "printed_after_error", "last_frame_line", "open_traceback_line"),
-    *("reported_end", "reported_end_line", "reported_end_at", "last_lines_tell", "telling_last_line"),
+    *("went_on_after_last_error", "steps_printed_after_error", "last_frame_line", "open_traceback_line"),
+    *("reported_end", "reported_end_line", "reported_end_line_number", "ending_kind", "ending_line"),
 )
 """Facts about any program, with or without a framework."""
 _OF_MEMORY = ("memory.oom", "memory.refused", "memory.retried")
