@@ -255,7 +255,7 @@ async def test_selected_runs_are_compared_side_by_side(
             assert "c compare 3" in screen.keys.plain
             await press(pilot, "c")
             assert len(screen.comparison().runs) == 3
-            assert screen.below.plain.count(" ") == len(screen.comparison().differences) > 0
+            assert screen.below.plain.count("Δ ") == len(screen.comparison().differences) > 0
             await press(pilot, "c")
             assert "Δ" not in screen.below.plain
         put_cursor(screen, "fraction")
