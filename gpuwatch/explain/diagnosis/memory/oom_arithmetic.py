@@ -9,7 +9,6 @@ import msgspec
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic_torch import judge_torch
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 
 
@@ -59,16 +58,37 @@ _WHO_WOULD_TELL = (
 OTHERS_UNKNOWN = "not known here: whether other processes held memory on the device"
 _ESTIMATED_CONTEXT_BYTES = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
+# PyTorch
+_MOST_OF_DEVICE_SHARE = 0.5
+_LITTLE_SHARE = 0.2
+"""Share of the device: a process, or others, that hold less are not why the device is full."""
+_FULL_FREE_BYTES = 20 << 20
+"""A device with less free is full, whatever the request: the driver keeps a few MiB back, and refuses 2 of 6."""
+_NOTABLE_UNALLOCATED_SHARE = 0.1
+"""Share of what the process may use: less than this is unallocated in any process, and is not why a request fails."""
+_SMALL_BUFFER_BYTES = 2 << 20
+"""PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
+have a separate pool: blocks of larger tensors are no room for them. Tensors are rounded up in ``torch_snapshot.py``."""
+
+_NEARLY_ALL_SHARE = 0.9
+"""Share of a device: a limit that allows this much is not the reason for a failure."""
+_SMALLER = "Make the batch, the sequence or the model smaller (gradient checkpointing, accumulation, bfloat16)"
+_WHO_ELSE = (
+    "See in nvidia-smi who holds the {} beside this process: if another program does, end it or use another GPU"
+    " (CUDA_VISIBLE_DEVICES). Else {}."
+)
+_RESTART = (
+    "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
+    " on Windows, enlarge the paging file, which must cover GPU memory too."
+)
 
 
 def judge(oom: Oom, known: OomFacts) -> OomVerdict:
     """The cause of one out-of-memory failure, with its evidence."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers_text(oom)]
-    if (judged := judge_torch(oom)) is not None:
-        cause, why, certain, action = judged
-        holders = [f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others]
-        return OomVerdict(cause, [*lines, why, *holders], certain, action=action)
+    if (torch_verdict := _judge_torch(oom, lines)) is not None:
+        return torch_verdict
     if oom.verdict is not None:
         again = judge(msgspec.structs.replace(oom, verdict=None), known)
         if again.cause == oom.verdict:
@@ -319,6 +339,88 @@ def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -
         title=f"The limits add up to {size(limits)}, but the device has only {size(total)}",
         action="Use fewer or smaller parts: --virtual times --memory-limit, and a CUDA context, must fit.",
     )
+
+
+def _judge_torch(oom: Oom, lines: list[str]) -> OomVerdict | None:
+    """The verdict on a failure of PyTorch, whose message has the device's numbers; None if it is insufficient.
+
+    It says how much reserved memory is not handed out, but not the size of free blocks: fragmentation is likely at best
+    (notes "CUDA semantics", PYTORCH_CUDA_ALLOC_CONF).
+    """
+    requested, total, free = oom.requested_bytes, oom.device_total_bytes, oom.device_free_bytes
+    if requested is None or total is None:
+        return None
+
+    def verdict(cause: str, why: str, *, certain: bool = False, action: str = "") -> OomVerdict:
+        holders = (f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others)
+        return OomVerdict(cause, [*lines, why, *holders], certain, action=action)
+
+    own, spare, allowed = oom.process_bytes or 0, oom.unallocated_bytes, oom.limit_bytes
+    if requested > total:
+        return verdict("memory.request-too-large", f"{size(requested)} > {size(total)}, the whole device", certain=True)
+    # A fraction limits what PyTorch reserves; its context and other libraries do not count.
+    reserved = oom.in_use_bytes + spare if oom.in_use_bytes is not None and spare is not None else own
+    if allowed is not None and reserved + requested > allowed:
+        why = f"{size(requested)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
+        withheld = f"the limit withholds only {size(total - allowed)} of the device, so raising it helps little."
+        action = f"{_SMALLER}: {withheld}" if allowed >= _NEARLY_ALL_SHARE * total else ""
+        return verdict("memory.limit-too-small", why, certain=True, action=action)
+    room = free is not None and free >= max(requested, _FULL_FREE_BYTES)
+    if allowed is not None and allowed < total and room:
+        why = f"{size(requested)} refused with {size(free or 0)} free on the device:"
+        why += f" this process is allowed {size(allowed)}"
+        return verdict("memory.limit-too-small", why)
+    if oom.process_bytes is None and not oom.others and not room:
+        return None  # the message is cut off: what this process held is not known
+    held = sum(holder.held_bytes for holder in oom.others)
+    taken = held or max(total - (free or 0) - own, 0)
+    sign = ">" if requested > (free or 0) else "≤"
+    against_free = f"{size(requested)} {sign} {size(free or 0)} free on a device of {size(total)}"
+    # In a container this process may be one of the others where the message does not say.
+    own_text = "" if oom.process_bytes is None else f", this process {size(oom.process_bytes)}"
+    of_others = verdict(
+        "memory.other-process",
+        f"{against_free}: others held {size(taken)}{own_text}",
+        certain=held > 0 and oom.process_bytes is not None,
+        action=_end_processes_advice(oom),
+    )
+    # Others hold most of a full device, so that this process's few blocks do not matter.
+    if free is not None and not room and own + max(free, requested) < _LITTLE_SHARE * total:
+        return of_others
+    if oom.in_use_bytes is not None and oom.in_use_bytes > total:  # as Windows and WSL allow
+        why = f"{size(oom.in_use_bytes)} in use > {size(total)} of the device: the rest is in host memory"
+        return verdict("memory.model-too-large", why)
+    notable = spare is not None and spare >= _NOTABLE_UNALLOCATED_SHARE * min(allowed or total, total)
+    if spare is not None and notable and spare >= requested > _SMALL_BUFFER_BYTES and not room:
+        why = f"{size(requested)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"
+        return verdict("memory.fragmented", why)
+    together = spare is not None and free is not None and spare + free >= requested > free and spare > free
+    if spare is not None and free is not None and notable and together and requested > _SMALL_BUFFER_BYTES:
+        why = f"{size(requested)} ≤ {size(spare)} reserved by PyTorch and unallocated + {size(free)} free on the device"
+        return verdict("memory.fragmented", why)
+    if free is None:
+        return verdict("memory.model-too-large", f"{size(requested)} asked, {size(own)} of {size(total)} in use")
+    minor = own < _MOST_OF_DEVICE_SHARE * total
+    if minor and room and free > requested + requested // 100:  # the message rounds both
+        why = f"{against_free}, of which this process held {size(own)}: no other process explains it"
+        return verdict("driver.bad-state", why, action=_RESTART)
+    if not room and (own + free < _MOST_OF_DEVICE_SHARE * total or (minor and held > own)):
+        return of_others
+    why = f"{against_free}: this process held {size(own)}"
+    if oom.process_bytes is None or taken < _NOTABLE_UNALLOCATED_SHARE * total:
+        return verdict("memory.model-too-large", why, certain=requested > free)
+    enough = taken >= max(requested - free, _LITTLE_SHARE * total)
+    action = _WHO_ELSE.format(size(taken), f"m{_SMALLER[1:]}") if enough else ""
+    why = f"{why}, and {size(taken)} were held by others or outside PyTorch"
+    return verdict("memory.model-too-large", why, action=action)
+
+
+def _end_processes_advice(oom: Oom) -> str:
+    if not oom.others:
+        return ""
+    named = ", ".join(f"{holder.pid} ({memory(holder.held_bytes)})" for holder in oom.others)
+    word = "process" if len(oom.others) == 1 else "processes"
+    return f"Stop {word} {named} if it is not needed, or choose another GPU with CUDA_VISIBLE_DEVICES."
 
 
 def _requested_text(oom: Oom) -> str:
