@@ -16,7 +16,6 @@ import shlex
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -25,25 +24,26 @@ from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     WORD_AND_NUMBER,
-    is_not_a_lock_key,
+    is_harmless_key_kind,
     is_secret_value,
     looks_random,
     looks_secret,
 )
 from gpuwatch.core.masking.secrets_by_name import mask_named
 from gpuwatch.core.masking.secrets_by_shape import without_columns, without_program_passwords, without_tokens
+from gpuwatch.core.table_files import table_rows
 
 __all__ = ["COLOR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
-_Place = tuple[str, re.Pattern[str], Any]
+_PlacePattern = tuple[str, re.Pattern[str], Any]
 _PLAIN_MASK = "_gpuwatch_mask_"
 """Stands for :data:`MASK` where a shell needs no quotes."""
-_NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
+_HARMLESS_VARIABLES = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
 
-_USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
+_COMMON_USERS: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
 _CREDENTIALS = lazy(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
-_HOLDERS = lazy(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
+_PLACEHOLDERS = lazy(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
 """A placeholder of a format string."""
 _PGPASS = lazy(
     r"(?:^|(?<=\s))([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$",
@@ -58,33 +58,33 @@ _HEX_KEY = lazy(
     re.IGNORECASE,
 )
 _PRIVATE = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----(?:\\n)?|\Z)", re.DOTALL)
-_KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_KEY_ENDS = lazy(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_START = lazy(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_END = lazy(r"-----END [A-Z ]*PRIVATE KEY-----")
 _KEY_LINE = lazy(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
 _BASE64 = lazy(r"[A-Za-z0-9+/]+={0,2}")
 _PUTTY_LINES = lazy(r"\bPrivate-Lines: (\d{1,4})\b")
-_KEY_LINES = 200
+_MAX_KEY_LINES = 200
 """Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
-_TOLD_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9A-Za-z+/_-]{32,88}={0,2})(?![\w=])")
-_ASKED = lazy(
+_STATED_KEY = lazy(r"(\b[Kk]ey\b[^\n]{0,60}?\b(?:was|got|is):? ['\"]?)([0-9A-Za-z+/_-]{32,88}={0,2})(?![\w=])")
+_TYPED_AT_PROMPT = lazy(
     r"^((?:(?:(?:\S{1,20} )?(?:[Ee]nter|[Tt]ype|[Rr]epeat|[Vv]erify) [^\n:]{0,40})?"
     r"[Pp]ass(?:word|phrase|code)[^\n]{0,100}"
     r"|[^\n]{0,100}\bread (?:-\w{1,4} ){0,3}-\w{0,3}s\w{0,3}\b[^\n]{0,100})\n)([^\s]{6,64})$",
     re.MULTILINE,
 )
 """Text echoed after a prompt, or typed after ``read -s``."""
-_CLIENT = lazy(
+_CLIENT_ARGUMENT = lazy(
     r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )
 """``cohere.Client('x')``: a key is the first argument."""
 COLOR = lazy(r"\x1b\[[\d;]{0,16}m")
 """What sets a terminal's color."""
-_LEAST_ENCODED = 24
-_ENCODED = lazy(
+_MIN_BASE64_CHARS = 24
+_BASE64_WORD = lazy(
     r"(?<![\w+/.-])(?=[A-Za-z0-9+/]{0,40}[A-Z])(?:[A-Za-z0-9+/]{4}){6,500}+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![\w+/=])"
 )
 """What may be base64 of ``NAME=value``."""
-_LONG = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
+_LONG_WORD = lazy(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
 """Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
 _AWS_SECRET_CHARS = 40
@@ -92,16 +92,16 @@ _AWS_SECRET_CHARS = 40
 _MIN_CHARS_WITH_SLASH = 56
 """A word with slashes must be longer to be base64 rather than a path."""
 _CHECKSUM = lazy(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
-_OPEN_BEFORE = lazy(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
+_PUBLIC_BEFORE = lazy(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
 """What precedes public random numbers: public keys, checksums."""
-_PUBLIC = lazy(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
+_SSH_PUBLIC_KEY = lazy(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
 """The start of SSH public keys: length and name of the algorithm."""
 _PUBLIC_BLOCK = lazy(r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)")
 
 
 def mask_value(name: str, value: str) -> str:
     """The value of a variable, masked whole if its name is that of a secret and it is not empty, a count or a path."""
-    if name in _NO_SECRET:
+    if name in _HARMLESS_VARIABLES:
         return value
     return MASK if is_secret_value(name, value) else mask_text(value)
 
@@ -133,7 +133,7 @@ def mask_text(text: str) -> str:
     """``text`` with its secrets masked: a command line, a variable's value, a log line."""
     if len(text) < 4:
         return text
-    return _remembered(text) if len(text) <= _MAX_CACHED_CHARS else _masked_with_keys(text)
+    return _masked_from_cache(text) if len(text) <= _MAX_CACHED_CHARS else _masked_with_keys(text)
 
 
 def _masked_with_keys(text: str) -> str:
@@ -148,7 +148,7 @@ def _masked_with_keys(text: str) -> str:
 
 _MAX_CACHED_CHARS: Final = 256
 """The longest text that is remembered: a document holds the same states, reasons and UUIDs a hundred times."""
-_remembered = lru_cache(2048)(_masked_with_keys)
+_masked_from_cache = lru_cache(2048)(_masked_with_keys)
 
 
 def _masked_lines(text: str) -> str:
@@ -160,10 +160,10 @@ def _masked_lines(text: str) -> str:
 
 
 def _masked_by_places(text: str) -> str:
-    in_lines, across = _places()
+    in_lines, across = _place_patterns()
     for hint, expression, replacement in in_lines:
         if hint in text:
-            text = _in_lines(text, hint, expression, replacement)
+            text = _replace_in_lines(text, hint, expression, replacement)
     for hint, expression, replacement in across:
         if hint in text:
             text = expression.sub(replacement, text)
@@ -174,24 +174,23 @@ def _masked_by_places(text: str) -> str:
     text = without_tokens(mask_named(text))
     if "\n" in text:
         text = without_columns(text)
-    if len(text) >= _LEAST_ENCODED:
-        text = _ENCODED.sub(_encoded, text)
-    return _LONG.sub(_mask_if_random, text) if len(text) >= 40 else text
+    if len(text) >= _MIN_BASE64_CHARS:
+        text = _BASE64_WORD.sub(_mask_encoded, text)
+    return _LONG_WORD.sub(_mask_if_random, text) if len(text) >= 40 else text
 
 
 @cache
-def _places() -> tuple[list[_Place], list[_Place]]:
+def _place_patterns() -> tuple[list[_PlacePattern], list[_PlacePattern]]:
     """The rows of ``secret_places.txt`` and what follows them here: those within a line, those across lines."""
-    lines = Path(__file__).with_name("secret_places.txt").read_text(encoding="utf-8").splitlines()
-    found: tuple[list[_Place], list[_Place]] = ([], [])
-    for text, *hints in (line.split("\t") for line in lines if not line.startswith("#")):
+    found: tuple[list[_PlacePattern], list[_PlacePattern]] = ([], [])
+    for text, *hints in table_rows(__file__, "secret_places.txt"):
         expression = lazy(text, re.MULTILINE)
         for hint in hints:
             found[hint[0] == "+"].append((hint.lstrip("+"), expression, rf"\1{MASK}"))
-    return [*found[0], *_EXPRESSIONS], [*_ACROSS_LINES, *found[1]]
+    return [*found[0], *_LINE_PATTERNS], [*_MULTILINE_PATTERNS, *found[1]]
 
 
-def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:
+def _replace_in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: Any) -> str:
     """``text`` with the expression replaced in the lines that have the hint."""
     if len(text) <= _MAX_CACHED_CHARS:
         return expression.sub(replacement, text)
@@ -210,27 +209,27 @@ def _in_lines(text: str, hint: str, expression: re.Pattern[str], replacement: An
     return "".join((*shown, text[done:])) if shown else text
 
 
-def _credentials(match: re.Match[str]) -> str:
+def _mask_credentials(match: re.Match[str]) -> str:
     user, password = match[1], match[2]
-    if password is None and user in _USER_ONLY:
+    if password is None and user in _COMMON_USERS:
         return match[0]
-    if _HOLDERS.fullmatch(user) and _HOLDERS.fullmatch(password or ""):
+    if _PLACEHOLDERS.fullmatch(user) and _PLACEHOLDERS.fullmatch(password or ""):
         return match[0]
     return f"://{MASK}@"
 
 
-def _answer(match: re.Match[str]) -> str:
+def _mask_typed(match: re.Match[str]) -> str:
     sure = looks_secret(match[2]) or WORD_AND_NUMBER.fullmatch(match[2])
     return match[1] + (MASK if sure and ":" not in match[2] else match[2])
 
 
-def _client(match: re.Match[str]) -> str:
+def _mask_client_argument(match: re.Match[str]) -> str:
     kinds = (str.islower, str.isupper, str.isdigit)
     random = all(any(map(kind, match[2])) for kind in kinds) and match[2].count(".") < 2
     return match[1] + (MASK if random and looks_secret(match[2]) else match[2])
 
 
-def _base64_text(text: str) -> str:
+def _text_in_base64(text: str) -> str:
     """What stands in base64; empty if it is no text."""
     try:
         plain = base64.b64decode(text).decode()
@@ -239,46 +238,49 @@ def _base64_text(text: str) -> str:
     return plain if plain.isprintable() else ""
 
 
-def _encoded(match: re.Match[str]) -> str:
-    return MASK if MASK in mask_named(_base64_text(match[0])) else match[0]
+def _mask_encoded(match: re.Match[str]) -> str:
+    return MASK if MASK in mask_named(_text_in_base64(match[0])) else match[0]
 
 
-def _masked_secret(match: re.Match[str]) -> str:
+def _mask_kubernetes_secret(match: re.Match[str]) -> str:
     return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
 
 
-def _hex_arguments(match: re.Match[str]) -> str:
+def _mask_hex_arguments(match: re.Match[str]) -> str:
     plain = bytes.fromhex(match[2]).decode("ascii", "replace").rstrip("\0")
     return match[1] + (MASK if MASK in mask_command(plain.split("\0")) else match[2])
 
 
-def _hex_key(match: re.Match[str]) -> str:
+def _mask_hex_key(match: re.Match[str]) -> str:
     before = match[1] or ""
-    return match[0] if is_not_a_lock_key(before) else f"{before}{match[2]}{MASK}"
+    return match[0] if is_harmless_key_kind(before) else f"{before}{match[2]}{MASK}"
 
 
-_EXPRESSIONS: Final = (
-    ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _answer),
-    ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _answer),
-    ("('", _CLIENT, _client),
-    ('("', _CLIENT, _client),
-    ("(b", _CLIENT, _client),
-    *((hint, _HEX_KEY, _hex_key) for hint in ("key", "Key", "KEY", "ecret", "ECRET", "oken", "OKEN", "eed", "EED")),
-    ("ey", _TOLD_KEY, lambda match: match[1] + (MASK if looks_random(match[2]) else match[2])),
+_LINE_PATTERNS: Final = (
+    ("ass", lazy(r"(\b[Pp]ass(?:word|phrase)\): )(\S{6,64})"), _mask_typed),
+    ("<<<", lazy(r"(<<<\s?[\"']?)([^\s\"'$]{8,64})"), _mask_typed),
+    ("('", _CLIENT_ARGUMENT, _mask_client_argument),
+    ('("', _CLIENT_ARGUMENT, _mask_client_argument),
+    ("(b", _CLIENT_ARGUMENT, _mask_client_argument),
+    *(
+        (hint, _HEX_KEY, _mask_hex_key)
+        for hint in ("key", "Key", "KEY", "ecret", "ECRET", "oken", "OKEN", "eed", "EED")
+    ),
+    ("ey", _STATED_KEY, lambda match: match[1] + (MASK if looks_random(match[2]) else match[2])),
     (
         "asic ",
         lazy(r"(\b[Bb]asic )([A-Za-z0-9+/]{8,}={0,2})"),
-        lambda m: m[1] + (MASK if ":" in _base64_text(m[2]) else m[2]),
+        lambda m: m[1] + (MASK if ":" in _text_in_base64(m[2]) else m[2]),
     ),
-    ("://", _CREDENTIALS, _credentials),
+    ("://", _CREDENTIALS, _mask_credentials),
     # Linux writes arguments with blanks or between NULs so (auditd's documentation: ausearch --interpret).
-    ("audit(", lazy(r"(\b(?:proctitle|a\d{1,3})=)((?:[0-9A-F]{2}){4,4000})(?![\w\"'])"), _hex_arguments),
+    ("audit(", lazy(r"(\b(?:proctitle|a\d{1,3})=)((?:[0-9A-F]{2}){4,4000})(?![\w\"'])"), _mask_hex_arguments),
 )
 """A text that must occur in a line, an expression, and its replacement."""
-_ACROSS_LINES: Final = (
-    ("ass", _ASKED, _answer),
-    ("read -", _ASKED, _answer),
-    ("kind: Secret", _KUBERNETES, _masked_secret),
+_MULTILINE_PATTERNS: Final = (
+    ("ass", _TYPED_AT_PROMPT, _mask_typed),
+    ("read -", _TYPED_AT_PROMPT, _mask_typed),
+    ("kind: Secret", _KUBERNETES, _mask_kubernetes_secret),
 )
 
 
@@ -287,25 +289,25 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
 
     A key is masked from its first line to its last; from the start of ``lines`` if its first is cut off.
     """
-    lines = [_PRIVATE.sub(MASK, line) if _KEY_ENDS.search(line) else line for line in lines]
+    lines = [_PRIVATE.sub(MASK, line) if _KEY_END.search(line) else line for line in lines]
     shown = list(lines)
     since: int | None = None
     prefix = putty = 0
     for number, line in enumerate(lines):
         if match := _PUTTY_LINES.search(line):
-            putty = min(int(match[1]), _KEY_LINES)
+            putty = min(int(match[1]), _MAX_KEY_LINES)
         elif putty:
             putty -= 1
             shown[number] = MASK
             continue
-        if begins := _KEY_BEGINS.search(line):
+        if begins := _KEY_START.search(line):
             since, prefix = number, begins.start()
-        if _KEY_ENDS.search(line):
+        if _KEY_END.search(line):
             begin = since
             if begin is None:
                 begin = number
                 # The last line of a key may be short.
-                while begin and number - begin < _KEY_LINES:
+                while begin and number - begin < _MAX_KEY_LINES:
                     above = lines[begin - 1].strip()
                     if not _KEY_LINE.search(above) and (begin < number or " " in above):
                         break
@@ -313,9 +315,9 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
             shown[begin : number + 1] = [MASK] * (number + 1 - begin)
             since = None
         elif since is not None:
-            if number - since < _KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
+            if number - since < _MAX_KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
                 shown[number] = MASK
-            elif ":" not in line or number - since >= _KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
+            elif ":" not in line or number - since >= _MAX_KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
                 since = None
     return shown
 
@@ -328,9 +330,9 @@ def _is_key_line(line: str, prefix: int) -> bool:
 def _mask_if_random(match: re.Match[str]) -> str:
     """The mask, if the word looks random."""
     word = match[0]
-    if _CHECKSUM.match(word) or _PUBLIC.match(word):
+    if _CHECKSUM.match(word) or _SSH_PUBLIC_KEY.match(word):
         return word
-    if _OPEN_BEFORE.search(match.string[max(0, match.start() - 24) : match.start()]):
+    if _PUBLIC_BEFORE.search(match.string[max(0, match.start() - 24) : match.start()]):
         return word
     kinds = (any(c.islower() for c in word), any(c.isupper() for c in word), any(c.isdigit() for c in word))
     path_like = "/" in word and len(word) != _AWS_SECRET_CHARS
@@ -350,10 +352,12 @@ def _masked_copy(value: Any) -> Any:
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, dict):
-        hidden = {key: _entry(key, item) for key, item in value.items()}
+        hidden = {key: _masked_entry(key, item) for key, item in value.items()}
         name = value.get("name")
         if isinstance(name, str):  # a variable
-            hidden |= {key: _masked_value(name, value[key], hidden[key]) for key in ("value", "values") if key in value}
+            hidden |= {
+                key: _masked_variable(name, value[key], hidden[key]) for key in ("value", "values") if key in value
+            }
         return hidden
     if isinstance(value, (list, tuple)):
         if all(isinstance(item, str) for item in value):
@@ -362,14 +366,14 @@ def _masked_copy(value: Any) -> Any:
     return value
 
 
-def _masked_value(name: str, value: Any, shown: Any) -> Any:
+def _masked_variable(name: str, value: Any, shown: Any) -> Any:
     """A variable's value: masked if the name is that of a secret, else ``shown``."""
     if isinstance(value, (list, tuple)):
-        return [_masked_value(name, item, other) for item, other in zip(value, shown, strict=True)]
+        return [_masked_variable(name, item, other) for item, other in zip(value, shown, strict=True)]
     return MASK if isinstance(value, str) and mask_value(name, value) == MASK else shown
 
 
-def _entry(key: Any, item: Any) -> Any:
+def _masked_entry(key: Any, item: Any) -> Any:
     if not isinstance(key, str) or item is None:
         return _masked_copy(item)
     if isinstance(item, str):
@@ -377,6 +381,6 @@ def _entry(key: Any, item: Any) -> Any:
     if isinstance(item, dict) and "asked" in item:  # a setting
         shown = _masked_copy(item)
         return shown | {
-            part: _masked_value(key, item[part], shown[part]) for part in ("asked", "effective") if part in item
+            part: _masked_variable(key, item[part], shown[part]) for part in ("asked", "effective") if part in item
         }
     return _masked_copy(item)

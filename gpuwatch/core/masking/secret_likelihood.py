@@ -12,7 +12,7 @@ from gpuwatch.core.word_set import word_set
 MASK: Final = "•••"
 MAX_NAME_CHARS: Final = 80
 """Characters of the longest name; how far a scan goes back."""
-MAX_GROUP_CHARS: Final = 400
+MAX_CALL_CHARS: Final = 400
 """Characters of a call or a list after a name that are searched for literals."""
 OTHER_LANGUAGES: Final = tuple(
     word.replace("_", " ")
@@ -42,22 +42,22 @@ class Strength(IntEnum):
 
 
 _PARTS = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_KEY_OF = word_set("""
+_SECRET_KEY_KINDS = word_set("""
 api access secret private account auth encryption signing license licence service storage subscription master ssh
 client consumer app application aes hmac shared deploy webhook wandb tls ssl pre presigned gpg deployment user
 project org server session
 """)
-_PUBLIC_KEY = word_set("""
+_HARMLESS_KEY_KINDS = word_set("""
 sort group monitor embedding primary public foreign partition metric num max min cache dict config index order
 row column label feature image batch input output state random prng rng map lookup join search answer host values
 known trusted host registry reg hot short
 """)
-_VOCABULARY = word_set("""
+_TOKENIZER_WORDS = word_set("""
 eos bos pad unk mask sep cls stop start end special image audio text prompt next new first last max min num per n
 total top input output completion prefix suffix decoder forced begin beginning padding separator additional
 remaining used prompt cached context reserved unexpected valid invalid csrfless by single
 """)
-_ATTRIBUTE = word_set("""
+_ATTRIBUTE_WORDS = word_set("""
 command cmd program script helper manager provider
 type types id ids len length lens size sizes count counts num number timeout ttl expiry expires expiration prompt
 policy mode index indices format version enabled required stdin def defs name names limit budget rate usage error
@@ -65,12 +65,12 @@ errors value values heads board map embedding embeddings classification logits m
 algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
 endpoint host port store protected based less free only wise fd
 """)
-_NAMES_OTHER = word_set("file path dir folder location exception error warning fault failure")
-_NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
+_OTHER_NOUNS = word_set("file path dir folder location exception error warning fault failure")
+_WORDS_WITH_PASS = word_set("bypass compass trespass encompass surpass getpass")
 _SECRET_KEY = lazy(
     r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
 )
-_COMPLAINT = lazy(
+_EXCEPTION_NAME = lazy(
     r"(?:[\w.]*\.)?(?:Bad|Invalid|Missing|No|Wrong|Expired|Incorrect|Unknown|Unsupported|Malformed)(?:[A-Z][a-z]+)+"
 )
 """``BadDsn``, ``InvalidToken``: exceptions, whose message stands behind a colon."""
@@ -91,18 +91,18 @@ def secret_strength(name: str) -> Strength:
     if not parts:
         return Strength.NONE
     last, together = parts[-1], "".join(parts)
-    if last in _NAMES_OTHER and len(parts) > 1:
+    if last in _OTHER_NOUNS and len(parts) > 1:
         return Strength.NONE
-    if _COMPLAINT.fullmatch(name):
+    if _EXCEPTION_NAME.fullmatch(name):
         return Strength.WEAK
     strong = _STRONG_WORD.search(together)
     if strong and not (
-        last in _ATTRIBUTE and len(parts) > 1 and not together.endswith(("accesskeyid", "privatekeyid"))
+        last in _ATTRIBUTE_WORDS and len(parts) > 1 and not together.endswith(("accesskeyid", "privatekeyid"))
     ):
         return Strength.STRONG
     if "webhook" in together:
         return Strength.STRONG
-    if last in _ATTRIBUTE and len(parts) > 1:
+    if last in _ATTRIBUTE_WORDS and len(parts) > 1:
         return Strength.NONE
     return max(_part_strength(parts, at) for at in range(len(parts)))
 
@@ -118,10 +118,10 @@ def _part_strength(parts: list[str], at: int) -> Strength:
     is_last = at + 1 == len(parts)
     if part in _PASSWORDS or (is_last and part in ("otp", "pin")):
         return Strength.STRONG
-    if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
+    if part.endswith(("pass", "pwd")) and part not in _WORDS_WITH_PASS:
         return Strength.STRONG if is_last else Strength.NONE
     if part == "token" or part.endswith("token"):
-        return Strength.NONE if before in _VOCABULARY else Strength.FIRM
+        return Strength.NONE if before in _TOKENIZER_WORDS else Strength.FIRM
     if part == "pat" and is_last:
         return Strength.FIRM if at else Strength.WEAK
     if part in ("auth", "authentication"):
@@ -131,15 +131,17 @@ def _part_strength(parts: list[str], at: int) -> Strength:
     if part in ("sig", "signature", "appid", "chave", "sessionid"):
         return Strength.WEAK
     if part in ("key", "keys"):
-        if before in _KEY_OF:
+        if before in _SECRET_KEY_KINDS:
             return Strength.STRONG
-        return Strength.NONE if before in _PUBLIC_KEY else Strength.WEAK
+        return Strength.NONE if before in _HARMLESS_KEY_KINDS else Strength.WEAK
     return Strength.STRONG if _SECRET_KEY.fullmatch(part) else Strength.NONE
 
 
-_NOTHING = lazy(r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)")
+_NO_VALUE_WORD = lazy(
+    r"(?i:none|null|true|false|nil|undefined|empty|unset|missing|invalid|required|yes|no|on|off|auto)"
+)
 _NUMBER = lazy(r"[-+]?\d{1,9}|\d*\.\d+|\d+\.")
-_HOLDER = lazy(
+_PLACEHOLDER = lazy(
     r"\$?\{[^{}]{0,60}\}|\$[A-Za-z_]\w{0,60}|\$\([^()]{0,60}\)|%\(\w{1,40}\)s|%s|<[\w /|-]{0,40}>"
     r"|\[\w{1,20}\]|\*+|[xX]{3,}|•+|\.{3}|…"
 )
@@ -153,16 +155,16 @@ WORD_AND_NUMBER = lazy(r"[A-Za-z]{5,24}\d{2,5}")
 _PATH = lazy(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1,200}")
 
 
-def is_not_a_lock_key(before: str) -> bool:
+def is_harmless_key_kind(before: str) -> bool:
     """Whether a key with this word before it is none of a lock: ``cache key``, ``public key``."""
-    return before.strip(" _-").lower() in _PUBLIC_KEY
+    return before.strip(" _-").lower() in _HARMLESS_KEY_KINDS
 
 
 def looks_secret(value: str) -> bool:
     """Whether a value looks like a password rather than a word, a number or a path."""
-    if len(value) < 6 or is_void(value) or _NUMBER.fullmatch(value):
+    if len(value) < 6 or is_placeholder(value) or _NUMBER.fullmatch(value):
         return False
-    if len(value) <= MAX_GROUP_CHARS and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
+    if len(value) <= MAX_CALL_CHARS and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
         return False
     digits = any(char.isdigit() for char in value)
     letters = sum(char.isalpha() for char in value)
@@ -171,27 +173,29 @@ def looks_secret(value: str) -> bool:
     )
 
 
-_RUN = lazy(r"[A-Za-z0-9]{16,}")
-_SWITCH = lazy(r"[A-Za-z]\d|\d[A-Za-z]")
+_LONG_RUN = lazy(r"[A-Za-z0-9]{16,}")
+_LETTER_DIGIT_CHANGE = lazy(r"[A-Za-z]\d|\d[A-Za-z]")
 
 
 def looks_random(value: str) -> bool:
     """Whether a part of a value goes to and fro between letters and digits, as no word and no name of a file does."""
-    return looks_secret(value) and any(len(_SWITCH.findall(run)) > 2 for run in _RUN.findall(value))
+    return looks_secret(value) and any(len(_LETTER_DIGIT_CHANGE.findall(run)) > 2 for run in _LONG_RUN.findall(value))
 
 
 def _is_path(value: str) -> bool:
     """Whether a value is a path, not base64 with slashes."""
-    if len(value) > MAX_GROUP_CHARS or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
+    if len(value) > MAX_CALL_CHARS or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
         return False
     return not any(len(part) >= 16 and looks_secret(part) and "." not in part for part in value.split("/"))
 
 
-def is_void(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     """Whether a value is empty, a placeholder or a word such as ``none``."""
-    if not value or _NOTHING.fullmatch(value):
+    if not value or _NO_VALUE_WORD.fullmatch(value):
         return True
-    return len(value) < 80 and bool(_HOLDER.fullmatch(value)) and not (value[0] == "{" and looks_secret(value[1:-1]))
+    return (
+        len(value) < 80 and bool(_PLACEHOLDER.fullmatch(value)) and not (value[0] == "{" and looks_secret(value[1:-1]))
+    )
 
 
 def is_secret_value(name: str, value: str) -> bool:
@@ -199,16 +203,16 @@ def is_secret_value(name: str, value: str) -> bool:
     return is_secret(secret_strength(name), name, value)
 
 
-def is_secret(sure: Strength, name: str, value: str) -> bool:
+def is_secret(strength: Strength, name: str, value: str) -> bool:
     """Whether to mask the whole value of a name whose strength is known."""
-    if not sure or is_void(value) or (name == "PWD" and (value == "/" or _PATH.fullmatch(value))):
+    if not strength or is_placeholder(value) or (name == "PWD" and (value == "/" or _PATH.fullmatch(value))):
         return False
-    if len(value) > MAX_GROUP_CHARS and not any(map(str.isspace, value)):
+    if len(value) > MAX_CALL_CHARS and not any(map(str.isspace, value)):
         return True  # masked whole
-    if sure is Strength.WEAK:
+    if strength is Strength.WEAK:
         return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a TensorFlow device
-    if (sure is Strength.FIRM or any(part in name.lower() for part in ("pwd", "credential", "key"))) and _is_path(
+    if (strength is Strength.FIRM or any(part in name.lower() for part in ("pwd", "credential", "key"))) and _is_path(
         value
     ):
         return False
-    return sure is Strength.STRONG or not _NUMBER.fullmatch(value)
+    return strength is Strength.STRONG or not _NUMBER.fullmatch(value)

@@ -12,14 +12,14 @@ from typing import Final
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
-    MAX_GROUP_CHARS,
+    MAX_CALL_CHARS,
     MAX_NAME_CHARS,
     OTHER_LANGUAGES,
     WORD_AND_NUMBER,
     Strength,
-    is_not_a_lock_key,
+    is_harmless_key_kind,
+    is_placeholder,
     is_secret,
-    is_void,
     looks_random,
     looks_secret,
     secret_strength,
@@ -37,7 +37,7 @@ _NAME_END = lazy(r"[\w.-]*+")
 _NAME_CHARS = frozenset("_.-")
 
 
-_STATE = lazy(
+_PASSWORD_STATUS = lazy(
     r"(?i:incorrect|wrong|expired|denied|rejected|failed|mismatch(?:ed)?|unknown|must|cannot|not|too|please|does)"
     r"(?=[\s.,;!)]|$)|(?<=\n)(?:\w+://|[A-Za-z][\w.-]{0,60}:\s)"
 )
@@ -73,7 +73,7 @@ _COMMA = lazy(r",\s{0,3}|a\d{1,3}=")
 _TUPLE = lazy(r"(?:\s{0,3},\s{0,3}\w{1,40}){1,4}\s{0,3}=(?!=)\s{0,3}")
 _BLANK = lazy(r"[ \t]{1,8}\\\n[ \t]{0,40}(?!\s)|[ \t]{1,8}(?!\s)|[ \t]{0,8}\n[ \t]{1,8}(?!\s)")
 _BLANKS = lazy(r"[ \t]{1,8}(?=\S)")
-_REST = lazy(r"[^\r\n]*+")
+_REST_OF_LINE = lazy(r"[^\r\n]*+")
 _OPTION = lazy(r"--[\w-]{0,60}(?:[\s=]|$)|-[A-Za-z][A-Za-z-]{0,40}(?:[\s=]|$)")
 _SET_BY_BLANK = lazy(
     r"(?:^|[\n;&]|[:\]] )[ \t]{0,8}(?:ENV|setenv|SetEnv|set[ \t]-[a-zA-Z]{1,4})[ \t]{1,4}$"
@@ -81,18 +81,18 @@ _SET_BY_BLANK = lazy(
 )
 """Before a name: a Dockerfile, csh, Apache and fish set a variable without a sign, ``npm config set`` a setting."""
 _MAX_CHARS_BEFORE_SET = 24
-_IS = lazy(
+_IS_VERB = lazy(
     r"\s{1,3}(?:(?:(?:is|was|has been) )?(?:re)?(?:set|changed) to|is|was|ist|lautet|est|es|\u00e8|\u00e9)"
     r"\s?:?\s{1,3}(?!\s)"
 )
-_OF_WHOM = lazy(
+_OWNER_AND_SIGN = lazy(
     r"\s(?:(?:for|of|FOR) (?:the )?(?:user |key )?"
     r"(?:'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|[^\s'\"]{1,200}?)\s?(?::(?!//)|=| is| was)"
     r"|(?:provided|given|used|received|supplied|sent|entered)(?: [\w./-]{1,40}){0,4}\s?[:=])[ \t]{0,3}(?=\S)"
 )
 """``password for root: x``, ``API key provided: x``."""
 _NEXT_ARGUMENT = lazy(r"\n(?!-)")
-_FIELD = lazy(
+_VALUE_FIELD = lazy(
     r"\\{0,8}[\"']?(?:,?\s{0,12}\\{0,8}[\"']?values?|\s{0,3}\{[^{}]{0,200}?\b(?:default|value))\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}"
     r"|(?:\"?[^<>\n]{0,60}|</(?:name|key))>\s{0,12}<(?:value|string)>",
     re.IGNORECASE,
@@ -106,25 +106,25 @@ _QUOTED_REST = {
 }
 _ESCAPED_REST = _QUOTED_REST | {'"': lazy(r"[^\"\\\n]*+"), "'": lazy(r"[^'\\\n]*+")}
 # Inside a word; a quote followed by a blank ends what began before the name.
-_PIECE = r"\"(?:[^\"\\\s]|\\.)*+\"|'(?:[^'\\\s]|\\.)*+'|\\."
+_QUOTED_PIECE = r"\"(?:[^\"\\\s]|\\.)*+\"|'(?:[^'\\\s]|\\.)*+'|\\."
 _BARE = lazy(
-    rf"(?:{_PIECE}|[^\s\"'\\,;&)\]}}<>{{]|\{{[^{{}}\n]{{0,200}}\}}|\{{|[,;)\]}}](?![\s,;)\]}}'\"]|$|\w{{1,40}}\s?[=:]))++"
+    rf"(?:{_QUOTED_PIECE}|[^\s\"'\\,;&)\]}}<>{{]|\{{[^{{}}\n]{{0,200}}\}}|\{{|[,;)\]}}](?![\s,;)\]}}'\"]|$|\w{{1,40}}\s?[=:]))++"
 )
-_ARGUMENT = lazy(rf"(?:{_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
+_ARGUMENT = lazy(rf"(?:{_QUOTED_PIECE}|[^\s\"'\\]|\\$|[\"'](?=\S))++")
 _LITERAL = lazy(r"[rRbBfFuU]{0,2}(\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
-_NO_VALUE = lazy(r"[a-z]{2,20} [a-z]{2,20}\b|[Tt]ests?(?=[A-Z_/.\d])|\d{1,9} ")
+_NOT_A_VALUE = lazy(r"[a-z]{2,20} [a-z]{2,20}\b|[Tt]ests?(?=[A-Z_/.\d])|\d{1,9} ")
 """``pass: forward and backward``, ``PASS: TestAllReduce``."""
 _TAG = lazy(r"(?: [\w:]{1,20}=\"[^\"<>]{0,60}\"){0,4}(?:>|&gt;)")
-_CELL = lazy(r"[ \t]{0,40}(?:[|\u2502\u2503\u2551][ \t]{0,8}|\t{1,4})([^\s|\u2502\u2503\u2551]{6,200})")
+_NEXT_CELL = lazy(r"[ \t]{0,40}(?:[|\u2502\u2503\u2551][ \t]{0,8}|\t{1,4})([^\s|\u2502\u2503\u2551]{6,200})")
 """The next cell of a table, or the word behind a tab."""
-_CALL = lazy(r"[\w.]{0,80}[(\[{]")
-_CHAIN = lazy(
+_CALL_START = lazy(r"[\w.]{0,80}[(\[{]")
+_ATTRIBUTE_CHAIN = lazy(
     r"(?:self|cls|args|cfg|config|opts|options|params|settings|request|ctx|os|hparams|flags|FLAGS)\.[\w.]{1,80}"
 )
 _SCHEME = lazy(r"(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _MAPPING = lazy(r":[ \t]{0,8}\n(?=([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}\S)")
 _LIST = lazy(r"[\[(](?=\s{0,12}[\"'\w])[^\[\](){}]{1,400}[\])]")
-_ITEM = lazy(r"[\"']([^\"'\n]{4,200})[\"']|(?<=[\[,\s])([^\s\"',\[\](){}]{6,200})(?=[\],\s])")
+_LIST_ITEM = lazy(r"[\"']([^\"'\n]{4,200})[\"']|(?<=[\[,\s])([^\s\"',\[\](){}]{6,200})(?=[\],\s])")
 _LIST_BELOW = lazy(
     r":[ \t]{0,8}\n(?:[ \t]{1,24}[\w.-]{1,40}:[ \t]{0,4}(?:\||true|false)?\n){0,4}"
     r"(?:(?:[ \t]{0,24}- |[ \t]{1,24}(?=[\w.-]{1,40}:\S))[^\n]{1,200}(?:\n|$)){1,40}"
@@ -132,19 +132,19 @@ _LIST_BELOW = lazy(
 """A list of YAML, also one or two names deeper, or lines with ``user:password``."""
 _ITEM_BELOW = lazy(r"\n[ \t]{0,24}(?:- )?[\"']?([^\s\"']{4,200})[\"']?(?=\n|$)")
 _USER = lazy(r"(?!sha\d)[\w.@-]{1,64}:(?![/:])")  # before a password: ana:x
-_MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
-_SAID_BARE = frozenset({"password", "passwd", "passphrase"})
+_MAPPING_MEMBER = lazy(r"([ \t]{1,24})[\w.-]{1,60}:[ \t]{1,8}[\"']?([^\s\"']++)[^\n]*+(?:\n|$)")
+_NAMES_BEFORE_BARE_VALUE = frozenset({"password", "passwd", "passphrase"})
 """What .netrc and many programs have before a password, without a sign."""
-_VERB = lazy(
+_VERB_AFTER_OPTION = lazy(
     r"(?:requires?|is|are|was|must|needs?|expects?|takes|cannot|can|and|or|has|option|argument|flag)(?=[\s,.;]|$)"
 )
 """What follows the name of an option in a sentence about it."""
-_METAVARS = frozenset({"VALUE", "STRING", "STR", "TEXT", "PASS", "SECRET"})
+_USAGE_PLACEHOLDERS = frozenset({"VALUE", "STRING", "STR", "TEXT", "PASS", "SECRET"})
 """Stands for a value in a program's usage, beside parts of the option's own name."""
 _LINE = lazy(r"[^\r\n\"'\\]*+")
 _MORE_WORDS = lazy(r"(?:[ ]{1,4}(?![-\"'])[^\s=\"']++(?![=\"']))*+")
 _NAME = lazy(r"[a-z_.]+|[A-Z]+_[A-Z_]+")
-_AGAIN = lazy(r"([\w-]{1,60}+)\s?[:=]\s")
+_ANOTHER_NAME = lazy(r"([\w-]{1,60}+)\s?[:=]\s")
 _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "cookies"})
 
 
@@ -152,15 +152,15 @@ def mask_named(text: str) -> str:
     """``text`` with the values of secret names masked."""
     shown: list[str] = []
     done = at = 0
-    for begins, ends in _hint_positions(text):
-        if begins < at:
+    for hint_start, hint_end in _hint_positions(text):
+        if hint_start < at:
             continue
-        start, end = _name_around(text, begins, ends, at)
+        start, end = _name_around(text, hint_start, hint_end, at)
         at = end
-        if text.startswith("(", end) and text.endswith("login", begins, ends):
-            spans, at = _literals(text, end)  # server.login("mia", "x")
+        if text.startswith("(", end) and text.endswith("login", hint_start, hint_end):
+            spans, at = _literal_spans(text, end)  # server.login("mia", "x")
         else:
-            spans, at = _span_behind(text, start, end)
+            spans, at = _spans_after_name(text, start, end)
         for begin, stop in spans:
             if begin < stop:
                 # As many lines as before: lines are masked together and told apart again.
@@ -187,115 +187,125 @@ def _hint_positions(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, int]:
+def _name_around(text: str, hint_start: int, hint_end: int, since: int) -> tuple[int, int]:
     """The complete name that contains a hint, such as ``DB_PASSWORD`` around ``pass``."""
-    start = begins
+    start = hint_start
     lowest = max(since, start - MAX_NAME_CHARS)
     while start > lowest and (text[start - 1].isalnum() or text[start - 1] in _NAME_CHARS):
         start -= 1
     if start > 0 and text[start - 1] == "\x1b":
-        start = begins
-    found = _NAME_END.match(text, ends)
-    return start, found.end() if found else ends
+        start = hint_start
+    found = _NAME_END.match(text, hint_end)
+    return start, found.end() if found else hint_end
 
 
 _Spans = list[tuple[int, int]]
 
 
-def _span_behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
+def _spans_after_name(text: str, start: int, end: int) -> tuple[_Spans, int]:
     if text.startswith("://", max(0, start - 3)):
         return [], end  # a host and its port: https://auth-service:443
     if text[max(0, start - 3) : start].endswith(("…", "...")):  # the start of the name is cut off
         match = _ASSIGN.match(text, end)
         value = _BARE.match(text, match.end()) if match else None
-        if value is not None and _like_password(value[0]):
+        if value is not None and _looks_like_password(value[0]):
             return [value.span()], value.end()
     name = text[start:end]
-    sure = secret_strength(name.rstrip(".-"))
-    if sure is Strength.WEAK and text.startswith(" ", start - 1) and is_not_a_lock_key(_word_before(text, start - 1)):
-        sure = Strength.NONE  # "public key: x"
+    strength = secret_strength(name.rstrip(".-"))
     if (
-        sure is Strength.WEAK
-        and name.lower() == "key"
-        and secret_strength(f"{_word_before(text, start - 1)}_key") > sure
+        strength is Strength.WEAK
+        and text.startswith(" ", start - 1)
+        and is_harmless_key_kind(_word_before(text, start - 1))
     ):
-        sure = Strength.FIRM  # "API key is x"
-    return _secret_spans(text, start, end, name, sure) if sure else ([], end)
+        strength = Strength.NONE  # "public key: x"
+    if (
+        strength is Strength.WEAK
+        and name.lower() == "key"
+        and secret_strength(f"{_word_before(text, start - 1)}_key") > strength
+    ):
+        strength = Strength.FIRM  # "API key is x"
+    return _secret_spans(text, start, end, name, strength) if strength else ([], end)
 
 
 def _word_before(text: str, end: int) -> str:
     return text[max(0, end - 24) : end].rpartition(" ")[2]
 
 
-def _secret_spans(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+def _secret_spans(text: str, start: int, end: int, name: str, strength: Strength) -> tuple[_Spans, int]:
     """The secret spans after a name, and where the search continues."""
     is_option = name.startswith("-")
     if text[max(0, start - 4) : start].endswith(("<", "&lt;")) and (
         tag := _TAG.match(text, end)
     ):  # <password>x</password>
-        stop = text.find("<" if tag[0].endswith(">") else "&lt;", tag.end(), tag.end() + MAX_GROUP_CHARS)
-        return ([(tag.end(), stop)] if stop > 0 and is_secret(sure, name, text[tag.end() : stop]) else []), end
+        stop = text.find("<" if tag[0].endswith(">") else "&lt;", tag.end(), tag.end() + MAX_CALL_CHARS)
+        return ([(tag.end(), stop)] if stop > 0 and is_secret(strength, name, text[tag.end() : stop]) else []), end
     closing = _CLOSING.match(text, end)
     quoted = closing is not None and closing[1] is not None
     after = closing.end() if closing is not None and (quoted or "]" in closing[0]) else end
     is_header = name.lower() in _HEADERS
     if match := (_ASSIGN_HEADER if is_header else _ASSIGN).match(text, after):
-        return _value_at(text, match.end(), name, sure, option=is_option)
+        return _value_at(text, match.end(), name, strength, option=is_option)
     if quoted and text.startswith(">", after):  # <string name="api_key">x</string>
-        stop = text.find("<", after, after + MAX_GROUP_CHARS)
-        return ([(after + 1, stop)] if stop > 0 and is_secret(sure, name, text[after + 1 : stop]) else []), after
-    if sure >= Strength.FIRM and text.startswith(":", after) and (match := _LIST_BELOW.match(text, after)):
-        return _items(text, match, _ITEM_BELOW, name, sure)
-    if sure is Strength.STRONG and (match := _MAPPING.match(text, after)):
-        return _members(text, match)
+        stop = text.find("<", after, after + MAX_CALL_CHARS)
+        return ([(after + 1, stop)] if stop > 0 and is_secret(strength, name, text[after + 1 : stop]) else []), after
+    if strength >= Strength.FIRM and text.startswith(":", after) and (match := _LIST_BELOW.match(text, after)):
+        return _list_spans(text, match, _ITEM_BELOW, name, strength)
+    if strength is Strength.STRONG and (match := _MAPPING.match(text, after)):
+        return _mapping_spans(text, match)
     if match := _COLON.match(text, after):
-        if match[1] and not quoted and _STATE.match(text, match.end()):
+        if match[1] and not quoted and _PASSWORD_STATUS.match(text, match.end()):
             return [], match.end()
         if is_header:
-            return _value_at(text, match.end(), name, sure)
-        if name.lower() == "pass" and match[1] and _NO_VALUE.match(text, match.end()):
+            return _value_at(text, match.end(), name, strength)
+        if name.lower() == "pass" and match[1] and _NOT_A_VALUE.match(text, match.end()):
             return [], match.end()
-        if not quoted and sure < Strength.STRONG:
-            sure = Strength.WEAK
+        if not quoted and strength < Strength.STRONG:
+            strength = Strength.WEAK
         if not match[1] and not quoted and name.isascii() and "passw" not in name.lower() and name.lower() != "pass":
-            sure = Strength.WEAK
-        return _value_at(text, match.end(), name, sure, member=True)
+            strength = Strength.WEAK
+        return _value_at(text, match.end(), name, strength, member=True)
     if quoted and (match := _COMMA.match(text, after)):
         quote = _QUOTE.match(text, match.end())
         if quote is not None:
-            spans, stop = _value_at(text, match.end(), name, sure)
+            spans, stop = _value_at(text, match.end(), name, strength)
             inner = text[spans[0][0] : spans[0][1]] if spans else ""
             if not is_option and not looks_secret(inner):
-                return _value_of_name_field(text, name, sure, after)
+                return _value_of_name_field(text, name, strength, after)
             return spans, stop
     if is_option and (match := _BLANK.match(text, end)):
-        if _OPTION.match(text, match.end()) or _VERB.match(text, match.end()):
+        if _OPTION.match(text, match.end()) or _VERB_AFTER_OPTION.match(text, match.end()):
             return [], match.end()
-        return _argument(text, match.end(), name, sure)
+        return _argument_span(text, match.end(), name, strength)
     if is_option and (match := _NEXT_ARGUMENT.match(text, end)):
         return _value_at(text, match.end(), name, Strength.WEAK)
-    if sure >= Strength.FIRM and (match := _OF_WHOM.match(text, end)) and not _STATE.match(text, match.end()):
-        return _value_at(text, match.end(), name, sure if sure is Strength.STRONG else Strength.WEAK, member=True)
-    if text.startswith("(", end) and sure is Strength.STRONG and not quoted:  # set_password("mia", "x")
-        return _literals(text, end)
-    if sure >= Strength.FIRM and (match := _CELL.match(text, end)):
-        if _like_password(match[1]) or WORD_AND_NUMBER.fullmatch(match[1]):
+    if (
+        strength >= Strength.FIRM
+        and (match := _OWNER_AND_SIGN.match(text, end))
+        and not _PASSWORD_STATUS.match(text, match.end())
+    ):
+        return _value_at(
+            text, match.end(), name, strength if strength is Strength.STRONG else Strength.WEAK, member=True
+        )
+    if text.startswith("(", end) and strength is Strength.STRONG and not quoted:  # set_password("mia", "x")
+        return _literal_spans(text, end)
+    if strength >= Strength.FIRM and (match := _NEXT_CELL.match(text, end)):
+        if _looks_like_password(match[1]) or WORD_AND_NUMBER.fullmatch(match[1]):
             return [match.span(1)], match.end()
         return [], end
-    if sure >= Strength.FIRM and (match := _IS.match(text, end)):
+    if strength >= Strength.FIRM and (match := _IS_VERB.match(text, end)):
         secret = _BARE.match(text, match.end())
         if secret is not None and len(secret[0]) >= 5 and (looks_secret(secret[0]) or any(map(str.isdigit, secret[0]))):
             return [secret.span()], secret.end()
         return [], match.end()
     if not quoted and (match := _TUPLE.match(text, end)):
-        return _literals(text, match.end())
+        return _literal_spans(text, match.end())
     if (
-        sure >= Strength.FIRM
+        strength >= Strength.FIRM
         and not quoted
         and _SET_BY_BLANK.search(text, max(0, start - _MAX_CHARS_BEFORE_SET), start)
     ):
-        return _rest_of_set(text, start, end, name, sure)
-    if sure is Strength.STRONG and (match := _BLANK.match(text, end)):
+        return _spans_after_set(text, start, end, name, strength)
+    if strength is Strength.STRONG and (match := _BLANK.match(text, end)):
         # "login mia password x", "setenv LAB_PASSWORD x"
         quote = _QUOTE.match(text, match.end())
         if quote is not None and not quote[1]:
@@ -304,39 +314,41 @@ def _secret_spans(text: str, start: int, end: int, name: str, sure: Strength) ->
                 return [literal.span()], literal.end()
         word = _BARE.match(text, match.end())
         if word is not None and (
-            _like_password(word[0]) or (name in _SAID_BARE and WORD_AND_NUMBER.fullmatch(word[0]))
+            _looks_like_password(word[0]) or (name in _NAMES_BEFORE_BARE_VALUE and WORD_AND_NUMBER.fullmatch(word[0]))
         ):
             return [word.span()], word.end()
     if (match := _BLANK.match(text, end)) and (word := _BARE.match(text, match.end())) and looks_random(word[0]):
         # "for key x", "LAB_KEY x is revoked"; names in braces are examined on their own
         return ([], match.end()) if word[0][0] == "{" else ([word.span()], word.end())
-    return _value_of_name_field(text, name, sure, after)
+    return _value_of_name_field(text, name, strength, after)
 
 
-def _rest_of_set(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+def _spans_after_set(text: str, start: int, end: int, name: str, strength: Strength) -> tuple[_Spans, int]:
     """``ENV API_TOKEN x``: the value is the rest of the line; in shells, one argument."""
     match = _BLANKS.match(text, end)
     if match is None:
         return [], end
     if _QUOTE.match(text, match.end()) or text[max(0, start - 4) : start].strip() != "ENV":
-        return _argument(text, match.end(), name, sure)
-    line = _REST.match(text, match.end())
+        return _argument_span(text, match.end(), name, strength)
+    line = _REST_OF_LINE.match(text, match.end())
     value = line[0].rstrip() if line else ""
-    return ([(match.end(), match.end() + len(value))] if is_secret(sure, name, value) else []), match.end()
+    return ([(match.end(), match.end() + len(value))] if is_secret(strength, name, value) else []), match.end()
 
 
-def _members(text: str, mapping: re.Match[str]) -> tuple[_Spans, int]:
+def _mapping_spans(text: str, mapping: re.Match[str]) -> tuple[_Spans, int]:
     """``password:`` and an indented mapping below it, as YAML has it: values that look like secrets."""
     spans: _Spans = []
     at = mapping.start(1)
-    while (member := _MEMBER.match(text, at)) and member[1] == mapping[1]:
-        if _like_password(member[2]) or WORD_AND_NUMBER.fullmatch(member[2]):
+    while (member := _MAPPING_MEMBER.match(text, at)) and member[1] == mapping[1]:
+        if _looks_like_password(member[2]) or WORD_AND_NUMBER.fullmatch(member[2]):
             spans.append(member.span(2))
         at = member.end()
     return spans, at
 
 
-def _items(text: str, found: re.Match[str], item: re.Pattern[str], name: str, sure: Strength) -> tuple[_Spans, int]:
+def _list_spans(
+    text: str, found: re.Match[str], item: re.Pattern[str], name: str, strength: Strength
+) -> tuple[_Spans, int]:
     """``api_keys: ["x", "ana:x"]``: what looks like a secret in the list of such a name; for passwords, any word."""
     spans: _Spans = []
     for match in item.finditer(text, *found.span()):
@@ -345,25 +357,25 @@ def _items(text: str, found: re.Match[str], item: re.Pattern[str], name: str, su
         value = text[begin:stop]
         like = looks_secret(value) or (len(value) >= 8 and "." not in value and any(map(str.isdigit, value)))
         said = secret_strength(value) and _NAME.fullmatch(value)
-        if (like or "passw" in name.lower()) and ":" not in value and not said and is_secret(sure, name, value):
+        if (like or "passw" in name.lower()) and ":" not in value and not said and is_secret(strength, name, value):
             spans.append((begin, stop))
     return spans, spans[-1][1] if spans else found.start()
 
 
-def _like_password(value: str) -> bool:
+def _looks_like_password(value: str) -> bool:
     return looks_secret(value) and any(map(str.isdigit, value)) and "=" not in value and ":" not in value
 
 
-def _value_of_name_field(text: str, name: str, sure: Strength, after: int) -> tuple[_Spans, int]:
+def _value_of_name_field(text: str, name: str, strength: Strength, after: int) -> tuple[_Spans, int]:
     """``{"name": "DB_PASSWORD", "value": "x"}``: the name is a value itself."""
-    match = _FIELD.match(text, after) if sure >= Strength.FIRM else None
+    match = _VALUE_FIELD.match(text, after) if strength >= Strength.FIRM else None
     if match is None:
         return [], after
-    return _value_at(text, match.end(), name, sure, member=True)
+    return _value_at(text, match.end(), name, strength, member=True)
 
 
 def _value_at(
-    text: str, at: int, name: str, sure: Strength, *, option: bool = False, member: bool = False
+    text: str, at: int, name: str, strength: Strength, *, option: bool = False, member: bool = False
 ) -> tuple[_Spans, int]:
     """The value at ``at``: a literal, a call or list with literals, or a bare word."""
     header = name.lower() in _HEADERS
@@ -378,7 +390,7 @@ def _value_at(
         value = text[begin:stop]
         if value[:1] in (")", "]", ",", ";"):  # the quote ends the text around the name: input("Password: ")
             return [], at
-        if not is_secret(sure, name, value):
+        if not is_secret(strength, name, value):
             return [], begin
         spans = [(begin, stop)]
         # 'a'\''b': a shell joins the pieces
@@ -391,20 +403,24 @@ def _value_at(
     if header:
         if scheme := _SCHEME.match(text, at):
             at = scheme.end()
-        if _CALL.match(text, at):
-            return _literals(text, at)
+        if _CALL_START.match(text, at):
+            return _literal_spans(text, at)
         line = _LINE.match(text, at)
         stop = line.end() if line else at
-        return ([(at, stop)] if not is_void(text[at:stop].strip()) else []), stop
-    if sure >= Strength.FIRM and (listed := _LIST.match(text, at)) and not is_void(listed[0]):
-        spans, stop = _items(text, listed, _ITEM, name, sure)
-        return (spans, stop) if spans else _literals(text, at)
-    call = _CALL.match(text, at)
-    if call is not None and not (call[0] == "{" and name.lower().endswith("pwd")) and not _is_word(text, call):
-        return _literals(text, at)
-    if not option and (chain := _CHAIN.match(text, at)):
+        return ([(at, stop)] if not is_placeholder(text[at:stop].strip()) else []), stop
+    if strength >= Strength.FIRM and (listed := _LIST.match(text, at)) and not is_placeholder(listed[0]):
+        spans, stop = _list_spans(text, listed, _LIST_ITEM, name, strength)
+        return (spans, stop) if spans else _literal_spans(text, at)
+    call = _CALL_START.match(text, at)
+    if (
+        call is not None
+        and not (call[0] == "{" and name.lower().endswith("pwd"))
+        and not _is_password_with_bracket(text, call)
+    ):
+        return _literal_spans(text, at)
+    if not option and (chain := _ATTRIBUTE_CHAIN.match(text, at)):
         return [], chain.end()
-    again = _AGAIN.match(text, at)
+    again = _ANOTHER_NAME.match(text, at)
     if again is not None and secret_strength(again[1]):
         return [], at
     found = (_ARGUMENT if option else _BARE).match(text, at)
@@ -417,38 +433,36 @@ def _value_at(
     if member and value.endswith("."):
         value, stop = value[:-1], stop - 1
     bare = value.strip("\"'")
-    if bare[0:1] in ("$", "{") and is_void(bare):  # ${DB_PASSWORD:?not set}: the name in it has no value
+    if bare[0:1] in ("$", "{") and is_placeholder(bare):  # ${DB_PASSWORD:?not set}: the name in it has no value
         return [], stop
-    if is_void(bare.rstrip(":")) or value.startswith(f"{MASK}:"):
+    if is_placeholder(bare.rstrip(":")) or value.startswith(f"{MASK}:"):
         return [], begin
-    if not is_secret(sure, name, bare) or (not option and secret_strength(bare) and _NAME.fullmatch(bare)):
+    if not is_secret(strength, name, bare) or (not option and secret_strength(bare) and _NAME.fullmatch(bare)):
         return [], begin
     return [(begin, stop)], stop
 
 
-def _is_word(text: str, call: re.Match[str]) -> bool:
+def _is_password_with_bracket(text: str, call: re.Match[str]) -> bool:
     """Whether what looks like a call is a password with a bracket: nothing closes it on this line."""
     if call[0][-1] == "[" and looks_secret(call[0][:-1]):
         return True
     closing = {"(": ")", "[": "]", "{": "}"}[call[0][-1]]
-    line = text.find("\n", call.end(), call.end() + MAX_GROUP_CHARS)
-    return (
-        text.find(closing, call.end(), line if line >= 0 else call.end() + MAX_GROUP_CHARS) < 0 and call[0][:-1] != ""
-    )
+    line = text.find("\n", call.end(), call.end() + MAX_CALL_CHARS)
+    return text.find(closing, call.end(), line if line >= 0 else call.end() + MAX_CALL_CHARS) < 0 and call[0][:-1] != ""
 
 
-def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, int]:
+def _argument_span(text: str, at: int, name: str, strength: Strength) -> tuple[_Spans, int]:
     """What follows an option on a command line; a passphrase may have unquoted blanks."""
     quote = _QUOTE.match(text, at)
     if quote is not None and not quote[1]:
-        return _value_at(text, at, name, sure)
+        return _value_at(text, at, name, strength)
     found = _ARGUMENT.match(text, at)
     if found is None:
         return [], at
     stop = found.end()
     value = found[0].rstrip("]})|,")
-    metavar = value.isupper() and (value in _METAVARS or value.lower() in name.lower())
-    if metavar or not is_secret(sure, name, found[0]):
+    metavar = value.isupper() and (value in _USAGE_PLACEHOLDERS or value.lower() in name.lower())
+    if metavar or not is_secret(strength, name, found[0]):
         return [], at
     if "passw" in name.lower() or "passphrase" in name.lower():
         more = _MORE_WORDS.match(text, stop)
@@ -456,9 +470,9 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
     return [(at, stop)], stop
 
 
-def _literals(text: str, at: int) -> tuple[_Spans, int]:
+def _literal_spans(text: str, at: int) -> tuple[_Spans, int]:
     """Literals that look like secrets in the call, list or right-hand side at ``at``."""
-    limit = min(len(text), at + MAX_GROUP_CHARS)
+    limit = min(len(text), at + MAX_CALL_CHARS)
     line = text.find("\n", at, limit)
     limit = limit if line < 0 else line
     spans: _Spans = []
@@ -469,7 +483,7 @@ def _literals(text: str, at: int) -> tuple[_Spans, int]:
         begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
         is_random = len(value) >= 8 and " " not in value and ":" not in value and looks_secret(value)
-        if is_random or _like_password(value):
+        if is_random or _looks_like_password(value):
             spans.append((begin, stop))
     # Names before the last literal are done; others are examined on their own.
     return spans, spans[-1][1] if spans else at

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
@@ -21,6 +20,7 @@ from gpuwatch.core.masking.secret_likelihood import (
     looks_secret,
     secret_strength,
 )
+from gpuwatch.core.table_files import table_rows
 
 
 class Shape(NamedTuple):
@@ -33,29 +33,21 @@ class Shape(NamedTuple):
     exact: bool = False
 
 
-def _read(line: str) -> Shape:
-    alphabet, least, source, *prefixes = line.split("\t")
-    return Shape(tuple(prefixes), alphabet, int(least.rstrip("!")), source, least.endswith("!"))
-
-
 SHAPES: Final = tuple(
-    _read(line)
-    for line in Path(__file__).with_name("token_shapes.txt").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
+    Shape(tuple(prefixes), alphabet, int(least.rstrip("!")), source, least.endswith("!"))
+    for alphabet, least, source, *prefixes in table_rows(__file__, "token_shapes.txt")
 )
-
-
-_BESIDE: Final[dict[tuple[str, ...], str]] = {("SK", "AC"): r"(?:[\"',:\s]{1,6}[0-9a-f]{32}(?![0-9a-f]))?"}
+_FOLLOWED_BY: Final[dict[tuple[str, ...], str]] = {("SK", "AC"): r"(?:[\"',:\s]{1,6}[0-9a-f]{32}(?![0-9a-f]))?"}
 """Twilio's secret has no prefix, but follows its identifier."""
 
 
-def _compiled(shape: Shape) -> re.Pattern[str]:
+def _compile_shape(shape: Shape) -> re.Pattern[str]:
     length = f"{{{shape.least}}}(?![A-Za-z0-9])" if shape.exact else f"{{{shape.least},}}+"
-    return re.compile(f"[{shape.alphabet}]{length}{_BESIDE.get(shape.prefixes, '')}")
+    return re.compile(f"[{shape.alphabet}]{length}{_FOLLOWED_BY.get(shape.prefixes, '')}")
 
 
-_RESTS: Final = (
-    *((prefix, _compiled(shape)) for shape in SHAPES for prefix in shape.prefixes),
+_TOKEN_PATTERNS: Final = (
+    *((prefix, _compile_shape(shape)) for shape in SHAPES for prefix in shape.prefixes),
     # JSON Web Tokens (RFC 7519): two or three parts of base64url, the first of which begins with {".
     ("eyJ", re.compile(r"(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]++)*+")),
     # Keys in DER (RFC 5958) as base64 in one line.
@@ -65,16 +57,16 @@ _DISCORD = re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{5,7}\.[\w-]{27,45}")
 """The id of the bot, the time and a signature, each in base64url (discord.com/developers: authentication)."""
 
 
-_RUN = re.compile(r"[A-Za-z0-9_-]{12}")
+_TWELVE_IN_A_ROW = re.compile(r"[A-Za-z0-9_-]{12}")
 """Each of these tokens has as many characters in a row."""
 
 
 def without_tokens(text: str) -> str:
     """``text`` with :data:`MASK` in place of tokens. Takes linear time."""
-    if not _RUN.search(text):
+    if not _TWELVE_IN_A_ROW.search(text):
         return text
     spans = []
-    for prefix, rest in _RESTS:
+    for prefix, rest in _TOKEN_PATTERNS:
         at = text.find(prefix)
         while at >= 0:
             end = at + len(prefix)
@@ -95,50 +87,48 @@ def without_tokens(text: str) -> str:
     return "".join((*shown, text[done:]))
 
 
-_S: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)\\{0,4}[\"']?|\s{1,8}|=)"
+_SEPARATOR: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)\\{0,4}[\"']?|\s{1,8}|=)"
 """Between an option and its value, on a command line or in a list of arguments as Python and audit logs print it."""
 _VALUE: Final = r"(?!-|•)((?:\"[^\"\n]*+\"|'[^'\n]*+'|\\.|[^\s\"'\\])++)"
 _BEFORE: Final = r"(?<![\w-])"
 
 
-_PORTS: Final = r"(?!\d{1,7}(?![^\s:/,])|/|\./)"
+_NOT_A_PORT: Final = r"(?!\d{1,7}(?![^\s:/,])|/|\./)"
 _USER: Final = r"[\w.@\\+-]{0,64}"
-_WORD: Final = rf"[^\s\"']{{1,200}}{_S}"
-_OPENED: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)|\s{1,8}|=)?"
-"""As ``_S``, up to the quote that opens the value."""
+_WORD: Final = rf"[^\s\"']{{1,200}}{_SEPARATOR}"
+_SEPARATOR_AND_QUOTE: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)|\s{1,8}|=)?"
+"""As ``_SEPARATOR``, up to the quote that opens the value."""
 _USER_QUOTED: Final = r"[\w.@\\+ -]{0,64}?"
 
 
-def _user_and(sign: str, options: str) -> str:
+def _user_and_secret(sign: str, options: str) -> str:
     """``-u user:secret``. In quotes, the secret goes up to the quote that closes them."""
     user = rf"{_USER_QUOTED}{sign}(?![/•])"
     return rf"{_BEFORE}(?:{options})(?:" + "|".join(
         (
-            rf"{_OPENED}\\{{1,4}}\"{user}([^\"\\\n]++)",
-            rf"{_OPENED}\\{{1,4}}'{user}([^'\\\n]++)",
-            rf"{_OPENED}\"{user}((?:[^\"\\\n]|\\.)++)",
-            rf"{_OPENED}'{user}((?:[^'\\\n]|'\\''|'\"'\"'|\\.)++)",
-            rf"{_S}?{_USER}{sign}(?!/){_VALUE})",
+            rf"{_SEPARATOR_AND_QUOTE}\\{{1,4}}\"{user}([^\"\\\n]++)",
+            rf"{_SEPARATOR_AND_QUOTE}\\{{1,4}}'{user}([^'\\\n]++)",
+            rf"{_SEPARATOR_AND_QUOTE}\"{user}((?:[^\"\\\n]|\\.)++)",
+            rf"{_SEPARATOR_AND_QUOTE}'{user}((?:[^'\\\n]|'\\''|'\"'\"'|\\.)++)",
+            rf"{_SEPARATOR}?{_USER}{sign}(?!/){_VALUE})",
         )
     )
 
 
 @cache
-def _programs_options() -> dict[str, tuple[re.Pattern[str], ...]]:
+def _password_options() -> dict[str, tuple[re.Pattern[str], ...]]:
     """The rows of ``program_passwords.txt`` by program."""
-    parts = {"S": _S, "VALUE": _VALUE, "BEFORE": _BEFORE, "PORTS": _PORTS, "WORD": _WORD}
+    parts = {"S": _SEPARATOR, "VALUE": _VALUE, "BEFORE": _BEFORE, "PORTS": _NOT_A_PORT, "WORD": _WORD}
     found: dict[str, tuple[re.Pattern[str], ...]] = {}
-    for line in Path(__file__).with_name("program_passwords.txt").read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            programs, text = line.split("\t")
-            text = re.sub(r"<USER AND (.) (.*)>", lambda match: _user_and(match[1], match[2]), text)
-            expression = lazy(re.sub(r"<([A-Z]+)>", lambda match: parts[match[1]], text))
-            for name in programs.split():
-                found[name] = (*found.get(name, ()), expression)
+    for programs, text in table_rows(__file__, "program_passwords.txt"):
+        text = re.sub(r"<USER AND (.) (.*)>", lambda match: _user_and_secret(match[1], match[2]), text)
+        expression = lazy(re.sub(r"<([A-Z]+)>", lambda match: parts[match[1]], text))
+        for name in programs.split():
+            found[name] = (*found.get(name, ()), expression)
     return found
 
 
-_ENDS = lazy(r"\n|\||&&|;\s")
+_COMMAND_END = lazy(r"\n|\||&&|;\s")
 _PROGRAM_NAME: Final = lazy(r"[\w.-]+")
 _MAX_COMMAND_CHARS: Final = 4000
 """Characters of one command line: a program's options end within them."""
@@ -146,7 +136,7 @@ _MAX_COMMAND_CHARS: Final = 4000
 
 def without_program_passwords(text: str) -> str:
     """``text`` with :data:`MASK` in place of passwords in options of known programs. Takes linear time."""
-    hits = _programs(text)
+    hits = _program_positions(text)
     if not hits:
         return text
     spans: set[tuple[int, int]] = set()
@@ -155,9 +145,9 @@ def without_program_passwords(text: str) -> str:
         limit = min(len(text), begin + _MAX_COMMAND_CHARS)
         if number + 1 < len(hits):
             limit = min(limit, hits[number + 1][0])
-        end = _ENDS.search(text, begin, limit)
+        end = _COMMAND_END.search(text, begin, limit)
         limit = end.start() if end else limit
-        for expression in _programs_options()[name]:
+        for expression in _password_options()[name]:
             spans.update(match.span(match.lastindex or 0) for match in expression.finditer(text, begin, limit))
     shown: list[str] = []
     done = 0
@@ -171,10 +161,10 @@ def without_program_passwords(text: str) -> str:
     return "".join((*shown, text[done:]))
 
 
-def _programs(text: str) -> list[tuple[int, str]]:
+def _program_positions(text: str) -> list[tuple[int, str]]:
     """Where names of known programs are; the longer of two at one place comes last."""
     found = []
-    for name in _programs_options().keys() & set(_PROGRAM_NAME.findall(text)):
+    for name in _password_options().keys() & set(_PROGRAM_NAME.findall(text)):
         at = text.find(name)
         while at >= 0:
             end = at + len(name)
@@ -198,7 +188,7 @@ _CELLS: Final = tuple(
 )
 """What a cell is between bars, tabs, commas, semicolons, or two blanks."""
 _HEADING = lazy(r"[A-Za-z][\w .-]{0,40}")
-_RULE = lazy(r"[\s|:+=\-\u2500-\u257f]+")
+_TABLE_RULE = lazy(r"[\s|:+=\-\u2500-\u257f]+")
 
 
 def without_columns(text: str) -> str:
@@ -244,15 +234,15 @@ def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pat
     least = -min(columns)
     for number in range(at, len(lines)):
         row = _cells(lines[number], cell)
-        if len(row) < max(least, 2) and not _RULE.fullmatch(lines[number]):
+        if len(row) < max(least, 2) and not _TABLE_RULE.fullmatch(lines[number]):
             return number
         for place, name in sorted(columns.items(), reverse=True):
             if -place <= len(row):
                 begin, end = row[place]
                 value = lines[number][begin:end]
-                sure = secret_strength(name)
-                long = sure is Strength.STRONG or len(value) >= _MIN_TOKEN_CHARS
-                chosen = sure is Strength.STRONG and WORD_AND_NUMBER.fullmatch(value)
-                if long and " " not in value and (chosen or looks_secret(value)) and is_secret(sure, name, value):
+                strength = secret_strength(name)
+                long = strength is Strength.STRONG or len(value) >= _MIN_TOKEN_CHARS
+                chosen = strength is Strength.STRONG and WORD_AND_NUMBER.fullmatch(value)
+                if long and " " not in value and (chosen or looks_secret(value)) and is_secret(strength, name, value):
                     lines[number] = lines[number][:begin] + MASK + lines[number][end:]
     return len(lines)
