@@ -27,8 +27,9 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending, GuardReports
+from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
 from gpuwatch.experiment.probing.environment_settings import environment_settings
+from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines, Sink
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource, kept_environment
