@@ -12,7 +12,7 @@ from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, run_on_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK
-from gpuwatch.experiment.probing.interpreter import program_of
+from gpuwatch.experiment.probing.interpreter import resolve_python
 from gpuwatch.session.doctor_input import examine_machine
 
 _EXAMPLES = """\b
@@ -43,7 +43,7 @@ def doctor(
     check_writable(output)
     run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     if python is not None:
-        program_of(python)
+        resolve_python(python)
     enter_simulation(ctx)
     document = examine_machine(python, framework, progress)
     publish(document, output, as_json=as_json, redact=redact)

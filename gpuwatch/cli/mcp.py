@@ -56,9 +56,9 @@ def mcp(ctx: click.Context, allow_work: bool, folders: tuple[Path, ...], redact:
             "gpuwatch mcp needs the MCP SDK, version 2", hint="pip install 'gpuwatch-tui[mcp]'"
         ) from error
     if python is not None:
-        from gpuwatch.experiment.probing.interpreter import program_of
+        from gpuwatch.experiment.probing.interpreter import resolve_python
 
-        program_of(python)
+        resolve_python(python)
     if sys.stdin is None or sys.stdin.isatty():
         raise GpuwatchError("stdin is not connected to an assistant", hint="see gpuwatch mcp --help")
     enter_simulation(ctx)

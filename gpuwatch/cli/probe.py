@@ -33,8 +33,8 @@ from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.interpreter import FrameworkMissing, program_of
-from gpuwatch.experiment.probing.probe_defaults import DEADLINE_SECONDS, MEASURED_SECONDS, ample_deadline
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, resolve_python
+from gpuwatch.experiment.probing.probe_defaults import DEADLINE_SECONDS, MEASUREMENT_SECONDS, sufficient_deadline
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
@@ -68,7 +68,7 @@ Examples:
 @click.option(
     "--seconds",
     type=FiniteRange(0.01, 3600),
-    default=MEASURED_SECONDS,
+    default=MEASUREMENT_SECONDS,
     show_default=True,
     metavar="SECONDS",
     help="Measure for this long.",
@@ -159,7 +159,7 @@ def probe(
     check_gpus(gpu)
     run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     if python is not None:
-        program_of(python)
+        resolve_python(python)
     enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)
     try:
         interpreters = interpreters_for(scripts, python)
@@ -172,8 +172,8 @@ def probe(
         interpreters=interpreters,
         seconds=seconds,
         deadline=deadline,
-        own=values,
-        fresh=fresh or len(scripts) == 1,
+        config_options=values,
+        always_fresh=fresh or len(scripts) == 1,
         tier=None if tier == "auto" else "driver" if tier == "driver" else "plugin",
     )
     runs: list[Run] = []
@@ -196,7 +196,7 @@ def _probe_deadline(scripts: list[ProbeScript], seconds: float, deadline: float 
     """The deadline of each probe in seconds; UsageError if the measurements alone would take longer."""
     script = max(scripts, key=lambda script: script.measurements)
     measuring = script.measurements * seconds
-    ample = ample_deadline(scripts, seconds)
+    ample = sufficient_deadline(scripts, seconds)
     if deadline is None:
         return ample
     if measuring > deadline:

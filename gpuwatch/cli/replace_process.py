@@ -41,9 +41,9 @@ def replace_process(
 
         environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME), command=command, hold=True)
         if ENV_PLUGIN in environment:  # adapts every Python process: _gpuwatch_simulated_gpus.py
-            from gpuwatch.experiment.probing.probe_scripts import hooked
+            from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
 
-            environment = hooked(environment)
+            environment = with_watch_hook(environment)
     try:
         os.execve(path, list(command), environment | dict(variables or {}))
     except OSError as error:

@@ -115,16 +115,16 @@ def run(
     same = os.environ.get("LD_LIBRARY_PATH") == libraries
     feed = LiveFeed(interval, first=fork_collector(interval) if same else None)
     feed.launch()
-    from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
+    from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
 
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal and not no_log and _is_interactive(command):
         no_log = True
         print_line(f"gpuwatch: {Path(command[0]).name} is interactive: its stderr is not read (--no-log)")
-    options = Options(
-        placement=placement,
-        memory=memory,
-        log=not no_log,
+    options = WatchOptions(
+        record_placement=placement,
+        record_memory=memory,
+        read_log=not no_log,
         status_line=terminal and live is not False,
         print_findings=terminal if live is None else live,
         simulation=tier_in_use(),

@@ -19,7 +19,7 @@ from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS, ample_deadline
+from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS, sufficient_deadline
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.saved_runs import RunStore
@@ -38,7 +38,7 @@ class Parameters:
     """The user's choices; empty means the configuration's default."""
 
     workload: str = ""
-    seconds: float = MEASURED_SECONDS
+    seconds: float = MEASUREMENT_SECONDS
     memory_limit: int | None = None
     fraction: float | None = None
     visible: str = ""
@@ -230,10 +230,10 @@ class ProbeRuns:
             options = ProbeOptions(
                 interpreters=interpreters,
                 seconds=parameters.seconds,
-                deadline=ample_deadline(scripts, parameters.seconds),
-                visible=visible,
-                own=parameters.own,
-                fresh=len(scripts) == 1,
+                deadline=sufficient_deadline(scripts, parameters.seconds),
+                visible_uuids=visible,
+                config_options=parameters.own,
+                always_fresh=len(scripts) == 1,
             )
             batch.open(options, machine=batch.machine())
             for number, script in enumerate(scripts):

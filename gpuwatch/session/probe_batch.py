@@ -17,7 +17,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, Runner, SnapshotSource
+    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, ProbeRunner, SnapshotSource
 
 SAMPLE_SECONDS = 0.1
 _FIRST_SAMPLE_SECONDS = 5.0
@@ -25,15 +25,15 @@ _FIRST_SAMPLE_SECONDS = 5.0
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
-MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager["Runner"]]
+MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager["ProbeRunner"]]
 Choose = Callable[[str, str | None], Interpreter]
 
 
-def make_runner(options: ProbeOptions, source: SnapshotSource) -> Runner:
+def make_runner(options: ProbeOptions, source: SnapshotSource) -> ProbeRunner:
     """The real runner; imported late because it imports the log parsers."""
-    from gpuwatch.experiment.probing.probe_runner import Runner
+    from gpuwatch.experiment.probing.probe_runner import ProbeRunner
 
-    return Runner(options, source)
+    return ProbeRunner(options, source)
 
 
 def make_feed() -> LiveFeed:
@@ -74,7 +74,7 @@ class ProbeBatch:
         self._watch = watch
         self._feed = make_feed()
         self._make_runner = make_runner
-        self._runner: Runner | None = None
+        self._runner: ProbeRunner | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

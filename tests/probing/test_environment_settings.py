@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuwatch.core.model.run import INHERITED, Framework, Run, Setting
-from gpuwatch.experiment.probing.environment_settings import PROGRAM, environment_settings
+from gpuwatch.experiment.probing.environment_settings import PARENT_PROCESS, environment_settings
 from gpuwatch.share.reports.run_report import GPUWATCH_SOURCE, settings_text
 from gpuwatch.share.reports.runs_side_by_side import differences
 from tests.reports.documents import bare_run
@@ -17,12 +17,12 @@ def test_variables_of_the_framework_are_settings_with_who_set_them() -> None:
     start = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_VISIBLE_DEVICES": "0,1", "HOME": "/home/alice"}
     now = {**start, "CUDA_VISIBLE_DEVICES": "1", "TF_GPU_ALLOCATOR": "cuda_malloc_async"}
     assert environment_settings(now, start, TENSORFLOW, {}) == {
-        "CUDA_VISIBLE_DEVICES": Setting(asked="1", source=PROGRAM),
+        "CUDA_VISIBLE_DEVICES": Setting(asked="1", source=PARENT_PROCESS),
         "TF_FORCE_GPU_ALLOW_GROWTH": Setting(asked="true", effective=True, source=INHERITED),
-        "TF_GPU_ALLOCATOR": Setting(asked="cuda_malloc_async", source=PROGRAM),
+        "TF_GPU_ALLOCATOR": Setting(asked="cuda_malloc_async", source=PARENT_PROCESS),
     }
     placed = environment_settings(now, start, TENSORFLOW, {"TF_GPU_ALLOCATOR": "train.py:3", "HOME": "train.py:4"})
-    assert [one.source for one in placed.values()] == [PROGRAM, INHERITED, "train.py:3"]
+    assert [one.source for one in placed.values()] == [PARENT_PROCESS, INHERITED, "train.py:3"]
     assert set(environment_settings(now, start, TORCH, {})) == {"CUDA_VISIBLE_DEVICES"}
     assert environment_settings(now, start, None, {}) == {}
 

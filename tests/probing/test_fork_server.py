@@ -32,10 +32,10 @@ class Ran:
         script.write_text(textwrap.dedent(code))
         self.events: list[bytes] = []
         self.log: list[bytes] = []
-        launch = partial(server.spawn, script, {**os.environ, **environment})
+        launch = partial(server.fork, script, {**os.environ, **environment})
         with ProbeProcess(launch, on_event=self.events.append, on_log=self.log.append) as process:
             self.pid = process.pid
-            self.outcome: Outcome = process.pump(deadline)
+            self.outcome: Outcome = process.run_to_end(deadline)
 
 
 def test_a_fork_has_the_modules_its_own_environment_and_its_own_output(server: ForkServer, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_closing_ends_a_running_fork(tmp_path: Path) -> None:
     script = tmp_path / "probe.py"
     script.write_text("import time; time.sleep(60)")
     null = os.open(os.devnull, os.O_RDWR)
-    child = server.spawn(script, os.environ, null, null, null)
+    child = server.fork(script, os.environ, null, null, null)
     os.close(null)
     server.close()
     wait_until_ended(child.pid)
@@ -112,6 +112,6 @@ def test_an_import_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path) -
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        ForkServer(sys.executable, "slow", {**os.environ, "PYTHONPATH": str(tmp_path)}, between=between)
+        ForkServer(sys.executable, "slow", {**os.environ, "PYTHONPATH": str(tmp_path)}, while_waiting=between)
     assert time.monotonic() - began < 10
     wait_until_ended(int(number.read_text()))

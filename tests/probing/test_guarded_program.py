@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from gpuwatch.experiment.probing.guard_process import descendants
-from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
+from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
 from tests.terminal import wait_until_ended
 
 _LATER = (
@@ -36,9 +36,9 @@ def test_what_the_program_need_not_wait_for_is_not_imported_before_it() -> None:
 
 def test_a_program_that_nobody_came_to_watch_is_ended() -> None:
     command = [sys.executable, "-c", "import os, time; os.write(2, b'here'); time.sleep(300)"]
-    with GuardedProgram(command, Options(output=None)) as program:
+    with GuardedProgram(command, WatchOptions(output=None)) as program:
         program.start()
         assert program.guard is not None
-        assert os.read(program.channel.read, 4) == b"here"
+        assert os.read(program.channel.read_fd, 4) == b"here"
         (pid,) = descendants(program.guard.pid)
     wait_until_ended(pid)

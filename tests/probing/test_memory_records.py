@@ -8,27 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords, recordings_folder
+from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecordings, recordings_folder
 from tests.traces.hostile import PROFILE, SNAPSHOT
 
 
-def records(tmp_path: Path, *contents: bytes, tool: str = "tensorflow", ended: bool = True) -> MemoryRecords:
-    made = MemoryRecords()
-    made.take("memory_begin", {})
+def records(tmp_path: Path, *contents: bytes, tool: str = "tensorflow", ended: bool = True) -> MemoryRecordings:
+    made = MemoryRecordings()
+    made.take_event("memory_begin", {})
     for number, content in enumerate(contents, 1):
         file = tmp_path / f"{number}.xplane.pb"
         file.write_bytes(content)
         times = {"begin": 100.0 + number, "end": 101.0 + number, "steps_begin": 0, "steps_end": 5}
-        made.take("memory_file", {"file": str(file), "tool": tool, "number": number, "reason": "window", **times})
+        made.take_event("memory_file", {"file": str(file), "tool": tool, "number": number, "reason": "window", **times})
     if ended:
-        made.take("memory_end", {})
+        made.take_event("memory_end", {})
     return made
 
 
 def test_a_recording_becomes_a_profile_with_the_names_of_its_variables(tmp_path: Path) -> None:
     made = records(tmp_path, PROFILE)
-    made.take("memory_names", {"what": "variables", "first": True, "entries": [["b", [128], "float32", "weight"]]})
-    made.take("memory_names", {"what": "inputs", "first": True, "entries": [[[-1, 7], "float32"]]})
+    made.take_event(
+        "memory_names", {"what": "variables", "first": True, "entries": [["b", [128], "float32", "weight"]]}
+    )
+    made.take_event("memory_names", {"what": "inputs", "first": True, "entries": [[[-1, 7], "float32"]]})
     (found,) = made.profiles(3)
     assert (found.pid, found.peak_bytes, found.notes) == (3, 768, ())
     assert {holder.variable: holder.group for holder in found.holders}["b"] == "weights"
@@ -68,9 +70,9 @@ def test_a_recording_that_cannot_be_read_is_a_problem(tool: str, tmp_path: Path)
 def test_a_process_that_says_too_much_is_bounded(tmp_path: Path) -> None:
     made = records(tmp_path, PROFILE)
     for number in range(200):
-        made.take("memory_note", {"text": f"note {number}"})
+        made.take_event("memory_note", {"text": f"note {number}"})
         entries = [["v", [1], "float32", ""]] * 100
-        made.take("memory_names", {"what": "variables", "first": number == 0, "entries": entries})
+        made.take_event("memory_names", {"what": "variables", "first": number == 0, "entries": entries})
     (found,) = made.profiles(3)
     assert len(found.notes) <= 20
 

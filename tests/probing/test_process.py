@@ -32,7 +32,7 @@ class Ran:
             on_log=self._log,
         ) as process:
             self.pid = process.pid
-            self.outcome: Outcome = process.pump(deadline)
+            self.outcome: Outcome = process.run_to_end(deadline)
         self.seconds = time.monotonic() - began
 
     def _log(self, line: bytes) -> None:
@@ -119,7 +119,7 @@ def test_an_exception_in_between_leaves_nothing() -> None:
             on_log=print,
         ) as process,
     ):
-        process.pump(30, interrupted)
+        process.run_to_end(30, interrupted)
     assert_gone(process.pid)
 
 

@@ -24,21 +24,21 @@ def test_only_lines_of_our_profiler_are_left_out_however_they_come(size: int) ->
     text = "".join(f"{line}\n{OWN}" for line in OTHERS.split("\n")[:-1]) + OTHERS.split("\n")[-1]
     lines, passed = ProfilerLogFilter(), b""
     for at in range(0, len(text), size):
-        lines.put(text.encode()[at : at + size])
-        passed += lines.rest(of_program=False)
+        lines.add(text.encode()[at : at + size])
+        passed += lines.take_output(program_profiles_itself=False)
     assert passed.decode() == OTHERS, "an open line is not kept back"
-    assert lines.rest(of_program=False, last=True) == b""
+    assert lines.take_output(program_profiles_itself=False, is_last=True) == b""
 
 
 def test_a_program_that_profiles_itself_sees_all_lines() -> None:
     lines = ProfilerLogFilter()
-    lines.put(OWN.encode())
-    assert lines.doubtful
-    assert lines.rest(of_program=True).decode() == OWN
+    lines.add(OWN.encode())
+    assert lines.has_profiler_line
+    assert lines.take_output(program_profiles_itself=True).decode() == OWN
 
 
 def test_a_beginning_that_may_be_ours_is_kept_until_its_line_ends_or_the_program_does() -> None:
     lines = ProfilerLogFilter()
-    lines.put(_HEAD.encode())
-    assert lines.rest(of_program=False) == b""
-    assert lines.rest(of_program=False, last=True).decode() == _HEAD
+    lines.add(_HEAD.encode())
+    assert lines.take_output(program_profiles_itself=False) == b""
+    assert lines.take_output(program_profiles_itself=False, is_last=True).decode() == _HEAD

@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.probe_runner import ProbeOptions, Runner
+from gpuwatch.experiment.probing.probe_runner import ProbeOptions, ProbeRunner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from tests.probing.test_process import assert_gone
@@ -50,7 +50,7 @@ def run(
         path=path,
     )
     interpreters = {"tensorflow": Interpreter(sys.executable, "tensorflow")}
-    with Runner(ProbeOptions(interpreters=interpreters, deadline=deadline, own=own)) as runner:
+    with ProbeRunner(ProbeOptions(interpreters=interpreters, deadline=deadline, config_options=own)) as runner:
         draft = runner.run(script)
     assert draft.run.pid is not None
     assert_gone(draft.run.pid)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.experiment.probing.output_passthrough import Channel
+from gpuwatch.experiment.probing.output_passthrough import OutputChannel
 from gpuwatch.experiment.probing.status_line import StatusLine
 from tests.probing.watched import read, watched, with_torch
 from tests.terminal import Terminal, wait_until_ended
@@ -177,16 +177,16 @@ def test_nothing_is_said_in_a_pipe(tmp_path: Path) -> None:
     assert watched("--no-save", "--", sys.executable, "-c", code, env=with_torch(tmp_path)).stderr == b""
 
 
-class _Terminal(Channel):
+class _Terminal(OutputChannel):
     """A channel whose terminal is a list of what reached it."""
 
     def __init__(self, rows: int = 24, columns: int = 60) -> None:
-        super().__init__(wanted=False)
+        super().__init__(intercept=False)
         self.shown: list[bytes] = []
         self.terminal = True
         self._size = rows, columns
 
-    drawable = True  # type: ignore[assignment]
+    can_draw = True  # type: ignore[assignment]
     open = True  # type: ignore[assignment]
 
     def size(self) -> tuple[int, int]:
@@ -195,7 +195,7 @@ class _Terminal(Channel):
     def resize(self, kept: int = 0) -> None:
         pass
 
-    def put(self, data: bytes) -> None:
+    def write_stderr(self, data: bytes) -> None:
         self.shown.append(bytes(data))
 
 
@@ -205,10 +205,10 @@ class _Terminal(Channel):
 def test_nothing_is_drawn_inside_a_sequence_or_character(cut: bytes) -> None:
     channel = _Terminal()
     channel._tail = b"before " + cut
-    assert not channel.between
+    assert not channel.can_write
     channel._tail += {b"\x1b[38;5;1": b"m", b"\x1b]0;title": b"\x07"}.get(cut, b"")
     if cut in (b"\x1b[38;5;1", b"\x1b]0;title"):
-        assert channel.between
+        assert channel.can_write
 
 
 def test_causes_wait_for_the_start_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

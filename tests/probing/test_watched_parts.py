@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import run_verdict, watch_program
-from gpuwatch.experiment.probing.op_placement import PlacedOps
-from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, Backlog, Lines, Streams
+from gpuwatch.experiment.probing.op_placement import OpCounts
+from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, LineSplitter, OutputBacklog, StreamReader
 from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.run_gpu_memory import MAX_POINTS as POINTS
 from gpuwatch.experiment.probing.run_gpu_memory import Timeline
@@ -41,7 +41,7 @@ from tests.ui import machines
 @given(st.lists(st.binary(max_size=200), max_size=30))
 def test_lines_are_what_split_says(chunks: list[bytes]) -> None:
     taken: list[bytes] = []
-    lines = Lines(taken.append)
+    lines = LineSplitter(taken.append)
     for chunk in chunks:
         lines.feed(chunk)
     lines.close()
@@ -51,26 +51,26 @@ def test_lines_are_what_split_says(chunks: list[bytes]) -> None:
 
 def test_a_backlog_is_bounded_and_keeps_what_tells_something() -> None:
     taken: list[bytes] = []
-    backlog = Backlog(taken.append)
-    backlog.put(b"ValueError: early\n")
+    backlog = OutputBacklog(taken.append)
+    backlog.queue(b"ValueError: early\n")
     for _ in range(40):
-        backlog.put(b"a line that says nothing at all\n" * 32768)
+        backlog.queue(b"a line that says nothing at all\n" * 32768)
         assert len(backlog) <= MAX_QUEUED_BYTES
     backlog.close()
     assert taken[0] == b"ValueError: early"
-    assert backlog.left_out > 20 << 20
+    assert backlog.skipped_bytes > 20 << 20
     assert set(taken[1:]) <= {b"a line that says nothing at all"} | {line for line in taken if len(line) < 31}
     assert len(taken) * 32 <= MAX_QUEUED_BYTES + (1 << 20)
 
 
 def test_lines_around_a_gap_are_not_joined() -> None:
     taken: list[bytes] = []
-    backlog = Backlog(taken.append)
-    backlog.put(b"x" * 65536)
-    backlog.work()
+    backlog = OutputBacklog(taken.append)
+    backlog.queue(b"x" * 65536)
+    backlog.parse_next()
     for _ in range(MAX_QUEUED_BYTES // 65536 + 4):
-        backlog.put(b"y" * 65536)
-    backlog.put(b"\nlast\n")
+        backlog.queue(b"y" * 65536)
+    backlog.queue(b"\nlast\n")
     backlog.close()
     assert taken[0] == b"x" * 65536
     assert taken[-1] == b"last"
@@ -93,7 +93,7 @@ def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
 
 
 def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
-    streams = Streams()
+    streams = StreamReader()
     reports = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     family = WatchedProcesses(streams, reports)
     threads: list[int] = []
@@ -136,7 +136,7 @@ def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
 
 @pytest.mark.parametrize(("last", "cut"), [("", True), ("end", False)])
 def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last: str, cut: bool) -> None:
-    streams, reports = Streams(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    streams, reports = StreamReader(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     reports.bind(f"\0gpuwatch-test-{os.getpid()}-{last}")
     reports.listen()
     family = WatchedProcesses(streams, reports)
@@ -160,7 +160,7 @@ def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last:
 
 @pytest.mark.parametrize("listens", [True, False])
 def test_what_a_process_said_before_its_connection_was_accepted_is_read(listens: bool) -> None:
-    streams, reports = Streams(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    streams, reports = StreamReader(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     reports.bind(f"\0gpuwatch-test-{os.getpid()}-{listens}")
     reports.listen()
     reports.setblocking(False)
@@ -244,7 +244,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ((run_verdict._new_kills(before, after) or 0) > 0) is killed
+    assert ((run_verdict._kills_between(before, after) or 0) > 0) is killed
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,9 @@ def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_verdict, "read_oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = run_verdict.with_verdict(bare_run(), run_verdict.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    run = run_verdict.with_verdict(
+        bare_run(), run_verdict.EndFacts(outcome=outcome, oom_kills_before=OomKills(0, 5, 1 << 30))
+    )
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 
@@ -346,7 +348,7 @@ def test_why_a_program_was_not_watched_inside(
 ) -> None:
     watching = Watch.__new__(Watch)
     processes = {"without_last_report": lambda: (), "reporting": reporting}
-    parts = {"log": SimpleNamespace(frameworks=[named])}, {"left_out": 0}, {"log": True}, processes
+    parts = {"log": SimpleNamespace(frameworks=[named])}, {"skipped_bytes": 0}, {"read_log": True}, processes
     for name, part in zip(("_builder", "_backlog", "_options", "_processes"), parts, strict=True):
         monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
     (problem,) = watching._problems(  # type: ignore[arg-type]
@@ -364,7 +366,7 @@ def test_why_no_memory_profile_came(
 ) -> None:
     watching = Watch.__new__(Watch)
     processes = SimpleNamespace(memory_profiles=lambda: ((), ()), in_use=lambda: (gpus, 0))
-    for name, part in (("_options", SimpleNamespace(memory=True)), ("_processes", processes)):
+    for name, part in (("_options", SimpleNamespace(record_memory=True)), ("_processes", processes)):
         monkeypatch.setattr(watching, name, part, raising=False)
     devices = tuple(DeviceMapping(framework_device=f"/device:GPU:{number}", cuda_ordinal=0) for number in mapped)
     (problem,) = watching._with_memory(RunDraft(draft(device_map=devices), parse(""), None)).run.problems
@@ -655,9 +657,9 @@ _TWO_GPUS = Devices(logical=("/device:CPU:0", "/device:GPU:0", "/device:GPU:1"))
 def test_what_a_process_requests_is_judged_by_its_own_devices(
     own: Devices, leading: Devices, visible: str | None, asked: str, has: str | None
 ) -> None:
-    placed = PlacedOps()
+    placed = OpCounts()
     for requested in (asked, "CPU:0", None):
         placed.add_placement({"op": "Tanh", "dtype": "float32", "requested": requested, "actual": "CPU:0", "count": 3})
-    found = placed.of_another(own, leading, visible)
+    found = placed.with_process_devices(own, leading, visible)
     assert {one.requested: one.process_has for one in found.counts} == {asked: has, "CPU:0": None, None: None}
     assert list(found.counts.values()) == [3, 3, 3]

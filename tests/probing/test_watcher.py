@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gpuwatch.experiment.probing.watch_program
-from gpuwatch.experiment.probing.op_placement import merged
+from gpuwatch.experiment.probing.op_placement import merge_op_counts
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 
 _FOLDER = Path(gpuwatch.experiment.probing.watch_program.__file__).parents[3] / "probes/_gpuwatch_watch"
@@ -374,7 +374,7 @@ def test_ops_of_probes_and_of_programs_are_one_record() -> None:
     for data in (probe, program, {**probe, "requested": "cuda", "actual": "cuda:1"}):
         line = {"t": 0.0, "kind": "placement", "data": {**data, "count": 2}}
         state.line(json.dumps(line).encode())
-    found, _ = merged([state.placed])
+    found, _ = merge_op_counts([state.placed])
     assert [(one.op, one.requested, one.actual, one.count) for one in found] == [
         ("MatMul", "GPU:0", "GPU:0", 4),
         ("MatMul", "cuda", "cuda:1", 2),

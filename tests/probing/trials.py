@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuwatch.experiment.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from tests.forked import python_forked
 
@@ -77,7 +77,7 @@ def tried(
         own = {"GPUWATCH_WATCH": name} if watched else {}
         if trial is not None:
             own["GPUWATCH_TRIAL"] = json.dumps(trial)
-        around = hooked({**environment, **own})
+        around = with_watch_hook({**environment, **own})
         try:
             if fork:
                 code, out, err = python_forked(*command, environment=around, imported_with=environment, timeout=seconds)

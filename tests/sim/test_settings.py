@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.experiment.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
 from gpuwatch.sim.simulated_machine import SimMachine, context_bytes
 from gpuwatch.sim.unsupported_messages import SETTINGS_IGNORED
 from tests.conftest import gpuwatch
@@ -88,9 +88,11 @@ def answers(machine: SimMachine, codes: list[str], **environment: str) -> tuple[
     around = {**machine.environment(os.environ, tier="plugin"), "PACKAGES": json.dumps(sys.path), **environment}
     command = ("-c", _PROGRAM + _FORKS, json.dumps(codes))
     if sys.executable == PYTHON:
-        done = python_forked(*command, environment=hooked(around), imported_with=around, timeout=300)
+        done = python_forked(*command, environment=with_watch_hook(around), imported_with=around, timeout=300)
     else:
-        started = subprocess.run([PYTHON, *command], env=hooked(around), capture_output=True, text=True, timeout=300)
+        started = subprocess.run(
+            [PYTHON, *command], env=with_watch_hook(around), capture_output=True, text=True, timeout=300
+        )
         done = Result(started.returncode, started.stdout, started.stderr)
     assert done.code == 0, done.err[-4000:]
     return json.loads(done.out.splitlines()[-1]), done.err

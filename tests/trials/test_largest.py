@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.try_results import Largest, Trial
-from gpuwatch.experiment.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
 from gpuwatch.experiment.trials import largest_value
 from gpuwatch.experiment.trials.largest_value import Search, ValueRange, fitted_line, parse_value_range
 from gpuwatch.experiment.trials.trial import Goal
@@ -331,7 +331,7 @@ def test_it_finds_the_border_that_a_loop_by_hand_finds(
     )
     largest = found["largest"]
     assert largest["confirmed"], (found["answer"], found["notes"])
-    own = hooked({**environment, **({"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if setting == "growth" else {})})
+    own = with_watch_hook({**environment, **({"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if setting == "growth" else {})})
     by_hand = {}
     last, failing = largest["value"], largest["first_failing"]
     assert failing == last + step

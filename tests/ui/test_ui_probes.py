@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
-from gpuwatch.experiment.probing.probe_runner import Runner
+from gpuwatch.experiment.probing.probe_runner import ProbeRunner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.session.background_probes import ProbeRuns
@@ -187,7 +187,7 @@ async def test_nothing_runs_before_the_users_of_the_gpu_are_shown(make_stage: Ma
         assert "no compute process" in plain(stage)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "growth" in bench.probe_runs.runs and bench.probe_runs.live is None)
-        assert bench.runners[0].options.visible == (machines.uuid(1), machines.uuid(2))
+        assert bench.runners[0].options.visible_uuids == (machines.uuid(1), machines.uuid(2))
         put_cursor(screen, "visible-env")
         await press(pilot, "x")
         text = plain(stage)
@@ -312,7 +312,7 @@ async def test_enter_opens_a_run_and_the_settings_of_what_has_none(make_stage: M
         assert not bench.runners
         await pilot.press("escape", "x", "y")
         await until(pilot, lambda: "soft-missing" in bench.probe_runs.runs and bench.probe_runs.live is None)
-        assert bench.runners[0].options.fresh, "one alone gains nothing from a template"
+        assert bench.runners[0].options.always_fresh, "one alone gains nothing from a template"
         bench.probe_runs.runs["soft-missing"] = run_of(bench.probe_runs.scripts["soft-missing"])
         screen.draw(stage.app.session.view())
         await press(pilot, "enter")
@@ -434,8 +434,8 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
         await pilot.press("x", "y")
         await until(pilot, lambda: bool(bench.runners) and bench.probe_runs.live is None)
         options = bench.runners[0].options
-        assert options.visible == (machines.uuid(1),)
-        assert options.own == {"workload": "mlp", "fraction": 0.3, "visible": "1,0", "virtual": 4}
+        assert options.visible_uuids == (machines.uuid(1),)
+        assert options.config_options == {"workload": "mlp", "fraction": 0.3, "visible": "1,0", "virtual": 4}
         assert options.seconds == 0.2
 
 
@@ -486,8 +486,9 @@ async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
             await until(pilot, lambda name=keys[1:]: name in bench.probe_runs.runs and bench.probe_runs.live is None)
             screen = stage.screen(ProbesScreen)
             assert (screen.filter_bar, screen.filter, screen.found_name) == (None, None, keys[1:])
-            assert bench.runners[-1].options.visible == (machines.uuid(1),)
-            await press(pilot, "1")
+            assert bench.runners[-1].options.visible_uuids == (machines.uuid(1),)
+            await pilot.press("1")
+            await settle(pilot)
         typed(stage, "pgrow", "down", "escape")
         await settle(pilot)
         screen = stage.screen(ProbesScreen)
@@ -666,7 +667,7 @@ def real_probe_runs(tmp_path: Path) -> ProbeRuns:
     bench = Bench(tmp_path / "runs")
     script = msgspec.structs.replace(bench.probe_runs.scripts["default"], path=path)
     probe_runs = bench.probe_runs
-    probe_runs.make_runner = Runner
+    probe_runs.make_runner = ProbeRunner
     probe_runs.choose = lambda framework, asked: Interpreter(sys.executable, framework)
     probe_runs.make_feed = lambda: FakeCollector(machines.pair())  # type: ignore[assignment, return-value]
     probe_runs._scripts = {"default": script}

@@ -18,7 +18,7 @@ _GUARD_SECONDS = 4.0
 """Seconds to wait until the guard has ended what the program left behind: it sends SIGKILL after half of them."""
 
 
-class Ending:
+class ProgramEnder:
     """Ends one program and what it started."""
 
     def __init__(
@@ -36,40 +36,40 @@ class Ending:
         Returns the signal that ended it. SIGTERM and SIGKILL go to its whole process group, SIGINT to the program and
         to what a shell runs for it.
         """
-        recording = self._guarded.options.memory
-        steps: tuple[tuple[EndedBy, str, float], ...] = (
-            ("SIGINT", "interrupt", SIGINT_WITH_RECORDING_SECONDS if recording else SIGINT_SECONDS),
+        records_memory = self._guarded.options.record_memory
+        signals_to_send: tuple[tuple[EndedBy, str, float], ...] = (
+            ("SIGINT", "interrupt", SIGINT_WITH_RECORDING_SECONDS if records_memory else SIGINT_SECONDS),
             ("SIGTERM", f"group {int(signal.SIGTERM)}", SIGTERM_SECONDS),
             ("SIGKILL", f"group {int(signal.SIGKILL)}", SIGKILL_SECONDS),
         )
         ended_by: EndedBy = "SIGINT"
-        for name, command, seconds in steps:
-            if self._reports.status is None:
+        for name, command, seconds in signals_to_send:
+            if self._reports.wait_status is None:
                 ended_by = name
-                self._guarded.tell(command)
+                self._guarded.send_command(command)
                 self.wait(seconds)
-        self.end_rest()
+        self.end_and_release()
         return ended_by
 
     def wait(self, seconds: float) -> None:
         """Waits until the program has ended, at most so long; a further signal to us ends the wait."""
-        received = len(self._signals)
-        until = time.monotonic() + seconds
-        while not self._reports.has_ended and time.monotonic() < until and len(self._signals) == received:
+        signals_before = len(self._signals)
+        deadline = time.monotonic() + seconds
+        while not self._reports.has_ended and time.monotonic() < deadline and len(self._signals) == signals_before:
             self._guarded.streams.drain(0.05)
             self._guarded.signals.judge()
 
-    def end_rest(self) -> None:
+    def end_and_release(self) -> None:
         """Ends what the program has left behind, in its session or in another, and hears its last reports."""
         self.end_left_behind()
         self._processes.stop_accepting()
-        while self._guarded.options.memory and self._guarded.streams.drain(0):
+        while self._guarded.options.record_memory and self._guarded.streams.drain(0):
             pass  # where its last recording is
-        self._guarded.tell("leave")
+        self._guarded.send_command("leave")
 
     def end_left_behind(self) -> None:
         """Has the guard end everything that still runs."""
-        self._guarded.tell("end")
-        until = time.monotonic() + _GUARD_SECONDS
-        while not self._reports.all_have_ended and time.monotonic() < until:
+        self._guarded.send_command("end")
+        deadline = time.monotonic() + _GUARD_SECONDS
+        while not self._reports.all_have_ended and time.monotonic() < deadline:
             self._guarded.streams.drain(0.05)

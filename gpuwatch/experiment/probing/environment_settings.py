@@ -11,34 +11,37 @@ from collections.abc import Mapping
 
 from gpuwatch.core.model.run import INHERITED, Framework, Setting
 
-_CUDA = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE")
+_CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE")
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-_OF_FRAMEWORK = {
+_FRAMEWORK_VARIABLES = {
     "tensorflow": (
         *(_GROWTH, "TF_GPU_ALLOCATOR", "TF_GPU_HOST_MEM_LIMIT_IN_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"),
         *("TF_GPU_THREAD_MODE", "TF_XLA_FLAGS", "XLA_FLAGS"),
     ),
     "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
 }
-PROGRAM = "the process that starts this one"
+PARENT_PROCESS = "the process that starts this one"
 """Source of a value that no line of this process set; values set by a line name that line."""
 
 
 def environment_settings(
-    environment: Mapping[str, str], launched: Mapping[str, str], framework: Framework | None, places: Mapping[str, str]
+    environment: Mapping[str, str],
+    launch_environment: Mapping[str, str],
+    framework: Framework | None,
+    setting_lines: Mapping[str, str],
 ) -> dict[str, Setting]:
-    """The variables that the framework reads. ``environment``: the program's; ``launched``: that it was started with;
-    ``places``: the lines of the program that set them, where known.
+    """The variables that the framework reads. ``environment``: the program's; ``launch_environment``: that it was started with;
+    ``setting_lines``: the lines of the program that set them, where known.
     """
     if framework is None:
         return {}
-    found = {}
-    for name in (*_CUDA, *_OF_FRAMEWORK.get(framework.name, ())):
+    settings = {}
+    for name in (*_CUDA_VARIABLES, *_FRAMEWORK_VARIABLES.get(framework.name, ())):
         value = environment.get(name)
         if value is not None:
-            source = INHERITED if launched.get(name) == value else places.get(name, PROGRAM)
+            source = INHERITED if launch_environment.get(name) == value else setting_lines.get(name, PARENT_PROCESS)
             effective = {"true": True, "false": False}.get(value) if name == _GROWTH else None
-            ignored = name == _GROWTH and effective is None
-            note = "TensorFlow accepts only true and false, and ignores this value" if ignored else ""
-            found[name] = Setting(asked=value, effective=effective, note=note, source=source)
-    return found
+            is_ignored = name == _GROWTH and effective is None
+            note = "TensorFlow accepts only true and false, and ignores this value" if is_ignored else ""
+            settings[name] = Setting(asked=value, effective=effective, note=note, source=source)
+    return settings

@@ -48,12 +48,12 @@ class Guard:
         self._channel = channel
         self._merged = merged
         self._own_session = own_session
-        self._restore = b""
+        self._restore_bytes = b""
         self._program = 0
-        self._ended: int | None = None
+        self._wait_status: int | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._wake, self._wake_write = os.pipe()
-        for descriptor in (self._wake, self._wake_write):
+        self._wake_read, self._wake_write = os.pipe()
+        for descriptor in (self._wake_read, self._wake_write):
             os.set_blocking(descriptor, False)
 
     def run(self, command: list[str], write_end: int) -> None:
@@ -61,30 +61,32 @@ class Guard:
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _ignore_signal)
-        ours = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
-        for number in ours:
+        handled_signals = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in handled_signals:
             signal.signal(number, _ignore_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)  # blocked by gpuwatch until the handlers were set
-        problem, problem_write = os.pipe()
+        error_read, error_write = os.pipe()
         self._program = os.fork()
         if self._program == 0:
-            os.close(problem)
-            self._exec_program(command, write_end, problem_write, ours)
-        os.close(problem_write)
+            os.close(error_read)
+            self._exec_program(command, write_end, error_write, handled_signals)
+        os.close(error_write)
         if write_end >= 0:
             os.close(write_end)
-        answer = b""
+        errno_text = b""
         with suppress(OSError):
-            answer = os.read(problem, 16)
-        os.close(problem)
-        if answer:
+            errno_text = os.read(error_read, 16)
+        os.close(error_read)
+        if errno_text:
             os.waitpid(self._program, 0)
-            self._say(f"failed {answer.decode()}")
+            self._send(f"failed {errno_text.decode()}")
             return
-        self._say(f"started {self._program} {time.monotonic()}")
+        self._send(f"started {self._program} {time.monotonic()}")
         self._guard()
 
-    def _exec_program(self, command: list[str], write_end: int, problem: int, ours: list[signal.Signals]) -> NoReturn:
+    def _exec_program(
+        self, command: list[str], write_end: int, error_write: int, handled_signals: list[signal.Signals]
+    ) -> NoReturn:
         """In the child: becomes the program, with the signal handlers that gpuwatch was started with."""
         try:
             parent = os.getppid()
@@ -93,7 +95,7 @@ class Guard:
                 os._exit(143)
             signal.set_wakeup_fd(-1)
             # Python itself ignores SIGPIPE and SIGXFSZ.
-            for number in (*ours, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            for number in (*handled_signals, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             if self._own_session:
                 os.setsid()
@@ -108,54 +110,54 @@ class Guard:
                 if error.errno != errno.ENOEXEC:
                     raise
                 # As execvp(3) does: the shell runs a script without a #! line.
-                os.execv("/bin/sh", ["/bin/sh", _found(command[0]), *command[1:]])
+                os.execv("/bin/sh", ["/bin/sh", _path_of(command[0]), *command[1:]])
         except OSError as error:
-            os.write(problem, str(error.errno).encode())
+            os.write(error_write, str(error.errno).encode())
         finally:
             os._exit(127)
 
     def _guard(self) -> None:
         pending = b""
         while True:
-            ready, _, _ = select.select([self._control, self._wake], [], [])
-            if self._wake in ready:
-                self._signals()
+            ready, _, _ = select.select([self._control, self._wake_read], [], [])
+            if self._wake_read in ready:
+                self._report_signals()
             if self._control in ready:
                 try:
                     data = os.read(self._control, 4096)
                 except OSError:
                     data = b""  # gpuwatch died before it had read all our lines
                 if not data:
-                    self._abandoned()
+                    self._end_after_gpuwatch()
                     return
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
-                    word, _, rest = line.partition(b" ")
-                    if word == b"restore":
-                        self._restore = bytes.fromhex(rest.decode())
-                    elif word == b"drop":
+                    command, _, rest = line.partition(b" ")
+                    if command == b"restore":
+                        self._restore_bytes = bytes.fromhex(rest.decode())
+                    elif command == b"drop":
                         # Nobody reads our stderr any more: the program's writes must fail as they would without us.
                         os.close(self._channel)
                         self._channel = -1
-                    elif word == b"end":
+                    elif command == b"end":
                         self._end_all()
-                        self._say("gone")
-                    elif word == b"interrupt":
+                        self._send("gone")
+                    elif command == b"interrupt":
                         self._interrupt()
-                    elif word == b"group":
+                    elif command == b"group":
                         self._signal_group(int(rest))
-                    elif word == b"report":
-                        if select.select([self._wake], [], [], 0)[0]:
-                            self._signals()
-                        self._say("reported")
-                    elif word == b"leave":
-                        self._leave()
+                    elif command == b"report":
+                        if select.select([self._wake_read], [], [], 0)[0]:
+                            self._report_signals()
+                        self._send("reported")
+                    elif command == b"leave":
+                        self._pass_on_output()
                         return
 
     def _interrupt(self) -> None:
         """SIGINT to the program; if that is a shell, also to what it waits for, which a terminal would signal too."""
-        if self._ended is None:  # else the pid may be another's by now
-            pids = waited_for(self._program)
+        if self._wait_status is None:  # else the pid may be another's by now
+            pids = foreground_pids(self._program)
             # A terminal signals all at once. Here a shell could start its next command between two signals: it stands
             # still until it has its own.
             shells = [pid for pid in pids if _is_shell(pid)]
@@ -170,53 +172,53 @@ class Guard:
             if descendants(os.getpid()):
                 os.killpg(self._program, number)
 
-    def _signals(self) -> None:
-        for number in os.read(self._wake, 512):
+    def _report_signals(self) -> None:
+        for number in os.read(self._wake_read, 512):
             if number != signal.SIGCHLD:
-                self._say(f"signal {number}")
+                self._send(f"signal {number}")
         self._reap()
 
     def _reap(self) -> None:
         while True:
             try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
             if pid == self._program:
-                self._ended = status
-                self._say(f"ended {status} {self._descendants_left()} {used.ru_maxrss}")
+                self._wait_status = status
+                self._send(f"ended {status} {self._descendants_left()} {usage.ru_maxrss}")
 
     def _descendants_left(self) -> int:
         """Number of descendants left, after a moment for helpers that exit by themselves."""
-        until = time.monotonic() + _CHILDREN_EXIT_SECONDS
-        while (left := len(descendants(os.getpid()))) and time.monotonic() < until:
+        ends_at = time.monotonic() + _CHILDREN_EXIT_SECONDS
+        while (left := len(descendants(os.getpid()))) and time.monotonic() < ends_at:
             select.select([], [], [], 0.02)
         return left
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         with suppress(OSError):  # gpuwatch is dead: end of file on the socket will tell
             os.write(self._control, line.encode() + b"\n")
 
-    def _abandoned(self) -> None:
+    def _end_after_gpuwatch(self) -> None:
         """gpuwatch was killed: restores the terminal and ends the program."""
-        if self._restore:
+        if self._restore_bytes:
             with suppress(OSError):
-                os.write(2, self._restore)
+                os.write(2, self._restore_bytes)
         self._end_all()
 
     def _end_all(self) -> None:
         """SIGTERM, then after a grace period SIGKILL until nothing is left."""
         _signal_all(signal.SIGTERM)
-        until = time.monotonic() + _GRACE_SECONDS
+        ends_at = time.monotonic() + _GRACE_SECONDS
         while descendants(os.getpid()):
-            if time.monotonic() > until:
+            if time.monotonic() > ends_at:
                 _signal_all(signal.SIGKILL)
             select.select([], [], [], 0.02)
             self._reap()
 
-    def _leave(self) -> None:
+    def _pass_on_output(self) -> None:
         """The program has ended; processes that it left behind keep running and writing."""
         if self._channel < 0 or not descendants(os.getpid()):
             return
@@ -228,37 +230,41 @@ class Guard:
 
 def descendants(ancestor: int) -> list[int]:
     """Pids of the living descendants of ``ancestor``."""
-    parents = {pid: parent for pid, (parent, _) in _processes().items()}
-    found: list[int] = []
+    parents = {pid: parent for pid, (parent, _) in _parents_and_groups().items()}
+    pids: list[int] = []
     for pid in parents:
-        above = parents[pid]
-        while above in parents and above != ancestor:
-            above = parents[above]
-        if above == ancestor:
-            found.append(pid)
-    return found
+        ancestor_pid = parents[pid]
+        while ancestor_pid in parents and ancestor_pid != ancestor:
+            ancestor_pid = parents[ancestor_pid]
+        if ancestor_pid == ancestor:
+            pids.append(pid)
+    return pids
 
 
-def waited_for(program: int) -> list[int]:
+def foreground_pids(program: int) -> list[int]:
     """The program and, where it is a shell, its children in the foreground, and theirs.
 
     Children of a script share its process group, except where it uses job control (``set -m``): these a terminal
     would not signal either. The children first: a shell acts on the signal once its child has ended.
     """
-    known = _processes()
-    found = []
+    parents_and_groups = _parents_and_groups()
+    pids = []
     pending = [program]
     while pending:
         pid = pending.pop()
-        found.append(pid)
-        if _is_shell(pid) and pid in known:
-            pending += [child for child, (parent, group) in known.items() if parent == pid and group == known[pid][1]]
-    return found[::-1]
+        pids.append(pid)
+        if _is_shell(pid) and pid in parents_and_groups:
+            pending += [
+                child
+                for child, (parent, group) in parents_and_groups.items()
+                if parent == pid and group == parents_and_groups[pid][1]
+            ]
+    return pids[::-1]
 
 
-def _processes() -> dict[int, tuple[int, int]]:
+def _parents_and_groups() -> dict[int, tuple[int, int]]:
     """Parent and process group of every living process, by pid."""
-    found: dict[int, tuple[int, int]] = {}
+    processes: dict[int, tuple[int, int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if entry.isdigit():
             try:
@@ -267,8 +273,8 @@ def _processes() -> dict[int, tuple[int, int]]:
             except OSError:
                 continue
             if state != b"Z":
-                found[int(entry)] = int(parent), int(group)
-    return found
+                processes[int(entry)] = int(parent), int(group)
+    return processes
 
 
 def _is_shell(pid: int) -> bool:
@@ -284,7 +290,7 @@ def _signal_all(number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _found(name: str) -> str:
+def _path_of(name: str) -> str:
     if "/" in name:
         return name
     folders = os.get_exec_path()

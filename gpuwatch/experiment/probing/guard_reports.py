@@ -15,62 +15,62 @@ class GuardReports:
     def __init__(self, signals: Signals) -> None:
         """``signals`` learn which signals the guard got too."""
         self._signals = signals
-        self.program: int | None = None
+        self.program_pid: int | None = None
         """The program's pid; None before it has started."""
-        self.started = 0.0
+        self.started_at = 0.0
         """Monotonic time of its start."""
-        self.error: int | None = None
+        self.start_errno: int | None = None
         """errno of the start that failed."""
-        self.status: int | None = None
+        self.wait_status: int | None = None
         """Wait status of the program; None while it runs."""
-        self.left_behind = 0
+        self.left_behind_count = 0
         """Number of processes that it left behind."""
         self.peak_bytes: int | None = None
         """Largest resident set of one of the program's processes, in bytes."""
-        self.nobody_left = False
+        self.everything_ended = False
         """Whether everything that it started has been ended."""
-        self.guard_gone = False
+        self.guard_has_ended = False
 
-    def take(self, line: bytes) -> None:
-        word, _, rest = line.partition(b" ")
-        if word == b"started":
-            pid, since = rest.split()
-            self.program, self.started = int(pid), float(since)
+    def take_line(self, line: bytes) -> None:
+        report, _, arguments = line.partition(b" ")
+        if report == b"started":
+            pid, started_at = arguments.split()
+            self.program_pid, self.started_at = int(pid), float(started_at)
             self._signals.ready = True
-        elif word == b"failed":
-            self.error = int(rest)
-        elif word == b"ended":
-            status, left_behind, peak_kib = map(int, rest.split())
-            self.status, self.left_behind, self.peak_bytes = status, left_behind, peak_kib << 10
-        elif word == b"gone":
-            self.nobody_left = True
-        elif word == b"signal":
-            self._signals.guard_received(int(rest))
-        elif word == b"reported":
+        elif report == b"failed":
+            self.start_errno = int(arguments)
+        elif report == b"ended":
+            status, left_behind, peak_kib = map(int, arguments.split())
+            self.wait_status, self.left_behind_count, self.peak_bytes = status, left_behind, peak_kib << 10
+        elif report == b"gone":
+            self.everything_ended = True
+        elif report == b"signal":
+            self._signals.guard_received(int(arguments))
+        elif report == b"reported":
             self._signals.guard_reported()
 
     def end_of_file(self) -> None:
-        self.guard_gone = True
+        self.guard_has_ended = True
 
     @property
     def has_ended(self) -> bool:
         """Whether the program has ended, or nobody is left who would report that."""
-        return self.status is not None or self.guard_gone
+        return self.wait_status is not None or self.guard_has_ended
 
     @property
     def all_have_ended(self) -> bool:
         """Whether everything that the program started has been ended, or nobody is left who would report that."""
-        return self.nobody_left or self.guard_gone
+        return self.everything_ended or self.guard_has_ended
 
     @property
-    def killed(self) -> bool:
-        return self.status is not None and os.WIFSIGNALED(self.status)
+    def was_killed(self) -> bool:
+        return self.wait_status is not None and os.WIFSIGNALED(self.wait_status)
 
     @property
     def outcome(self) -> Outcome:
         """Exit code or signal; SIGKILL while neither is known."""
-        if self.status is None:
+        if self.wait_status is None:
             return Outcome(signal=signal.SIGKILL)
-        if self.killed:
-            return Outcome(signal=os.WTERMSIG(self.status))
-        return Outcome(exit_code=os.WEXITSTATUS(self.status))
+        if self.was_killed:
+            return Outcome(signal=os.WTERMSIG(self.wait_status))
+        return Outcome(exit_code=os.WEXITSTATUS(self.wait_status))

@@ -23,7 +23,7 @@ from gpuwatch.core.safe_text import printable, shorten
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own
 # programs find it: PYTHONPATH and the user's site-packages count, the working folder, which -c puts first, does not.
 # The check itself takes the standard library first, whatever files of its modules' names stand in those folders.
-_CHECK = (
+_INSPECTION_SCRIPT = (
     f"{HELPER_MARK}\n"
     """
 import sys
@@ -65,9 +65,9 @@ _MAX_OUTPUT_CHARS = 160
 """Characters shown of the output of a program that is not a usable Python."""
 _ANSWER_SECONDS = 30
 """Seconds an interpreter has to answer: a cold network drive takes ten."""
-_PYTHON = re.compile(r"python[\d.]*")
+_PYTHON_NAME = re.compile(r"python[\d.]*")
 _NOT_INSTALLED = "not installed"
-_PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
+_PRODUCT_NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
 class Interpreter(msgspec.Struct, frozen=True):
@@ -84,8 +84,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     """``12.6``, for PyTorch only; None if unknown."""
 
 
-class _Facts(msgspec.Struct, frozen=True):
-    """What ``_CHECK`` prints."""
+class _BuildFacts(msgspec.Struct, frozen=True):
+    """What ``_INSPECTION_SCRIPT`` prints."""
 
     version: str | None
     gpu_build: bool | None
@@ -104,23 +104,23 @@ def choose_interpreter(framework: str, python: str | None) -> Interpreter:
     :class:`FrameworkMissing` if it does not have the framework.
     """
     if python is not None:
-        program = program_of(python)
-        found = _examine(program, framework)
-        if isinstance(found, str):
-            raise _missing_error(framework, program, found)
-        return found
+        python_path = resolve_python(python)
+        inspected = _inspect(python_path, framework)
+        if isinstance(inspected, str):
+            raise _missing_error(framework, python_path, inspected)
+        return inspected
     for candidate in _candidates():
-        if (interpreter := framework_of(candidate, framework)) is not None:
+        if (interpreter := find_framework(candidate, framework)) is not None:
             return interpreter
     raise _missing_error(framework, sys.executable, _NOT_INSTALLED)
 
 
-def program_of(python: str) -> str:
+def resolve_python(python: str) -> str:
     """Path of the interpreter that the user named; :class:`UsageError` if it does not exist."""
-    found = shutil.which(python)
-    if found is None:
+    path = shutil.which(python)
+    if path is None:
         raise UsageError(f"--python {python}: {_why_not_started(python)}")
-    return found
+    return path
 
 
 def _why_not_started(python: str) -> str:
@@ -131,17 +131,17 @@ def _why_not_started(python: str) -> str:
     except OSError:
         return "no such program"
     if stat.S_ISDIR(status.st_mode):
-        inside = shutil.which(str(Path(python) / "bin" / "python"))
-        return f"it is a folder; its Python is {inside}" if inside else "it is a folder, not a program"
+        its_python = shutil.which(str(Path(python) / "bin" / "python"))
+        return f"it is a folder; its Python is {its_python}" if its_python else "it is a folder, not a program"
     return f"this user cannot execute it (its mode is {stat.filemode(status.st_mode)})"
 
 
-def python_of(command: Sequence[str]) -> str | None:
+def interpreter_of_command(command: Sequence[str]) -> str | None:
     """The interpreter that runs a command: its program, or the one in its script's ``#!`` line; None if neither is."""
     program = shutil.which(command[0]) if command else None
     if program is None:
         return None
-    if _PYTHON.fullmatch(Path(program).name):
+    if _PYTHON_NAME.fullmatch(Path(program).name):
         return program
     try:
         with Path(program).open("rb") as script:
@@ -149,37 +149,37 @@ def python_of(command: Sequence[str]) -> str | None:
     except OSError:
         return None
     words = first[2:].split() if first.startswith("#!") else []
-    python = next((word for word in words[:2] if _PYTHON.fullmatch(Path(word).name)), None)  # /usr/bin/env python3
+    python = next((word for word in words[:2] if _PYTHON_NAME.fullmatch(Path(word).name)), None)  # /usr/bin/env python3
     return shutil.which(python) if python else None
 
 
-def framework_of(python: str, framework: str) -> Interpreter | None:
+def find_framework(python: str, framework: str) -> Interpreter | None:
     """The framework in an interpreter; None if it does not have it, or does not answer."""
-    found = _examine(python, framework)
-    return found if isinstance(found, Interpreter) else None
+    inspected = _inspect(python, framework)
+    return inspected if isinstance(inspected, Interpreter) else None
 
 
 def _missing_error(framework: str, python: str, problem: str) -> GpuwatchError:
     if problem != _NOT_INSTALLED:
         return UsageError(f"--python {python}: {problem}")
     return FrameworkMissing(
-        f"{_PACKAGE[framework]} is not installed in {python}",
+        f"{_PRODUCT_NAMES[framework]} is not installed in {python}",
         hint=f"install it there (pip install {framework}), or name the interpreter that has it with --python",
     )
 
 
 def _candidates() -> Iterator[str]:
-    roots = filter(None, map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX")))
-    paths = [sys.executable, *(str(Path(root) / "bin" / "python") for root in roots)]
+    prefixes = filter(None, map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX")))
+    paths = [sys.executable, *(str(Path(root) / "bin" / "python") for root in prefixes)]
     paths += [path for name in ("python3", "python") if (path := shutil.which(name))]
     return filter(os.path.isfile, dict.fromkeys(paths))
 
 
-def _examine(python: str, framework: str) -> Interpreter | str:
+def _inspect(python: str, framework: str) -> Interpreter | str:
     """The framework in ``python``, or why it cannot be used."""
     try:
         # -I would drop PYTHONPATH and the user's site-packages; a shell refuses -W instead of running the check.
-        code, out, err = _output_of([python, "-W", "ignore", "-c", _CHECK, framework])
+        code, out, err = _output_of([python, "-W", "ignore", "-c", _INSPECTION_SCRIPT, framework])
     except subprocess.TimeoutExpired:
         return f"it did not answer within {_ANSWER_SECONDS} s"
     except OSError as error:
@@ -189,19 +189,19 @@ def _examine(python: str, framework: str) -> Interpreter | str:
     if code < 0:
         return f"it was killed by {signal_name(-code)}"
     if code != 0:
-        complaint = _complaint(err)
-        if "importlib" in complaint and "Traceback" not in err:
+        error_line = _error_line(err)
+        if "importlib" in error_line and "Traceback" not in err:
             return "it is not a Python interpreter"
-        return f"it is not a usable Python: {shorten(printable(complaint), _MAX_OUTPUT_CHARS) or f'exit code {code}'}"
+        return f"it is not a usable Python: {shorten(printable(error_line), _MAX_OUTPUT_CHARS) or f'exit code {code}'}"
     # Wrappers and start-up files may print lines before the answer.
     for line in reversed(out.splitlines()):
         try:
-            facts = msgspec.json.decode(line, type=_Facts)
+            facts = msgspec.json.decode(line, type=_BuildFacts)
         except (ValueError, RecursionError):
             continue
         return Interpreter(python, framework, facts.version, facts.gpu_build, cuda_version=facts.cuda_version)
-    answer = f"it printed {out.strip()[:60]!r}" if out.strip() else "it printed nothing"
-    return f"it is not a usable Python: {answer}"
+    output = f"it printed {out.strip()[:60]!r}" if out.strip() else "it printed nothing"
+    return f"it is not a usable Python: {output}"
 
 
 def _output_of(command: Sequence[str]) -> tuple[int, str, str]:
@@ -219,7 +219,7 @@ def _output_of(command: Sequence[str]) -> tuple[int, str, str]:
     return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
-def _complaint(err: str) -> str:
+def _error_line(err: str) -> str:
     """The line of stderr that says what is wrong: the last line of a traceback, otherwise the first line."""
     lines = [line.strip() for line in err.splitlines() if line.strip()] or [""]
     return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]

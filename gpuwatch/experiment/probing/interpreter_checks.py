@@ -142,7 +142,7 @@ def try_framework(
     launch = _launch(interpreter.path, child | LOG_ENVIRONMENT, "framework", interpreter.framework)
     with ProbeProcess(launch, on_event=take, on_log=read) as process:
         builder.pid = process.pid
-        outcome = process.pump(FRAMEWORK_SECONDS)
+        outcome = process.run_to_end(FRAMEWORK_SECONDS)
     script = ProbeScript(
         name=_CONFIG,
         title="One op on every device",
@@ -233,7 +233,7 @@ def _run(launch: Launch, deadline: float, take: Callable[[Event], None]) -> tupl
         del output[:-_LAST_LINES]
 
     with ProbeProcess(launch, on_event=on_event, on_log=on_log) as process:
-        return process.pump(deadline), output
+        return process.run_to_end(deadline), output
 
 
 def _ending(outcome: Outcome, output: list[str], doing: str) -> str:

@@ -24,9 +24,9 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.output_passthrough import Channel
-from gpuwatch.experiment.probing.pipe_reader import Streams
-from gpuwatch.experiment.probing.probe_scripts import hooked
+from gpuwatch.experiment.probing.output_passthrough import OutputChannel
+from gpuwatch.experiment.probing.pipe_reader import StreamReader
+from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
 from gpuwatch.experiment.probing.received_signals import Signals
 from gpuwatch.experiment.probing.status_line import StatusLine
 from gpuwatch.machine.sources.oom_kills import read_oom_kills
@@ -38,14 +38,14 @@ PENDING_CONNECTIONS = 64
 """Reports of processes that may wait to be accepted."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a program is started and watched."""
 
-    placement: bool = False
+    record_placement: bool = False
     """Record which op was requested where, and ran where."""
-    memory: bool = False
+    record_memory: bool = False
     """Record who allocates GPU memory, with the framework's own recorder."""
-    log: bool = True
+    read_log: bool = True
     """Read the program's stderr; False leaves it untouched."""
     status_line: bool = False
     """Draw a status line on the terminal."""
@@ -58,7 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Working folder of the program; None: ours."""
     output: Path | None = None
     """A new file for the program's stdout and stderr. The program then gets a session of its own, and no input."""
-    signals: bool = True
+    receive_signals: bool = True
     """Receive signals to gpuwatch; False in a thread, which cannot."""
 
 
@@ -69,37 +69,37 @@ class GuardedProgram:
     behind.
     """
 
-    def __init__(self, command: Sequence[str], options: Options) -> None:
+    def __init__(self, command: Sequence[str], options: WatchOptions) -> None:
         self.command = list(command)
         self.options = options
-        self.own_session = options.output is not None
+        self.has_own_session = options.output is not None
         """Whether it has a session of its own."""
-        self.streams = Streams()
+        self.streams = StreamReader()
         address = f"gpuwatch-{os.getpid()}-{os.urandom(4).hex()}"
-        self.reports = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.report_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         """Every Python process of the program connects here."""
-        self.reports.bind("\0" + address)
-        self.reports.listen(PENDING_CONNECTIONS)
-        self.reports.setblocking(False)
+        self.report_socket.bind("\0" + address)
+        self.report_socket.listen(PENDING_CONNECTIONS)
+        self.report_socket.setblocking(False)
         self._recordings: tempfile.TemporaryDirectory[str] | None = None
         """For what frameworks record."""
-        if options.memory:
+        if options.record_memory:
             from gpuwatch.experiment.probing.memory_recorder_files import (
                 recordings_folder,  # most programs are watched without
             )
 
             self._recordings = recordings_folder()
         self.environment = self._environment(address)
-        self.channel = Channel(wanted=options.log, file=options.output)
+        self.channel = OutputChannel(intercept=options.read_log, file=options.output)
         self.status_line = StatusLine(
             self.channel, command, line=options.status_line, print_findings=options.print_findings
         )
-        self.signals = Signals(self.streams, partial(self.tell, "report"), receive=options.signals)
-        self.control, self._theirs = socket.socketpair()
+        self.signals = Signals(self.streams, partial(self.send_command, "report"), receive=options.receive_signals)
+        self.control, self._guard_end = socket.socketpair()
         self.guard: subprocess.Popen[bytes] | None = None
-        self.kills_before = read_oom_kills()
+        self.oom_kills_before = read_oom_kills()
         self.started_at = datetime.datetime.now(datetime.UTC)
-        self.started = time.monotonic()
+        self.started_monotonic = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -108,10 +108,10 @@ class GuardedProgram:
         self.status_line.end()
         # Tells the guard that we are gone, so it ends whatever still runs.
         self.control.close()
-        self._theirs.close()
-        if self.guard is not None and (kind is not None or self.own_session):
+        self._guard_end.close()
+        if self.guard is not None and (kind is not None or self.has_own_session):
             self.guard.wait()
-        self.reports.close()
+        self.report_socket.close()
         self.signals.close()
         self.streams.close()
         self.channel.close()
@@ -120,44 +120,44 @@ class GuardedProgram:
 
     def _environment(self, address: str) -> dict[str, str]:
         environment = {**os.environ, **self.options.variables, "GPUWATCH_WATCH": address}
-        if self.options.placement:
+        if self.options.record_placement:
             environment["GPUWATCH_WATCH_PLACEMENT"] = "1"
         if self._recordings is not None:
             environment["GPUWATCH_WATCH_MEMORY"] = self._recordings.name
-        return hooked(environment)
+        return with_watch_hook(environment)
 
     def start(self) -> None:
         """Starts the guard, which starts the program and reports whether that worked."""
         self.status_line.begin()
         channel = self.channel
         # A signal that comes while the guard starts stays pending until the guard can report it.
-        kept = signal.pthread_sigmask(signal.SIG_BLOCK, guard_process.WATCHED)
+        previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, guard_process.WATCHED)
         try:
             self.guard = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", guard_process.__file__),
-                    *map(str, (self._theirs.fileno(), channel.read, channel.write)),
-                    "-" + "m" * channel.merged + "s" * self.own_session,
+                    *map(str, (self._guard_end.fileno(), channel.read_fd, channel.write_fd)),
+                    "-" + "m" * channel.stdout_is_merged + "s" * self.has_own_session,
                     *self.command,
                 ],
                 env=self.environment,
                 cwd=self.options.folder,
-                pass_fds=[fd for fd in (self._theirs.fileno(), channel.read, channel.write) if fd >= 0],
+                pass_fds=[fd for fd in (self._guard_end.fileno(), channel.read_fd, channel.write_fd) if fd >= 0],
             )
         except OSError as error:
             raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}") from error
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, kept)
-        self._theirs.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+        self._guard_end.close()
         channel.close_write_end()
-        self.restore_later()
+        self.send_restore_bytes()
 
-    def restore_later(self) -> None:
+    def send_restore_bytes(self) -> None:
         """Gives the guard the bytes that undo what is drawn on the terminal, in case we are killed."""
         if self.options.status_line:
-            self.tell(f"restore {self.status_line.undo.hex()}")
+            self.send_command(f"restore {self.status_line.undo.hex()}")
 
-    def tell(self, line: str) -> None:
+    def send_command(self, command: str) -> None:
         """Sends the guard a command (see :mod:`gpuwatch.experiment.probing.guard_process`)."""
         with suppress(OSError):
-            self.control.sendall(line.encode() + b"\n")
+            self.control.sendall(command.encode() + b"\n")

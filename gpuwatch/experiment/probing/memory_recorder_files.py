@@ -24,17 +24,19 @@ _PREFIX = "gpuwatch-memory-"
 _MAX_FILES = 64
 _MAX_NAMES = 5000
 _MAX_NOTES = 20
-_NO_END = "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
+_NO_END_TEXT = (
+    "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
+)
 
 
-_ENTRIES: dict[str, Any] = {
+_NAME_TYPES: dict[str, Any] = {
     "variables": list[tuple[str, tuple[int, ...], str, str]],
     "inputs": list[tuple[tuple[int, ...], str]],
     "lines": list[tuple[str, str]],
 }
 
 
-class _File(msgspec.Struct, frozen=True):
+class _RecordingFile(msgspec.Struct, frozen=True):
     file: str
     tool: str
     number: int
@@ -56,61 +58,61 @@ def recordings_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")
 
 
-class MemoryRecords:
+class MemoryRecordings:
     """The recordings of one process; their number is bounded."""
 
     def __init__(self) -> None:
-        self._files: list[_File] = []
+        self._files: list[_RecordingFile] = []
         self._notes: list[str] = []
-        self.gave_way = False
+        self.program_profiles_itself = False
         """Whether the program began to profile itself."""
-        self._unread: list[str] = []
+        self._read_errors: list[str] = []
         self._names: dict[str, list[Any]] = {"variables": [], "inputs": [], "lines": []}
-        self._ended = False
-        self._began = False
+        self._has_ended = False
+        self._has_begun = False
 
     def __bool__(self) -> bool:
         """Whether anything was recorded, or could not be."""
-        return self._began or bool(self._files or self._notes)
+        return self._has_begun or bool(self._files or self._notes)
 
-    def take(self, kind: str, data: dict[str, Any]) -> None:
+    def take_event(self, kind: str, data: dict[str, Any]) -> None:
         match kind:
             case "memory_begin":
-                self._began = True
+                self._has_begun = True
             case "memory_file":
                 if len(self._files) < _MAX_FILES:
-                    self._files.append(msgspec.convert(data, _File))
+                    self._files.append(msgspec.convert(data, _RecordingFile))
             case "memory_note":
-                self.gave_way |= bool(data.get("gave_way"))
+                self.program_profiles_itself |= bool(data.get("gave_way"))
                 text = str(data["text"])
                 if len(self._notes) < _MAX_NOTES and text not in self._notes:
                     self._notes.append(text)
             case "memory_names":
                 self._take_names(str(data["what"]), data["entries"], first=bool(data["first"]))
             case "memory_end":
-                self._ended = True
+                self._has_ended = True
 
-    def _take_names(self, what: str, entries: list[Any], *, first: bool) -> None:
-        checked = msgspec.convert(entries, _ENTRIES[what])
-        known = [] if first else self._names[what]
-        self._names[what] = [*known, *checked][:_MAX_NAMES]
+    def _take_names(self, kind: str, entries: list[Any], *, first: bool) -> None:
+        new_entries = msgspec.convert(entries, _NAME_TYPES[kind])
+        earlier = [] if first else self._names[kind]
+        self._names[kind] = [*earlier, *new_entries][:_MAX_NAMES]
 
     def profiles(self, pid: int) -> Iterator[MemoryProfile]:
         from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
         notes = list(self._notes)
         files = sorted(self._files, key=lambda file: file.number)
-        if not self._ended:
-            written = "the last window" if files else "its start"
-            notes.append(_NO_END.format(written))
-        readers = {"tensorflow": self._of_tensorflow, "torch": self._of_torch}
-        for tool, read in readers.items():
+        if not self._has_ended:
+            unwritten_since = "the last window" if files else "its start"
+            notes.append(_NO_END_TEXT.format(unwritten_since))
+        profiles_by_tool = {"tensorflow": self._tensorflow_profiles, "torch": self._torch_profiles}
+        for tool, profiles_of in profiles_by_tool.items():
             try:
-                yield from read([file for file in files if file.tool == tool], pid, notes)
+                yield from profiles_of([file for file in files if file.tool == tool], pid, notes)
             except InvalidTrace as error:
-                self._unread.append(f"a recording cannot be read: {error}")
+                self._read_errors.append(f"a recording cannot be read: {error}")
 
-    def _of_tensorflow(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
+    def _tensorflow_profiles(self, files: list[_RecordingFile], pid: int, notes: list[str]) -> list[MemoryProfile]:
         from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
         from gpuwatch.explain.traces.tensorflow_op_names import FunctionInput, OpNames, Variable
 
@@ -125,35 +127,35 @@ class MemoryRecords:
         )
         return tensorflow_profiles(windows, names, pid=pid, notes=notes) if windows else []
 
-    def _of_torch(self, files: list[_File], pid: int, notes: list[str]) -> list[MemoryProfile]:
+    def _torch_profiles(self, files: list[_RecordingFile], pid: int, notes: list[str]) -> list[MemoryProfile]:
         """For each device, the snapshot with the highest peak: the history of a later one may begin after that peak."""
         from gpuwatch.explain.traces.memory_profiles import torch_profiles
 
-        best: dict[str, MemoryProfile] = {}
+        fullest: dict[str, MemoryProfile] = {}
         for file in files:
             content = self._content(Path(file.file))
-            for found in torch_profiles(content, pid=pid, notes=notes) if content else ():
-                known = best.get(found.device)
-                if known is None or found.peak_bytes > known.peak_bytes:
-                    best[found.device] = found
-        return list(best.values())
+            for profile in torch_profiles(content, pid=pid, notes=notes) if content else ():
+                fullest_so_far = fullest.get(profile.device)
+                if fullest_so_far is None or profile.peak_bytes > fullest_so_far.peak_bytes:
+                    fullest[profile.device] = profile
+        return list(fullest.values())
 
     def _content(self, path: Path) -> bytes | None:
         try:
             with path.open("rb") as file:
                 content = file.read(input_size_limits.RUN_MEMORY.bytes + 1)
         except OSError as error:
-            self._unread.append(f"a recording cannot be read: {error.strerror}")
+            self._read_errors.append(f"a recording cannot be read: {error.strerror}")
             return None
         if len(content) > input_size_limits.RUN_MEMORY.bytes:
-            self._unread.append(f"a recording larger than {input_size_limits.RUN_MEMORY.most} was omitted")
+            self._read_errors.append(f"a recording larger than {input_size_limits.RUN_MEMORY.most} was omitted")
             return None
         return content
 
     def problems(self) -> Iterator[str]:
         """Why there is no profile, or less than was recorded."""
-        yield from self._unread
+        yield from self._read_errors
         if not self._files:
             yield from self._notes
-            if self._began and not self._ended:
-                yield _NO_END.format("its start")
+            if self._has_begun and not self._has_ended:
+                yield _NO_END_TEXT.format("its start")

@@ -20,14 +20,14 @@ _MAX_OP_KINDS = 4000
 """Kinds of op that are kept of one process."""
 
 
-class PlacedOps:
+class OpCounts:
     """What one process has counted."""
 
     def __init__(self) -> None:
         self.counts: dict[Placement, int] = {}
         """By op, request and place; ``count`` of the keys is 1."""
         self.copies: dict[tuple[str, int, str, str], int] = {}
-        self.nodes = self.unclear = 0
+        self.graph_nodes = self.unclear_nodes = 0
 
     def add_placement(self, data: dict[str, Any]) -> None:
         """Adds to the count of an op on a device."""
@@ -35,10 +35,10 @@ class PlacedOps:
             {
                 **data,
                 "op": op_name(str(data["op"])),
-                "requested": short(data["requested"]),
+                "requested": short_device_name(data["requested"]),
                 "scope": data.get("scope") or None,
                 "line": data.get("line") or None,
-                "actual": short(data["actual"]) or "",
+                "actual": short_device_name(data["actual"]) or "",
                 "count": 1,
             },
             Placement,
@@ -57,38 +57,42 @@ class PlacedOps:
         if key in self.copies or len(self.copies) < _MAX_OP_KINDS:
             self.copies[key] = int(data["count"])
 
-    def of_another(self, own: Devices, leading: Devices, visible: str | None) -> PlacedOps:
+    def with_process_devices(self, process_devices: Devices, leading_devices: Devices, visible: str | None) -> OpCounts:
         """The same with what this process has, where a requested GPU is only among its devices or the leading ones.
 
         ``visible``: its CUDA_VISIBLE_DEVICES, if that differs from the leading process's.
         """
-        mine, theirs = _gpus(own), _gpus(leading)
-        if not own.logical or mine == theirs:
+        own_gpus, leading_gpus = _gpu_names(process_devices), _gpu_names(leading_devices)
+        if not process_devices.logical or own_gpus == leading_gpus:
             return self
-        why = "" if visible is None else " (CUDA_VISIBLE_DEVICES=" + (visible or "''") + ")"
-        has = (f"{', '.join(mine)} only" if mine else "no GPU") + why
-        found = PlacedOps()
-        found.copies, found.nodes, found.unclear = self.copies, self.nodes, self.unclear
-        for key, count in self.counts.items():
-            asked = key.requested or ""
-            if asked.startswith("GPU:") and asked != key.actual:
-                if not _among(asked, mine):
-                    key = msgspec.structs.replace(key, process_has=has)
-                elif not _among(asked, theirs):
-                    key = msgspec.structs.replace(key, process_has="")
-            found.counts[key] = count
-        return found
+        reason = "" if visible is None else " (CUDA_VISIBLE_DEVICES=" + (visible or "''") + ")"
+        gpus_text = (f"{', '.join(own_gpus)} only" if own_gpus else "no GPU") + reason
+        op_counts = OpCounts()
+        op_counts.copies, op_counts.graph_nodes, op_counts.unclear_nodes = (
+            self.copies,
+            self.graph_nodes,
+            self.unclear_nodes,
+        )
+        for placement, count in self.counts.items():
+            requested = placement.requested or ""
+            if requested.startswith("GPU:") and requested != placement.actual:
+                if not _is_among(requested, own_gpus):
+                    placement = msgspec.structs.replace(placement, process_has=gpus_text)
+                elif not _is_among(requested, leading_gpus):
+                    placement = msgspec.structs.replace(placement, process_has="")
+            op_counts.counts[placement] = count
+        return op_counts
 
 
-def _gpus(devices: Devices) -> list[str]:
+def _gpu_names(devices: Devices) -> list[str]:
     return [name for name in map(device_name, devices.logical) if name.startswith("GPU:")]
 
 
-def _among(asked: str, gpus: list[str]) -> bool:
-    return asked in gpus or (asked == "GPU:*" and bool(gpus))
+def _is_among(requested: str, gpus: list[str]) -> bool:
+    return requested in gpus or (requested == "GPU:*" and bool(gpus))
 
 
-def merged(processes: Sequence[PlacedOps]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:
+def merge_op_counts(processes: Sequence[OpCounts]) -> tuple[tuple[Placement, ...], tuple[DeviceCopy, ...]]:
     """The placements and copies of all processes, most frequent first."""
     counts: Counter[Placement] = Counter()
     copies: Counter[tuple[str, int, str, str]] = Counter()
@@ -98,13 +102,17 @@ def merged(processes: Sequence[PlacedOps]) -> tuple[tuple[Placement, ...], tuple
     return tuple(sorted_placements(counts)), tuple(sorted_copies(copies))
 
 
-def coverage(processes: Sequence[PlacedOps]) -> PlacementCoverage | None:
+def graph_coverage(processes: Sequence[OpCounts]) -> PlacementCoverage | None:
     """For how many nodes of graphs request and place are known; None without graphs."""
-    nodes = sum(process.nodes for process in processes)
-    return PlacementCoverage(nodes=nodes, unclear=sum(process.unclear for process in processes)) if nodes else None
+    graph_nodes = sum(process.graph_nodes for process in processes)
+    return (
+        PlacementCoverage(nodes=graph_nodes, unclear=sum(process.unclear_nodes for process in processes))
+        if graph_nodes
+        else None
+    )
 
 
-def short(name: str | None) -> str | None:
+def short_device_name(name: str | None) -> str | None:
     """``GPU:0``, or PyTorch's own ``cuda:0``; None if no device was named."""
     if not name:
         return None

@@ -24,62 +24,65 @@ _TAIL_BYTES = 4096
 _MAX_FILE_BYTES = 64 << 20
 """Bytes of output that are kept in a file."""
 # Output that ends in an incomplete escape sequence or UTF-8 character.
-_OPEN = re.compile(
+_INCOMPLETE = re.compile(
     rb"\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?)$"
     rb"|[\xc2-\xdf]$|[\xe0-\xef][\x80-\xbf]?$|[\xf0-\xf4][\x80-\xbf]{0,2}$"
 )
 
 
-class Channel:
+class OutputChannel:
     """A pipe or pseudo-terminal between the program and our stderr, or a file."""
 
-    def __init__(self, *, wanted: bool = True, file: Path | None = None) -> None:
-        """``wanted``: False leaves the program its own stderr; its log is not read.
+    def __init__(self, *, intercept: bool = True, file: Path | None = None) -> None:
+        """``intercept``: False leaves the program its own stderr; its log is not read.
 
         ``file``: a new file, which gets both stdout and stderr. OSError if it cannot be made.
         """
-        self.read = self.write = -1
+        self.read_fd = self.write_fd = -1
         self._file: int | None = None
-        self._room = _MAX_FILE_BYTES
+        self._free_file_bytes = _MAX_FILE_BYTES
         """Bytes that the file may still take."""
-        self.merged = False
-        self.terminal = False
-        self.broken = False
+        self.stdout_is_merged = False
+        self.is_terminal = False
+        self.stderr_is_closed = False
         """Nobody reads our stderr any more."""
         self._tail = b""
         if file is not None:
             self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            self.read, self.write = os.pipe()
-            self.merged = True
+            self.read_fd, self.write_fd = os.pipe()
+            self.stdout_is_merged = True
             return
         try:
-            err = os.fstat(2)
+            stderr_status = os.fstat(2)
         except OSError:
             return  # closed: output has nowhere to go
-        self.terminal = os.isatty(2)
-        if not wanted:
+        self.is_terminal = os.isatty(2)
+        if not intercept:
             return
         with suppress(OSError):
-            out = os.fstat(1)
-            self.merged = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
-        if self.terminal:
-            self.read, self.write = pty.openpty()
-            tty.setraw(self.write)  # the real terminal translates newlines and the like, once
+            stdout_status = os.fstat(1)
+            self.stdout_is_merged = (stdout_status.st_dev, stdout_status.st_ino) == (
+                stderr_status.st_dev,
+                stderr_status.st_ino,
+            )
+        if self.is_terminal:
+            self.read_fd, self.write_fd = pty.openpty()
+            tty.setraw(self.write_fd)  # the real terminal translates newlines and the like, once
             self.resize()
         else:
-            self.read, self.write = os.pipe()
+            self.read_fd, self.write_fd = os.pipe()
             with suppress(OSError):  # above this user's limit for pipes
-                fcntl.fcntl(self.write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+                fcntl.fcntl(self.write_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the program's output is intercepted."""
-        return self.read >= 0
+        return self.read_fd >= 0
 
     @property
-    def drawable(self) -> bool:
+    def can_draw(self) -> bool:
         """Whether all output to this terminal passes through us, so that we can draw in between."""
-        return self.open and self.terminal and (self.merged or not os.isatty(1))
+        return self.is_open and self.is_terminal and (self.stdout_is_merged or not os.isatty(1))
 
     def size(self) -> tuple[int, int]:
         """Rows and columns of our terminal; (0, 0) if unknown."""
@@ -88,39 +91,41 @@ class Channel:
         except termios.error:
             return 0, 0
 
-    def resize(self, kept: int = 0) -> None:
-        """Makes the program's terminal as large as ours, less ``kept`` rows."""
-        if not self.open or not self.terminal:
+    def resize(self, reserved_rows: int = 0) -> None:
+        """Makes the program's terminal as large as ours, less ``reserved_rows`` rows."""
+        if not self.is_open or not self.is_terminal:
             return
         with suppress(OSError):
             rows, columns, x, y = struct.unpack("HHHH", fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
-            fcntl.ioctl(self.read, termios.TIOCSWINSZ, struct.pack("HHHH", max(rows - kept, 0), columns, x, y))
+            fcntl.ioctl(
+                self.read_fd, termios.TIOCSWINSZ, struct.pack("HHHH", max(rows - reserved_rows, 0), columns, x, y)
+            )
 
     def pass_on(self, chunk: bytes) -> None:
         """Writes the program's bytes to our stderr, or to the file as long as that is not full."""
         if self._file is not None:
             with suppress(OSError):  # the disk is full, or all was read: the program is not to blame
-                self._room -= os.write(self._file, chunk[: self._room])
+                self._free_file_bytes -= os.write(self._file, chunk[: self._free_file_bytes])
             return
-        self.put(chunk)
-        if self.terminal:
+        self.write_stderr(chunk)
+        if self.is_terminal:
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
 
-    def put(self, data: bytes) -> None:
+    def write_stderr(self, data: bytes) -> None:
         """Writes all of ``data`` to our stderr, unless nobody reads it any more."""
-        view = memoryview(data)
-        while view and not self.broken:
+        unwritten = memoryview(data)
+        while unwritten and not self.stderr_is_closed:
             try:
-                view = view[os.write(2, view) :]
+                unwritten = unwritten[os.write(2, unwritten) :]
             except BlockingIOError:
                 time.sleep(0.005)
             except OSError:
-                self.broken = True
+                self.stderr_is_closed = True
 
     @property
-    def between(self) -> bool:
+    def can_write(self) -> bool:
         """Whether we can write now without splitting an escape sequence or a character of the program."""
-        return _OPEN.search(self._tail) is None
+        return _INCOMPLETE.search(self._tail) is None
 
     @property
     def at_line_start(self) -> bool:
@@ -130,14 +135,14 @@ class Channel:
     def close(self) -> None:
         """Closes our end: the program's writes fail from now on, unless another process has it open too."""
         self.close_write_end()
-        if self.read >= 0:
-            os.close(self.read)
-            self.read = -1
+        if self.read_fd >= 0:
+            os.close(self.read_fd)
+            self.read_fd = -1
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def close_write_end(self) -> None:
-        if self.write >= 0:
-            os.close(self.write)
-            self.write = -1
+        if self.write_fd >= 0:
+            os.close(self.write_fd)
+            self.write_fd = -1

@@ -16,13 +16,13 @@ MAX_QUEUED_BYTES = 8 << 20
 """Bytes that can be queued."""
 _SLICE_BYTES = 1 << 16
 # C++ log lines and exceptions: chunks with any of these are never skipped.
-_KEPT_MARKERS = (b".cc:", b"rror", b"emory")
+_NEVER_SKIPPED = (b".cc:", b"rror", b"emory")
 
 
 Sink = Callable[[bytes], object]
 
 
-class Lines:
+class LineSplitter:
     """Splits a byte stream into lines; very long lines are split too, so that memory stays bounded."""
 
     def __init__(self, sink: Sink) -> None:
@@ -43,7 +43,7 @@ class Lines:
             self._sink(rest)
 
 
-class Backlog:
+class OutputBacklog:
     """A program's output, already passed on and queued for parsing, so that the program does not wait for the parsers.
 
     It is bounded. When it is full, chunks without a telling word are skipped, and the others are parsed at once while
@@ -51,74 +51,74 @@ class Backlog:
     """
 
     def __init__(self, sink: Sink) -> None:
-        self._lines = Lines(sink)
+        self._lines = LineSplitter(sink)
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._gap = False
-        self.left_out = 0
+        self._follows_gap = False
+        self.skipped_bytes = 0
         """Bytes that were never parsed."""
 
     def __len__(self) -> int:
         return self._size
 
-    def put(self, chunk: bytes) -> None:
+    def queue(self, chunk: bytes) -> None:
         for start in range(0, len(chunk), _SLICE_BYTES):
             self._chunks.append(chunk[start : start + _SLICE_BYTES])
         self._size += len(chunk)
         while self._size > MAX_QUEUED_BYTES:
-            oldest = self._take()
-            if any(text in oldest for text in _KEPT_MARKERS):
+            oldest = self._take_oldest()
+            if any(text in oldest for text in _NEVER_SKIPPED):
                 self._feed(oldest)
             else:
-                self.left_out += len(oldest)
-                self._gap = True
+                self.skipped_bytes += len(oldest)
+                self._follows_gap = True
 
-    def work(self) -> bool:
+    def parse_next(self) -> bool:
         """Parses one chunk; False if none is queued."""
         if not self._chunks:
             return False
-        self._feed(self._take())
+        self._feed(self._take_oldest())
         return True
 
     def close(self) -> None:
         """Parses everything queued, and a last line without a newline."""
-        while self.work():
+        while self.parse_next():
             pass
         self._lines.close()
 
-    def _take(self) -> bytes:
+    def _take_oldest(self) -> bytes:
         chunk = self._chunks.popleft()
         self._size -= len(chunk)
         return chunk
 
     def _feed(self, chunk: bytes) -> None:
-        if self._gap:
-            self._gap = False
+        if self._follows_gap:
+            self._follows_gap = False
             self._lines.close()  # the line before the gap does not continue after it
         self._lines.feed(chunk)
 
 
-class Streams:
+class StreamReader:
     """Several descriptors, each with its receiver."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def add(self, descriptor: int, take: Sink, at_end: Callable[[], None] | None = None) -> None:
-        """Reads ``descriptor``: chunks go to ``take``; ``at_end`` is called once at its end."""
+    def add(self, descriptor: int, sink: Sink, at_end: Callable[[], None] | None = None) -> None:
+        """Reads ``descriptor``: chunks go to ``sink``; ``at_end`` is called once at its end."""
         os.set_blocking(descriptor, False)
-        self.on_ready(descriptor, lambda: self._read(descriptor, take, at_end))
+        self.on_ready(descriptor, lambda: self._read(descriptor, sink, at_end))
 
-    def on_ready(self, descriptor: int, call: Callable[[], bool]) -> None:
-        """Calls ``call`` when ``descriptor`` (a listening socket) is readable; it returns True if that gave more."""
-        self._selector.register(descriptor, selectors.EVENT_READ, call)
+    def on_ready(self, descriptor: int, read_available: Callable[[], bool]) -> None:
+        """Calls ``read_available`` when ``descriptor`` (a listening socket) is readable; it returns True if that gave more."""
+        self._selector.register(descriptor, selectors.EVENT_READ, read_available)
 
     def remove(self, descriptor: int) -> None:
         """Stops reading ``descriptor``; the caller closes it."""
         with suppress(KeyError):
             self._selector.unregister(descriptor)
 
-    def reads(self, descriptor: int) -> bool:
+    def is_reading(self, descriptor: int) -> bool:
         """Whether ``descriptor`` is still read: its end has not come."""
         return descriptor in self._selector.get_map()
 
@@ -130,12 +130,12 @@ class Streams:
         if not self._selector.get_map():
             time.sleep(min(timeout, 0.005))
             return False
-        got = False
+        received = False
         for key, _ in self._selector.select(timeout):
-            got |= key.data()
-        return got
+            received |= key.data()
+        return received
 
-    def _read(self, descriptor: int, take: Sink, at_end: Callable[[], None] | None) -> bool:
+    def _read(self, descriptor: int, sink: Sink, at_end: Callable[[], None] | None) -> bool:
         try:
             chunk = os.read(descriptor, READ_BYTES)
         except BlockingIOError:
@@ -143,7 +143,7 @@ class Streams:
         except OSError:
             chunk = b""  # a terminal whose other end is closed answers EIO, a socket ECONNRESET
         if chunk:
-            take(chunk)
+            sink(chunk)
             return True
         self.remove(descriptor)
         if at_end is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.pipe_reader import Lines, Sink, Streams
+from gpuwatch.experiment.probing.pipe_reader import LineSplitter, Sink, StreamReader
 
 if TYPE_CHECKING:
     from gpuwatch.experiment.probing.fork_server import ForkedProbe
@@ -32,16 +32,16 @@ Launch = Callable[[int, int, int], "subprocess.Popen[bytes] | ForkedProbe"]
 def launch_fresh(command: Sequence[str], environment: Mapping[str, str]) -> Launch:
     """Starts ``command`` as a new process in a session of its own."""
 
-    def launch(events: int, out: int, err: int) -> subprocess.Popen[bytes]:
-        os.set_inheritable(events, True)
+    def launch(event_fd: int, stdout_fd: int, stderr_fd: int) -> subprocess.Popen[bytes]:
+        os.set_inheritable(event_fd, True)
         try:
             return subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env={**environment, "GPUWATCH_EVENT_FD": str(events)},
-                pass_fds=(events,),
+                stdout=stdout_fd,
+                stderr=stderr_fd,
+                env={**environment, "GPUWATCH_EVENT_FD": str(event_fd)},
+                pass_fds=(event_fd,),
                 start_new_session=True,
             )
         except OSError as error:
@@ -66,8 +66,8 @@ class ProbeProcess:
                 os.close(write)
         self.pid = self._process.pid
         self._reads = [read for read, _ in pipes]
-        self._streams = Streams()
-        self._lines = [Lines(sink) for sink in (on_event, on_log, on_log)]
+        self._streams = StreamReader()
+        self._lines = [LineSplitter(sink) for sink in (on_event, on_log, on_log)]
         for descriptor, lines in zip(self._reads, self._lines, strict=True):
             self._streams.add(descriptor, lines.feed)
 
@@ -81,27 +81,27 @@ class ProbeProcess:
         for descriptor in self._reads:
             os.close(descriptor)
 
-    def pump(self, deadline: float, between: Callable[[], None] | None = None) -> Outcome:
+    def run_to_end(self, deadline: float, while_waiting: Callable[[], None] | None = None) -> Outcome:
         """Reads until the process has ended, or kills it after ``deadline`` seconds.
 
-        ``between`` is called at least ten times a second. ``Outcome.ended`` (whether the last event came) is left to
+        ``while_waiting`` is called at least ten times a second. ``Outcome.ended`` (whether the last event came) is left to
         the caller.
         """
-        until = time.monotonic() + deadline
+        ends_at = time.monotonic() + deadline
         timed_out = False
         while self._process.poll() is None:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = ends_at - time.monotonic()
+            if remaining <= 0:
                 timed_out = True
                 self._terminate()
                 break
-            self._streams.drain(min(0.1, left))
-            if between is not None:
-                between()
+            self._streams.drain(min(0.1, remaining))
+            if while_waiting is not None:
+                while_waiting()
         # Read the rest; do not wait for a grandchild that keeps the pipes open.
         self._kill_group(signal.SIGKILL)
-        until = time.monotonic() + _GRACE_SECONDS
-        while len(self._streams) and time.monotonic() < until:
+        ends_at = time.monotonic() + _GRACE_SECONDS
+        while len(self._streams) and time.monotonic() < ends_at:
             self._streams.drain(0.05)
         for lines in self._lines:
             lines.close()
@@ -110,8 +110,8 @@ class ProbeProcess:
 
     def _terminate(self) -> None:
         self._kill_group(signal.SIGTERM)
-        until = time.monotonic() + _GRACE_SECONDS
-        while self._process.poll() is None and time.monotonic() < until:
+        ends_at = time.monotonic() + _GRACE_SECONDS
+        while self._process.poll() is None and time.monotonic() < ends_at:
             self._streams.drain(0.05)
         self._kill_group(signal.SIGKILL)
 

@@ -16,9 +16,9 @@ from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
+from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript, hooked
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, with_watch_hook
 from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
 from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
@@ -31,14 +31,14 @@ LOG_ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
 }
 # TensorFlow's prefixes are listed one by one: Terraform's TF_VAR_, TF_TOKEN_ and others hold secrets.
-_KEPT_PREFIXES = (
+_GPU_VARIABLE_PREFIXES = (
     *("CUDA_", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "XLA_"),
     *("TF_AUTOTUNE", "TF_CONFIG", "TF_CPP_", "TF_CUD", "TF_DETERMINISTIC", "TF_DEVICE_MIN", "TF_DISABLE_"),
     *("TF_ENABLE_", "TF_FORCE_", "TF_GPU_", "TF_MIN_GPU", "TF_MKL_", "TF_NUM_", "TF_PER_", "TF_USE_", "TF_XLA_"),
 )
 
 
-def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables about GPUs and frameworks; the others are not stored in a run.
 
     An empty one has no effect, except CUDA_VISIBLE_DEVICES, which then hides every GPU.
@@ -46,7 +46,7 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(_KEPT_PREFIXES) and (value or name == "CUDA_VISIBLE_DEVICES")
+        if name.startswith(_GPU_VARIABLE_PREFIXES) and (value or name == "CUDA_VISIBLE_DEVICES")
     }
 
 
@@ -63,23 +63,23 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     interpreters: dict[str, Interpreter]
     """By framework."""
-    seconds: float = MEASURED_SECONDS
+    seconds: float = MEASUREMENT_SECONDS
     """Time budget of the measurement, without start and warm-up."""
     size: int = 1024
     """Matrix size of ``matmul``: size x size."""
     deadline: float
     """Seconds after which a probe is killed."""
-    visible: tuple[str, ...] = ()
+    visible_uuids: tuple[str, ...] = ()
     """UUIDs of the GPUs that the probe may use; empty leaves the environment unchanged."""
-    own: dict[str, Any] = {}
+    config_options: dict[str, Any] = {}
     """Options of single configurations: ``memory_limit``, ``fraction``, ``workload``."""
-    fresh: bool = False
+    always_fresh: bool = False
     """Start a new interpreter for every probe instead of forking."""
     tier: Tier | None = None
     """The tier of simulated GPUs; None chooses one for each probe."""
 
 
-class Runner:
+class ProbeRunner:
     """Runs probes one after another; keeps the fork servers between them. A context manager."""
 
     def __init__(self, options: ProbeOptions, source: SnapshotSource | None = None) -> None:
@@ -87,7 +87,7 @@ class Runner:
         self._options = options
         self._source = source
         self._fork_servers: dict[tuple[str, Tier | None], ForkServer | None] = {}
-        self._machine = SimMachine.from_environment(os.environ)
+        self._simulated_machine = SimMachine.from_environment(os.environ)
         self.notes: list[str] = []
         """Why probes were not forked, one sentence each."""
 
@@ -115,15 +115,17 @@ class Runner:
         interpreter = self._options.interpreters[script.framework]
         if not interpreter.installed:
             choice = Choice(skipped=f"{script.framework} is not installed in {interpreter.path}")
-        elif self._machine is not None:
-            choice = choose_tier(script, interpreter, self._options.tier, self._options_of(script).get("workload"))
+        elif self._simulated_machine is not None:
+            choice = choose_tier(
+                script, interpreter, self._options.tier, self._applicable_options(script).get("workload")
+            )
         if choice.skipped:
             now = datetime.datetime.now(datetime.UTC)
             return RunBuilder(time.monotonic(), before).skip(script, choice.skipped, now)
         environment = self._environment(script, choice.tier)
         # TensorFlow counts plug-in devices at import, and CUDA devices at the first use.
         counted_at_import = choice.tier == "plugin" and "CUDA_VISIBLE_DEVICES" in script.environment
-        fresh = self._options.fresh or script.fresh or counted_at_import
+        fresh = self._options.always_fresh or script.fresh or counted_at_import
         server = None if fresh else self._fork_server(script.framework, choice.tier, environment)
         if server is not None:
             try:
@@ -150,59 +152,64 @@ class Runner:
             python = self._options.interpreters[script.framework].path
             launch = launch_fresh([python, "-u", str(script.path)], environment)
         else:
-            forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(server.import_seconds)}
+            forked_environment = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(server.import_seconds)}
             for line in server.import_log:
                 builder.log_line(line)
-            launch = partial(server.spawn, script.path, forked)
+            launch = partial(server.fork, script.path, forked_environment)
 
         def take_event(line: bytes) -> None:
             event = builder.event_line(line)
-            if tier == "plugin" and self._machine is not None and builder.pid is not None:
-                builder.ordinals(self._machine.ordinals(builder.pid))
+            if tier == "plugin" and self._simulated_machine is not None and builder.pid is not None:
+                builder.ordinals(self._simulated_machine.ordinals(builder.pid))
             if event is not None and on_event is not None:
                 on_event(event)
 
-        def look() -> None:
+        def take_snapshots() -> None:
             if self._source is not None:
                 for snapshot in self._source.drain():
                     builder.snapshot(snapshot, time.monotonic())
 
         with ProbeProcess(launch, on_event=take_event, on_log=builder.log_line) as process:
             builder.pid = process.pid
-            outcome = process.pump(self._options.deadline, look)
-            look()
+            outcome = process.run_to_end(self._options.deadline, take_snapshots)
+            take_snapshots()
         return builder.finish(
             script,
             outcome,
             started_at=started_at,
             total_seconds=time.monotonic() - started,
             fresh=server is None,
-            environment=kept_environment({**environment, **script.environment}),
+            environment=gpu_variables({**environment, **script.environment}),
             simulation=tier,
         )
 
-    def _options_of(self, script: ProbeScript) -> dict[str, Any]:
+    def _applicable_options(self, script: ProbeScript) -> dict[str, Any]:
         """The options that apply to this script: a run must not be labeled with a workload that it did not do."""
-        own = self._options.own
+        own = self._options.config_options
         return {name: value for name, value in own.items() if not (name == "workload" and script.own_work)}
 
     def _environment(self, script: ProbeScript, tier: Tier | None) -> dict[str, str]:
         options = self._options
         environment = dict(os.environ)
-        if self._machine is not None:
+        if self._simulated_machine is not None:
             if tier is None:
                 # A CPU build of PyTorch finds no GPU anyway; hide the simulated ones completely.
-                environment = self._machine.stripped(environment)
+                environment = self._simulated_machine.stripped(environment)
             elif tier != "driver" or ENV_PLUGIN in environment:
-                environment = self._machine.environment(environment, tier=tier)
+                environment = self._simulated_machine.environment(environment, tier=tier)
             # Otherwise it is on that tier already, perhaps with libraries missing on purpose.
             if tier == "plugin":
-                environment = hooked(environment)
+                environment = with_watch_hook(environment)
         environment.update(LOG_ENVIRONMENT)
-        if options.visible:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
-        own = {**script.options, **self._options_of(script), "seconds": options.seconds, "size": options.size}
-        environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(own)
+        if options.visible_uuids:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible_uuids)
+        probe_options = {
+            **script.options,
+            **self._applicable_options(script),
+            "seconds": options.seconds,
+            "size": options.size,
+        }
+        environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(probe_options)
         # A probe must not write next to the installed scripts.
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
@@ -218,12 +225,12 @@ class Runner:
             self._fork_servers[key] = None
             try:
                 python = self._options.interpreters[framework].path
-                server = ForkServer(python, framework, environment, between=self._drain_source)
+                server = ForkServer(python, framework, environment, while_waiting=self._drain_source)
             except ForkServerLost as error:
                 self.notes.append(f"each probe starts a new interpreter: {error.message}")
                 return None
-            if server.unsafe:
-                self.notes.append(f"each probe starts a new interpreter: {server.unsafe}")
+            if server.unsafe_reason:
+                self.notes.append(f"each probe starts a new interpreter: {server.unsafe_reason}")
                 server.close()
                 return None
             self._fork_servers[key] = server

@@ -56,37 +56,39 @@ def probe_folder() -> Path:
     )
 
 
-def hooked(environment: dict[str, str]) -> dict[str, str]:
+def with_watch_hook(environment: dict[str, str]) -> dict[str, str]:
     """``environment`` with ``_gpuwatch_watch`` first in PYTHONPATH, whose sitecustomize.py Python runs at its start."""
-    hook = str(probe_folder() / "_gpuwatch_watch")
-    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
-    return {**environment, "PYTHONPATH": os.pathsep.join([hook, *others])}
+    hook_folder = str(probe_folder() / "_gpuwatch_watch")
+    other_paths = [
+        path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook_folder)
+    ]
+    return {**environment, "PYTHONPATH": os.pathsep.join([hook_folder, *other_paths])}
 
 
 def find_probes() -> dict[str, ProbeScript]:
     """All scripts by configuration name, sorted by group and name, ``default`` first."""
-    found = [read_header(path) for path in sorted(probe_folder().glob("*.py")) if not path.name.startswith("_")]
-    found.sort(key=lambda script: (GROUPS.index(script.group), script.name != "default", script.name))
-    return {script.name: script for script in found}
+    scripts = [read_header(path) for path in sorted(probe_folder().glob("*.py")) if not path.name.startswith("_")]
+    scripts.sort(key=lambda script: (GROUPS.index(script.group), script.name != "default", script.name))
+    return {script.name: script for script in scripts}
 
 
 def names_and_titles() -> dict[str, str]:
     """Title by configuration name, from the file's name and the first line of its docstring: faster than the header."""
-    found: dict[str, str] = {}
+    titles: dict[str, str] = {}
     for path in sorted(probe_folder().glob("*.py")):
         if not path.name.startswith("_"):
             with path.open(encoding="utf-8") as script:
-                found[path.stem.replace("_", "-")] = next((line for line in script if '"""' in line), "").strip(' "\n')
-    return found
+                titles[path.stem.replace("_", "-")] = next((line for line in script if '"""' in line), "").strip(' "\n')
+    return titles
 
 
 def find_probe(name: str) -> ProbeScript:
     """The script of one configuration; :class:`UsageError` if there is none, with the known ones."""
     probes = find_probes()
     if name not in probes:
-        meant = did_you_mean(name, probes)
-        hint = "to list them all: gpuwatch probe --list" if meant else "known: " + ", ".join(probes)
-        raise UsageError(f"unknown configuration {name!r}{meant}", hint=hint)
+        suggestion = did_you_mean(name, probes)
+        hint = "to list them all: gpuwatch probe --list" if suggestion else "known: " + ", ".join(probes)
+        raise UsageError(f"unknown configuration {name!r}{suggestion}", hint=hint)
     return probes[name]
 
 
@@ -95,14 +97,14 @@ def read_header(path: Path) -> ProbeScript:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         docstring = ast.get_docstring(tree) or ""
-        found = literals(tree, "CONFIG", "ENVIRONMENT")
-        config: dict[str, Any] = found["CONFIG"]
-        _, _, rest = docstring.partition("\n\n")
+        literals = module_literals(tree, "CONFIG", "ENVIRONMENT")
+        config: dict[str, Any] = literals["CONFIG"]
+        _, _, body = docstring.partition("\n\n")
         return msgspec.convert(
             {
                 **config,
-                "summary": " ".join(rest.partition("\n\n")[0].split()),
-                "environment": found.get("ENVIRONMENT", {}),
+                "summary": " ".join(body.partition("\n\n")[0].split()),
+                "environment": literals.get("ENVIRONMENT", {}),
                 "path": str(path),
             },
             ProbeScript,
@@ -112,7 +114,7 @@ def read_header(path: Path) -> ProbeScript:
         raise GpuwatchError(f"probe script {path.name} has no readable header: {error}") from error
 
 
-def literals(tree: ast.Module, *names: str) -> dict[str, Any]:
+def module_literals(tree: ast.Module, *names: str) -> dict[str, Any]:
     """The literals that a module assigns to these names; it is not run."""
     return {
         target.id: ast.literal_eval(node.value)

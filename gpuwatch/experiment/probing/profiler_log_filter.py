@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-_OWN = re.compile(
+_PROFILER_LINE = re.compile(
     rb"^(?:[IW]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IW] (?:[\w./]*/)?)"
     rb"(?:profiler_session\.cc:\d+\] Profiler session |session_manager\.cc:\d+\] \w+_tracer_level expects an? \w+ value"
     rb"|save_profile\.cc:\d+\] Collecting XSpace to repository: )[^\n]*\n",
     re.MULTILINE,
 )
 """TensorFlow's profiler, as it starts, ends and writes (tsl/profiler/lib, profiler/rpc/client), old form of log too."""
-_BEGINS = re.compile(rb"(?:[IW]|[IW]\d[^\n]{0,300}|\d{1,4}|\d{4}-[^\n]{0,300})\Z")
+_MAYBE_PROFILER_LINE = re.compile(rb"(?:[IW]|[IW]\d[^\n]{0,300}|\d{1,4}|\d{4}-[^\n]{0,300})\Z")
 """An open line that may become one of these."""
 
 
@@ -19,21 +19,21 @@ class ProfilerLogFilter:
     """Keeps output until it is known whose profiler a line is of."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._pending = b""
 
-    def put(self, chunk: bytes) -> None:
-        self._kept += chunk
+    def add(self, chunk: bytes) -> None:
+        self._pending += chunk
 
     @property
-    def doubtful(self) -> bool:
+    def has_profiler_line(self) -> bool:
         """Whether there is a line of a profiler, the program's own or ours."""
-        return _OWN.search(self._kept) is not None
+        return _PROFILER_LINE.search(self._pending) is not None
 
-    def rest(self, *, of_program: bool, last: bool = False) -> bytes:
-        """The output to pass on. ``of_program``: the program profiles itself; ``last``: includes an unfinished line."""
-        text = self._kept if of_program else _OWN.sub(b"", self._kept)
-        line = text.rfind(b"\n") + 1
-        if last or of_program or not _BEGINS.match(text, line):
-            line = len(text)
-        self._kept = text[line:]
-        return text[:line]
+    def take_output(self, *, program_profiles_itself: bool, is_last: bool = False) -> bytes:
+        """The output to pass on. ``program_profiles_itself``: the program profiles itself; ``is_last``: includes an unfinished line."""
+        output = self._pending if program_profiles_itself else _PROFILER_LINE.sub(b"", self._pending)
+        last_line_start = output.rfind(b"\n") + 1
+        if is_last or program_profiles_itself or not _MAYBE_PROFILER_LINE.match(output, last_line_start):
+            last_line_start = len(output)
+        self._pending = output[last_line_start:]
+        return output[:last_line_start]

@@ -21,8 +21,8 @@ from gpuwatch.core.model.run import (
     TimedStep,
     Worker,
 )
-from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecords
-from gpuwatch.experiment.probing.op_placement import PlacedOps
+from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecordings
+from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 _MAX_ENTRIES = 100
@@ -83,7 +83,7 @@ class ReceivedEvents:
         self.framework: Framework | None = None
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
-        self.placed = PlacedOps()
+        self.placed = OpCounts()
         """Ops of a probe's work; with ``--placement`` the program's, with the devices that it requested."""
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
@@ -104,7 +104,7 @@ class ReceivedEvents:
         self._holds: dict[str, int] = {}
         self.applied: Applied | None = None
         self.steps = StepCount()
-        self.memory_records = MemoryRecords()
+        self.memory_records = MemoryRecordings()
         self.retraced: tuple[Retraced, ...] = ()
         self.waiting: Waiting | None = None
         self.pipeline: Pipeline | None = None
@@ -167,7 +167,7 @@ class ReceivedEvents:
             case "copied":
                 self.placed.add_copies(data)
             case "placement_coverage":
-                self.placed.nodes, self.placed.unclear = int(data["nodes"]), int(data["unclear"])
+                self.placed.graph_nodes, self.placed.unclear_nodes = int(data["nodes"]), int(data["unclear"])
             case "memory":
                 self._take_memory(data)
             case "throughput":
@@ -211,7 +211,7 @@ class ReceivedEvents:
                 if len(self.children) < _MAX_ENTRIES:
                     self.children[int(data["pid"])] = int(data["code"])
             case "memory_begin" | "memory_file" | "memory_note" | "memory_names" | "memory_end":
-                self.memory_records.take(event.kind, data)
+                self.memory_records.take_event(event.kind, data)
             case _:
                 pass  # such as progress: only of interest while it runs
 

@@ -11,7 +11,7 @@ from types import FrameType
 import msgspec
 
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.pipe_reader import Streams
+from gpuwatch.experiment.probing.pipe_reader import StreamReader
 
 _GUARD_REPORT_SECONDS = 0.1
 """Seconds after which the guard is asked whether it received a signal, too."""
@@ -37,7 +37,7 @@ class Signals:
     They wait there until somebody sets ``take`` and calls :meth:`judge`.
     """
 
-    def __init__(self, streams: Streams, ask_guard: Callable[[], None], *, receive: bool) -> None:
+    def __init__(self, streams: StreamReader, ask_guard: Callable[[], None], *, receive: bool) -> None:
         """``ask_guard`` has the guard report what it received, then call :meth:`guard_reported`.
 
         ``receive``: False in a thread, where Python delivers no signals; none comes then.

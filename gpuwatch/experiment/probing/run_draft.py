@@ -28,7 +28,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, Memory
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
-from gpuwatch.experiment.probing.op_placement import PlacedOps, coverage, merged
+from gpuwatch.experiment.probing.op_placement import OpCounts, graph_coverage, merge_op_counts
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, is_older, without_printed
@@ -193,7 +193,7 @@ class RunBuilder:
         environment: dict[str, str],
         simulation: str | None,
         processes: tuple[RunProcess, ...] = (),
-        placed: tuple[PlacedOps, ...] = (),
+        placed: tuple[OpCounts, ...] = (),
         failure_counts: FailureCounts | None = None,
     ) -> RunDraft:
         """The draft run; of a running program, what is known so far. ``failure_counts``: see :class:`FailureCounts`."""
@@ -213,7 +213,7 @@ class RunBuilder:
         simulated = machine.simulated if machine is not None else ENV_STATE in environment
         held = self._ledger.result(context=simulated and simulation is not None)
         busiest = next((entry for entry in held if entry.uuid == timeline.device), None)
-        placements, copies = merged(placed or (state.placed,))
+        placements, copies = merge_op_counts(placed or (state.placed,))
         missed = self._why_no_peak(facts, total_seconds)
         if missed:
             held = tuple(msgspec.structs.replace(entry, process_bytes=None) for entry in held)
@@ -236,7 +236,7 @@ class RunBuilder:
             devices=state.devices,
             device_map=self._device_map(facts),
             placements=placements or tuple(facts.placements),
-            placement_coverage=coverage(placed),
+            placement_coverage=graph_coverage(placed),
             copies=tuple(copy for copy in copies or facts.copies if copy.op not in IDLE_OPS),
             ooms=self._ooms(script, facts),
             memory=Memory(

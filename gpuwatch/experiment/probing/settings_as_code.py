@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript, literals
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript, module_literals
 
 _WIDTH = 98
 
@@ -35,4 +35,4 @@ def _python(value: object) -> str:
 
 
 def _literal(path: Path, name: str) -> Any:
-    return literals(ast.parse(path.read_text(encoding="utf-8")), name)[name]
+    return module_literals(ast.parse(path.read_text(encoding="utf-8")), name)[name]

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuwatch.experiment.probing.interpreter import Interpreter, framework_of, python_of
+from gpuwatch.experiment.probing.interpreter import Interpreter, find_framework, interpreter_of_command
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.sim.libraries import runtime_obstacle
 
@@ -41,13 +41,13 @@ class Choice(msgspec.Struct, frozen=True):
 
 def plugin_obstacle(command: Sequence[str]) -> str:
     """Why the plug-in tier cannot work for the user's own program; empty if it can."""
-    python = python_of(command)
+    python = interpreter_of_command(command)
     if python is None:
         return ""
     named = _frameworks_named(command)
-    found = framework_of(python, "tensorflow") if "torch" not in named or "tensorflow" in named else None
+    found = find_framework(python, "tensorflow") if "torch" not in named or "tensorflow" in named else None
     if found is None and "tensorflow" not in named:
-        torch = framework_of(python, "torch")
+        torch = find_framework(python, "torch")
         if torch is not None and not pytorch_obstacle(torch):
             return (
                 "PyTorch's device map, properties, memory and copies work on simulated GPUs; other kernels, such as "

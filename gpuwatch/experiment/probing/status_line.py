@@ -19,7 +19,7 @@ from rich.cells import cell_len, set_cell_size
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.units import per_second_text, percent, short_size
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.probing.output_passthrough import Channel
+from gpuwatch.experiment.probing.output_passthrough import OutputChannel
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.findings import Finding
@@ -35,12 +35,12 @@ _MAX_SHOWN_AT_ONCE = 3
 class StatusLine:
     """Draws on the terminal behind a channel; does nothing if that is not possible."""
 
-    def __init__(self, channel: Channel, title: Sequence[str], *, line: bool, print_findings: bool) -> None:
+    def __init__(self, channel: OutputChannel, title: Sequence[str], *, line: bool, print_findings: bool) -> None:
         """``title``: the command; ``line``: draw the status line if the terminal can."""
         self._channel = channel
         self._title = printable(" ".join(word.rpartition("/")[2] for word in title))
-        self._line = line and channel.drawable and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-        self._print_findings = print_findings and channel.open
+        self._line = line and channel.can_draw and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self._print_findings = print_findings and channel.is_open
         self._rows = 0
         self._columns = 0
         self._drawn = 0.0
@@ -70,15 +70,15 @@ class StatusLine:
             return
         self._rows, self._columns = rows, columns
         # The line feed makes room if the cursor is in the last row; setting the region moves the cursor, so save it.
-        self._channel.put(f"\n\x1b7\x1b[1;{rows - 1}r\x1b8\x1b[A".encode())
-        self._channel.resize(kept=1)
+        self._channel.write_stderr(f"\n\x1b7\x1b[1;{rows - 1}r\x1b8\x1b[A".encode())
+        self._channel.resize(reserved_rows=1)
         self.draw()
 
     def end(self) -> None:
         """Gives the row back."""
         if not self._rows:
             return
-        self._channel.put(self.undo)
+        self._channel.write_stderr(self.undo)
         self._rows = 0
         self._channel.resize()
 
@@ -93,8 +93,8 @@ class StatusLine:
             return
         clear = f"\x1b[{before};1H\x1b[2K" if before < rows else ""
         self._rows, self._columns = rows, columns
-        self._channel.put(f"\x1b7\x1b[r{clear}\x1b[1;{rows - 1}r\x1b8".encode())
-        self._channel.resize(kept=1)
+        self._channel.write_stderr(f"\x1b7\x1b[r{clear}\x1b[1;{rows - 1}r\x1b8".encode())
+        self._channel.resize(reserved_rows=1)
 
     def update(self, snapshot: Snapshot | None, used: dict[str, int], speed: Throughput | None) -> None:
         """Sets what to show; ``used``: the program's GPU memory in bytes, by device UUID."""
@@ -116,7 +116,7 @@ class StatusLine:
 
     def tick(self) -> None:
         """Prints and redraws what is due; called regularly."""
-        if self._print_findings and self._waiting and self._channel.at_line_start and self._channel.between:
+        if self._print_findings and self._waiting and self._channel.at_line_start and self._channel.can_write:
             self.print_waiting()
         if self._line and time.monotonic() - self._drawn >= _REDRAW_SECONDS and self._foreground():
             if self._rows:
@@ -127,16 +127,16 @@ class StatusLine:
     def print_waiting(self) -> None:
         if self._print_findings:
             for line in self._waiting:
-                self._channel.put(line.encode("utf-8", "replace") + b"\n")
+                self._channel.write_stderr(line.encode("utf-8", "replace") + b"\n")
         self._waiting.clear()
 
     def draw(self) -> None:
-        if not self._rows or not self._channel.between:
+        if not self._rows or not self._channel.can_write:
             return
         self._drawn = time.monotonic()
         text = set_cell_size(self.text(), self._columns - 1)
         region = f"\x1b[1;{self._rows - 1}r"
-        self._channel.put(
+        self._channel.write_stderr(
             f"\x1b7{region}\x1b[{self._rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode("utf-8", "replace")
         )
 

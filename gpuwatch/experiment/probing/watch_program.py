@@ -27,17 +27,17 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, Ending
+from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, ProgramEnder
 from gpuwatch.experiment.probing.environment_settings import environment_settings
 from gpuwatch.experiment.probing.guard_reports import GuardReports
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
-from gpuwatch.experiment.probing.pipe_reader import Backlog, Lines, Sink
-from gpuwatch.experiment.probing.probe_runner import SnapshotSource, kept_environment
+from gpuwatch.experiment.probing.pipe_reader import LineSplitter, OutputBacklog, Sink
+from gpuwatch.experiment.probing.probe_runner import SnapshotSource, gpu_variables
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.run_verdict import Termination, not_started, with_verdict
+from gpuwatch.experiment.probing.run_verdict import EndFacts, not_started, with_verdict
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
@@ -109,12 +109,12 @@ class Watch:
         self._options = program.options
         self._source = source
         self._streams = program.streams
-        self._processes = WatchedProcesses(self._streams, program.reports)
+        self._processes = WatchedProcesses(self._streams, program.report_socket)
         self._channel = program.channel
-        self._own_session = program.own_session
+        self._own_session = program.has_own_session
         self._status_line = program.status_line
-        self._profiler_lines = ProfilerLogFilter() if program.options.memory else None
-        self._backlog = Backlog(self._log_line)
+        self._profiler_lines = ProfilerLogFilter() if program.options.record_memory else None
+        self._backlog = OutputBacklog(self._log_line)
         self._signals = program.signals
         self._signals.take = self._take_signal
         self._take_line: Sink = lambda raw: None
@@ -126,8 +126,8 @@ class Watch:
         self._polled_at, self._others_start = 0.0, False
         self._received: list[int] = []
         self._reports = GuardReports(program.signals)
-        self._ending = Ending(program, self._reports, self._processes, self._received)
-        self._started = program.started
+        self._ending = ProgramEnder(program, self._reports, self._processes, self._received)
+        self._started = program.started_monotonic
         self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs, started_at=program.started_at)
         self._latest = before
         self._save_at = self._started
@@ -190,7 +190,7 @@ class Watch:
         asked = datetime.datetime.now(datetime.UTC)
         until = time.monotonic() + _LAST_SAMPLE_SECONDS
         self._sample_now()
-        while self._reports.status is None and time.monotonic() < until:
+        while self._reports.wait_status is None and time.monotonic() < until:
             if self._latest is not None and self._latest.taken_at >= asked:
                 return
             self._drain(0.02)
@@ -198,16 +198,18 @@ class Watch:
 
     def _about_to_end(self) -> bool:
         """Whether the program has ended, or is about to, though the guard has not said so yet: perhaps it failed."""
-        assert self._reports.program is not None
+        assert self._reports.program_pid is not None
         try:
-            stat = Path(f"/proc/{self._reports.program}/stat").read_bytes()
+            stat = Path(f"/proc/{self._reports.program_pid}/stat").read_bytes()
         except OSError:
             return True
-        return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program).ended
+        return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program_pid).ended
 
     def _stops(self, stop: Stop) -> bool:
-        since = self._reports.started
-        return self._reports.program is not None and stop(self._is_stepping(), time.monotonic() - since, self._starting)
+        since = self._reports.started_at
+        return self._reports.program_pid is not None and stop(
+            self._is_stepping(), time.monotonic() - since, self._starting
+        )
 
     def _starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
@@ -218,29 +220,29 @@ class Watch:
         return self._others_start
 
     def _is_stepping(self) -> ReceivedEvents:
-        return self._processes.stepping(self._reports.program or 0)
+        return self._processes.stepping(self._reports.program_pid or 0)
 
     def _follow(self, more: Callable[[], bool]) -> None:
         """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
         going = True
-        while going and self._reports.error is None and not self._reports.has_ended:
+        while going and self._reports.start_errno is None and not self._reports.has_ended:
             if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK_SECONDS)):
-                self._backlog.work()  # only when there is no output to pass on
+                self._backlog.parse_next()  # only when there is no output to pass on
             if time.monotonic() >= self._update_at:
                 self._update_at = time.monotonic() + _PACE_SECONDS
                 self._signals.judge()
                 self._update()
                 going = more()
-        if self._reports.error is not None:
+        if self._reports.start_errno is not None:
             self._status_line.end()
-            raise not_started(self._guarded.command[0], self._reports.error)
-        if self._reports.program is None:
+            raise not_started(self._guarded.command[0], self._reports.start_errno)
+        if self._reports.program_pid is None:
             raise KeyboardInterrupt  # the guard was killed before it could start the program
 
     def _show(self) -> bool:
         """Draws the status line and saves the unfinished run, when it is time."""
         self._status_line.tick()
-        if self._reports.program is not None and time.monotonic() >= self._save_at:
+        if self._reports.program_pid is not None and time.monotonic() >= self._save_at:
             self._save_unfinished()
         return True
 
@@ -250,55 +252,59 @@ class Watch:
             self._guarded.start()
         assert self._guarded.guard is not None
         self._processes.ancestor = self._guarded.guard.pid
-        if self._channel.open:
-            self._streams.add(self._channel.read, self._take_output)
-        self._streams.add(self._guarded.control.fileno(), Lines(self._reports.take).feed, self._reports.end_of_file)
+        if self._channel.is_open:
+            self._streams.add(self._channel.read_fd, self._take_output)
+        self._streams.add(
+            self._guarded.control.fileno(), LineSplitter(self._reports.take_line).feed, self._reports.end_of_file
+        )
 
     def _finish(self) -> None:
         """Reads the rest of the output, and deals with processes that were left behind."""
         until = time.monotonic() + _GRACE_SECONDS
         heard = time.monotonic()
-        while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
+        while self._channel.is_open and self._streams.is_reading(self._channel.read_fd) and time.monotonic() < until:
             if self._drain(0.02):
                 heard = time.monotonic()
-            elif self._reports.left_behind and time.monotonic() - heard > _QUIET_SECONDS:
+            elif self._reports.left_behind_count and time.monotonic() - heard > _QUIET_SECONDS:
                 break  # a process that was left behind holds it open and is silent
         self._processes.stop_accepting()
         while self._drain(0, last=True):
             pass
         self._backlog.close()
         if self._own_session:
-            self._ending.end_rest()
+            self._ending.end_and_release()
             return
-        if self._reports.left_behind and self._reports.killed:
+        if self._reports.left_behind_count and self._reports.was_killed:
             # Nothing else ends the workers of a killed program, which may still hold GPUs.
             self._ending.end_left_behind()
-        self._guarded.tell("leave")
+        self._guarded.send_command("leave")
 
     # What comes in
 
     def _drain(self, timeout: float, *, last: bool = False) -> bool:
         came = self._streams.drain(timeout)
         if self._profiler_lines is not None:
-            if self._profiler_lines.doubtful:
+            if self._profiler_lines.has_profiler_line:
                 self._streams.drain(0)  # a program says before it that it profiles itself
-            if text := self._profiler_lines.rest(of_program=self._processes.profile_themselves(), last=last):
+            if text := self._profiler_lines.take_output(
+                program_profiles_itself=self._processes.profile_themselves(), is_last=last
+            ):
                 self._pass_on(text)
         return came
 
     def _take_output(self, chunk: bytes) -> None:
         if self._profiler_lines is not None:
-            self._profiler_lines.put(chunk)
+            self._profiler_lines.add(chunk)
         else:
             self._pass_on(chunk)
 
     def _pass_on(self, chunk: bytes) -> None:
         self._channel.pass_on(chunk)
-        self._backlog.put(chunk)
-        if self._channel.broken:
-            self._streams.remove(self._channel.read)
+        self._backlog.queue(chunk)
+        if self._channel.stderr_is_closed:
+            self._streams.remove(self._channel.read_fd)
             self._channel.close()
-            self._guarded.tell("drop")
+            self._guarded.send_command("drop")
 
     def _log_line(self, line: bytes) -> None:
         self._take_line(line)
@@ -309,7 +315,7 @@ class Watch:
         """Handles a signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
         if number == signal.SIGWINCH:
             self._status_line.resized()
-            self._guarded.restore_later()
+            self._guarded.send_restore_bytes()
             # The program got its own SIGWINCH before its terminal was resized.
             for pid in guard_process.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
                 with suppress(OSError):
@@ -319,9 +325,9 @@ class Watch:
         elif self._own_session:
             if number in _END_SIGNALS:
                 self._received.append(number)
-        elif self._reports.program is not None:
+        elif self._reports.program_pid is not None:
             self._received.append(number)
-            if not everybody or came < self._reports.started:
+            if not everybody or came < self._reports.started_at:
                 for pid in self._recipients(number):
                     with suppress(OSError):
                         os.kill(pid, number)
@@ -331,35 +337,35 @@ class Watch:
 
         A shell or launcher waits for its child and relies on the child getting SIGINT and SIGQUIT too.
         """
-        assert self._reports.program is not None
+        assert self._reports.program_pid is not None
         if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
-            return [self._reports.program]
-        found = [self._reports.program]
+            return [self._reports.program_pid]
+        found = [self._reports.program_pid]
         for pid in sorted(guard_process.descendants(self._guarded.guard.pid)):
             with suppress(OSError):
-                if pid != self._reports.program and os.getpgid(pid) == os.getpgrp():
+                if pid != self._reports.program_pid and os.getpgid(pid) == os.getpgrp():
                     found.append(pid)
         return found
 
     def _pause(self) -> None:
         """Ctrl+Z: gives the terminal to the shell until we are continued."""
         self._status_line.end()
-        self._guarded.restore_later()
+        self._guarded.send_restore_bytes()
         if self._own_session:
-            self._guarded.tell(f"group {int(signal.SIGSTOP)}")
+            self._guarded.send_command(f"group {int(signal.SIGSTOP)}")
         self._signals.stop_here()
         if self._own_session:
-            self._guarded.tell(f"group {int(signal.SIGCONT)}")
+            self._guarded.send_command(f"group {int(signal.SIGCONT)}")
         self._status_line.begin()
-        self._guarded.restore_later()
+        self._guarded.send_restore_bytes()
 
     # What goes out
 
     def _update(self) -> None:
         builder = self._builder
-        if self._reports.program is not None:
-            builder.state = self._processes.leading(self._reports.program)
-            builder.pid = builder.state.pid or self._reports.program
+        if self._reports.program_pid is not None:
+            builder.state = self._processes.leading(self._reports.program_pid)
+            builder.pid = builder.state.pid or self._reports.program_pid
         self._sample_before_exit()
         for snapshot in self._source.drain():
             builder.snapshot(snapshot, time.monotonic())
@@ -409,12 +415,12 @@ class Watch:
             started_at=self._guarded.started_at,
             total_seconds=time.monotonic() - self._started,
             fresh=True,
-            environment=kept_environment(self._guarded.environment if state.environment is None else state.environment),
+            environment=gpu_variables(self._guarded.environment if state.environment is None else state.environment),
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.held),
             placed=self._processes.placed(),
-            failure_counts=self._processes.failure_counts(self._reports.program or 0)
-            if not self._reports.left_behind
+            failure_counts=self._processes.failure_counts(self._reports.program_pid or 0)
+            if not self._reports.left_behind_count
             else None,
         )
         settings = {
@@ -425,14 +431,14 @@ class Watch:
         }
         run = with_verdict(
             msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed()),
-            Termination(
+            EndFacts(
                 outcome=outcome,
-                asked=tuple(self._received),
-                kills=self._guarded.kills_before,
-                peak_bytes=self._reports.peak_bytes,
-                total_bytes=None if self._latest is None else self._latest.host.memory_total_bytes,
-                pids=self._processes.pids | {self._reports.program or 0},
-                left=self._reports.left_behind,
+                received_signals=tuple(self._received),
+                oom_kills_before=self._guarded.oom_kills_before,
+                peak_resident_bytes=self._reports.peak_bytes,
+                host_memory_bytes=None if self._latest is None else self._latest.host.memory_total_bytes,
+                pids=self._processes.pids | {self._reports.program_pid or 0},
+                left_behind_count=self._reports.left_behind_count,
                 problems=tuple(self._problems(draft.run)),
             ),
         )
@@ -443,7 +449,7 @@ class Watch:
 
     def _with_memory(self, draft: RunDraft) -> RunDraft:
         """With --memory: the draft with what was recorded, which is read once the program has ended."""
-        if not self._options.memory:
+        if not self._options.record_memory:
             return draft
         profiles, problems = self._processes.memory_profiles()
         if not profiles and not problems:
@@ -464,9 +470,9 @@ class Watch:
             yield unseen if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
         for pid in self._processes.without_last_report():
             yield f"placement: process {pid} ended without a final report: not all of its ops and graphs are counted"
-        if self._backlog.left_out:
-            yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"
-        if not self._options.log:
+        if self._backlog.skipped_bytes:
+            yield f"{self._backlog.skipped_bytes >> 20} MiB of output came too fast to be parsed"
+        if not self._options.read_log:
             yield "the log was not read (--no-log)"
 
 

@@ -19,9 +19,9 @@ import msgspec
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMapping, Framework, KilledChild, RunProcess
 from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
-from gpuwatch.experiment.probing.op_placement import PlacedOps
-from gpuwatch.experiment.probing.pipe_reader import Lines, Streams
-from gpuwatch.experiment.probing.probe_runner import kept_environment
+from gpuwatch.experiment.probing.op_placement import OpCounts
+from gpuwatch.experiment.probing.pipe_reader import LineSplitter, StreamReader
+from gpuwatch.experiment.probing.probe_runner import gpu_variables
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
 from gpuwatch.experiment.probing.run_draft import own_ordinal
@@ -71,14 +71,14 @@ class _Member:
 class WatchedProcesses:
     """Accepts reports from the program's processes, and tells them from other processes."""
 
-    def __init__(self, streams: Streams, reports: socket.socket) -> None:
+    def __init__(self, streams: StreamReader, reports: socket.socket) -> None:
         """``reports``: the listening socket to which the processes connect."""
         self._streams = streams
         self._members: dict[int, _Member] = {}
         self._answers: dict[int, tuple[bool, float]] = {}
         self._quiet: set[int] = set()
         """Pids of processes that could not use a GPU, by their own word."""
-        self._connections: dict[int, tuple[socket.socket, Lines]] = {}
+        self._connections: dict[int, tuple[socket.socket, LineSplitter]] = {}
         self.ancestor: int | None = None
         """Pid of the guard, the ancestor of every process of the program."""
         self._socket = reports
@@ -202,15 +202,17 @@ class WatchedProcesses:
         """How many processes with a framework have reported that they are about to exit."""
         return sum(member.state.ended and member.state.framework is not None for member in self._members.values())
 
-    def placed(self) -> tuple[PlacedOps, ...]:
+    def placed(self) -> tuple[OpCounts, ...]:
         """With --placement: the ops of every process that reported any."""
         lead = self.leading(0)
         theirs = (lead.environment or {}).get(_VISIBLE)
         found = []
         for state in (member.state for member in self._members.values()):
-            if state.placed.counts or state.placed.nodes:
+            if state.placed.counts or state.placed.graph_nodes:
                 own = (state.environment or {}).get(_VISIBLE)
-                found.append(state.placed.of_another(state.devices, lead.devices, own if own != theirs else None))
+                found.append(
+                    state.placed.with_process_devices(state.devices, lead.devices, own if own != theirs else None)
+                )
         return tuple(found)
 
     def without_last_report(self) -> tuple[int, ...]:
@@ -248,7 +250,7 @@ class WatchedProcesses:
 
     def profile_themselves(self) -> bool:
         """With --memory: whether a process has begun a profile of its own."""
-        return any(member.state.memory_records.gave_way for member in self._members.values())
+        return any(member.state.memory_records.program_profiles_itself for member in self._members.values())
 
     def memory_profiles(self) -> tuple[tuple[MemoryProfile, ...], tuple[str, ...]]:
         """With --memory: the profiles of every process, the fullest first, and what could not be recorded."""
@@ -291,7 +293,7 @@ class WatchedProcesses:
         return RunProcess(
             pid=pid,
             command=state.command,
-            environment=kept_environment(state.environment or {}),
+            environment=gpu_variables(state.environment or {}),
             framework=state.framework,
             devices=state.devices,
             device_map=(
@@ -328,7 +330,7 @@ class WatchedProcesses:
             return False
         if member.state.ended:
             member.state = ReceivedEvents()  # the pid of an exited process was reused
-        lines = Lines(member.state.line)
+        lines = LineSplitter(member.state.line)
         descriptor = connection.fileno()
         self._connections[descriptor] = (connection, lines)
         self._streams.add(descriptor, lines.feed, lambda: self._connection_closed(descriptor, member))

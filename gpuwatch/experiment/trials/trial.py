@@ -15,7 +15,7 @@ import msgspec
 from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
-from gpuwatch.experiment.probing.launch_program import GuardedProgram, Options
+from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
 from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
@@ -198,13 +198,13 @@ def run_trial(
             stop_condition.succeeded = True
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-try-", ignore_cleanup_errors=True) as scratch:
-        options = Options(
+        options = WatchOptions(
             simulation=setup.simulation,
             variables=_trial_environment(setup, configuration, run_name, scratch, no_retry=no_retry),
             output=output,
-            memory=record,
+            record_memory=record,
             folder=Path(scratch) / "work" if setup.isolate else None,
-            signals=not copy,
+            receive_signals=not copy,
         )
         command = command_with_values(setup.command, configuration.values, run_name)
         if setup.isolate:

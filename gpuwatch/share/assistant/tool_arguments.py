@@ -11,7 +11,7 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.gpu_time_usage import GroupBy
 from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
+from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 
 _MAX_QUOTED_CHARS = 300
 """Characters of an error, which may quote an argument."""
@@ -112,7 +112,7 @@ class ProbeArguments(Arguments, frozen=True):
         Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10)],
         Meta(description="Configurations, for example default, growth, limit, fraction, async-allocator, torch-map."),
     ]
-    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = MEASURED_SECONDS
+    seconds: Annotated[float, Meta(ge=0.01, le=30, description="Measure each for this long.")] = MEASUREMENT_SECONDS
     workload: Annotated[Workload | None, Meta(description="The workload (default: the configuration's own).")] = None
     memory_limit_mb: Annotated[
         Annotated[int, Meta(ge=1, le=1 << 24)] | None,

@@ -18,7 +18,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.probing.probe_defaults import MEASURED_SECONDS
+from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 from gpuwatch.session.background_probes import Parameters
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_preflight import Preflight
@@ -37,7 +37,7 @@ from gpuwatch.ui.widgets.probe_table import STATE_STYLES
 
 _FIELDS = (
     ("workload", "Workload", "the configuration's own; " + " ".join(WORKLOADS)),
-    ("seconds", "Seconds", f"{MEASURED_SECONDS:g}"),
+    ("seconds", "Seconds", f"{MEASUREMENT_SECONDS:g}"),
     ("memory_limit", "Memory limit", "MB, for configurations with a limit; 1024"),
     ("fraction", "Fraction", "0 to 1, for configurations with a fraction; 0.4"),
     ("visible", "Visible list", "CUDA_VISIBLE_DEVICES, where a configuration sets it"),
@@ -62,7 +62,7 @@ def parse_parameters(typed: dict[str, str], devices: Sequence[Device]) -> Parame
     text = {name: value.strip() for name, value in typed.items()}
     if text["workload"] not in ("", *WORKLOADS):
         raise InvalidValue(f"workload must be one of {', '.join(WORKLOADS)}")
-    seconds = _number(text["seconds"] or str(MEASURED_SECONDS), "seconds", 0.01, 3600)
+    seconds = _number(text["seconds"] or str(MEASUREMENT_SECONDS), "seconds", 0.01, 3600)
     limit, fraction, virtual = text["memory_limit"], text["fraction"], text["virtual"]
     if virtual and parse_integer(virtual) is None:
         raise InvalidValue(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
