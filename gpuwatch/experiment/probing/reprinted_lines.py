@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpuwatch.core.model.run import HOST_ALLOCATORS
+from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.logs.log_facts import LogFacts, RefusedAllocations
 
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
@@ -20,12 +20,6 @@ _LOCAL = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
 _MAX_EARLY_SECONDS = 5.0
 _TIME_ZONES_SECONDS = 26 * 3600.0
 """Seconds between the earliest and the latest local time on Earth: the program may have a time zone of its own."""
-_OWN = (
-    *("lines", "errors", "error_frames", "frame", "last_error_line", "last_error_in", "last_error_has_traceback"),
-    *("went_on_after_last_error", "steps_printed_after_error", "last_frame_line", "open_traceback_line"),
-    *("reported_end", "reported_end_line", "reported_end_line_number", "ending_kind", "ending_line"),
-)
-"""Facts about any program, with or without a framework."""
 _OF_MEMORY = ("memory.oom", "memory.refused", "memory.retried")
 _OF_KERNELS = ("ended.assert", "ended.kernel", "ended.launch", "ended.watchdog")
 _OF_FAILED_OPS = (
@@ -66,21 +60,46 @@ def without_printed(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
     # Host memory that runs out is not counted: any library may request it.
     of_host = [oom for oom in facts.ooms if oom.allocator in HOST_ALLOCATORS]
     if not counts.framework:
-        own = {name: getattr(facts, name) for name in _OWN}
-        own |= {"ooms": of_host, "topics": facts.topics, "evidence": facts.evidence}
-        return _without(LogFacts(**own), lambda topic: not topic.startswith("ended.") or topic in _OF_KERNELS)
+        return _without_topics(
+            _facts_of_any_program(facts, of_host), lambda topic: not topic.startswith("ended.") or topic in _OF_KERNELS
+        )
     if counts.exhausted:
         return facts
     facts = msgspec.structs.replace(facts, ooms=of_host, refusals=RefusedAllocations())
     if counts.failures != 0 or not counts.gpus:
-        return _without(facts, lambda topic: topic in _OF_MEMORY)
+        return _without_topics(facts, lambda topic: topic in _OF_MEMORY)
     facts = msgspec.structs.replace(facts, cuinit_error=None)
-    return _without(facts, lambda topic: topic in (*_OF_MEMORY, *_OF_FAILED_OPS))
+    return _without_topics(facts, lambda topic: topic in (*_OF_MEMORY, *_OF_FAILED_OPS))
 
 
-def _without(facts: LogFacts, dropped: Callable[[str], bool]) -> LogFacts:
+def _without_topics(facts: LogFacts, dropped: Callable[[str], bool]) -> LogFacts:
     return msgspec.structs.replace(
         facts,
         topics={topic: count for topic, count in facts.topics.items() if not dropped(topic)},
         evidence={topic: lines for topic, lines in facts.evidence.items() if not dropped(topic)},
+    )
+
+
+def _facts_of_any_program(facts: LogFacts, host_ooms: list[Oom]) -> LogFacts:
+    """The facts that a program has with or without a framework."""
+    return LogFacts(
+        lines=facts.lines,
+        ooms=host_ooms,
+        topics=facts.topics,
+        evidence=facts.evidence,
+        errors=facts.errors,
+        error_frames=facts.error_frames,
+        frame=facts.frame,
+        last_error_line=facts.last_error_line,
+        last_error_in=facts.last_error_in,
+        last_error_has_traceback=facts.last_error_has_traceback,
+        went_on_after_last_error=facts.went_on_after_last_error,
+        steps_printed_after_error=facts.steps_printed_after_error,
+        last_frame_line=facts.last_frame_line,
+        open_traceback_line=facts.open_traceback_line,
+        reported_end=facts.reported_end,
+        reported_end_line=facts.reported_end_line,
+        reported_end_line_number=facts.reported_end_line_number,
+        ending_kind=facts.ending_kind,
+        ending_line=facts.ending_line,
     )
