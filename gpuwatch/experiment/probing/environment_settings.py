@@ -30,8 +30,8 @@ def environment_settings(
     framework: Framework | None,
     setting_lines: Mapping[str, str],
 ) -> dict[str, Setting]:
-    """The variables that the framework reads. ``environment``: the program's; ``launch_environment``: that it was started with;
-    ``setting_lines``: the lines of the program that set them, where known.
+    """The variables that the framework reads. ``environment``: the program's; ``launch_environment``: that it was
+    started with; ``setting_lines``: the lines of the program that set them, where known.
     """
     if framework is None:
         return {}

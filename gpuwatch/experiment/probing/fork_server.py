@@ -1,7 +1,7 @@
 """The fork server: a process that imports a framework once and is forked for each probe.
 
-``probes/_gpuwatch_fork_server.py`` is the other end. If forking is not safe, :attr:`ForkServer.unsafe_reason` says why, and
-the runner starts a new interpreter for each probe.
+``probes/_gpuwatch_fork_server.py`` is the other end. If forking is not safe, :attr:`ForkServer.unsafe_reason` says why,
+and the runner starts a new interpreter for each probe.
 """
 
 from __future__ import annotations

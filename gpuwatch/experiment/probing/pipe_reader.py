@@ -110,7 +110,8 @@ class StreamReader:
         self.on_ready(descriptor, lambda: self._read(descriptor, sink, at_end))
 
     def on_ready(self, descriptor: int, read_available: Callable[[], bool]) -> None:
-        """Calls ``read_available`` when ``descriptor`` (a listening socket) is readable; it returns True if that gave more."""
+        """Calls ``read_available`` when ``descriptor`` (a listening socket) is readable; it returns True if that gave
+        more."""
         self._selector.register(descriptor, selectors.EVENT_READ, read_available)
 
     def remove(self, descriptor: int) -> None:

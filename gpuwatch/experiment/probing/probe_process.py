@@ -84,8 +84,8 @@ class ProbeProcess:
     def run_to_end(self, deadline: float, while_waiting: Callable[[], None] | None = None) -> Outcome:
         """Reads until the process has ended, or kills it after ``deadline`` seconds.
 
-        ``while_waiting`` is called at least ten times a second. ``Outcome.ended`` (whether the last event came) is left to
-        the caller.
+        ``while_waiting`` is called at least ten times a second. ``Outcome.ended`` (whether the last event came) is left
+        to the caller.
         """
         ends_at = time.monotonic() + deadline
         timed_out = False

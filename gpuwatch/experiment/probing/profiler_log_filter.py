@@ -30,7 +30,8 @@ class ProfilerLogFilter:
         return _PROFILER_LINE.search(self._pending) is not None
 
     def take_output(self, *, program_profiles_itself: bool, is_last: bool = False) -> bytes:
-        """The output to pass on. ``program_profiles_itself``: the program profiles itself; ``is_last``: includes an unfinished line."""
+        """The output to pass on. ``program_profiles_itself``: the program profiles itself; ``is_last``: includes an
+        unfinished line."""
         output = self._pending if program_profiles_itself else _PROFILER_LINE.sub(b"", self._pending)
         last_line_start = output.rfind(b"\n") + 1
         if is_last or program_profiles_itself or not _MAYBE_PROFILER_LINE.match(output, last_line_start):
