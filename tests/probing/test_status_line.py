@@ -183,16 +183,16 @@ class _Terminal(OutputChannel):
     def __init__(self, rows: int = 24, columns: int = 60) -> None:
         super().__init__(intercept=False)
         self.shown: list[bytes] = []
-        self.terminal = True
+        self.is_terminal = True
         self._size = rows, columns
 
     can_draw = True  # type: ignore[assignment]
-    open = True  # type: ignore[assignment]
+    is_open = True  # type: ignore[assignment]
 
     def size(self) -> tuple[int, int]:
         return self._size
 
-    def resize(self, kept: int = 0) -> None:
+    def resize(self, reserved_rows: int = 0) -> None:
         pass
 
     def write_stderr(self, data: bytes) -> None:
