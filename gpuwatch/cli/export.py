@@ -25,8 +25,8 @@ from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
-from gpuwatch.share.exports.exported_period import STEPS, ExportedPeriod, period_of
-from gpuwatch.share.exports.recording_tables import NAMES, table
+from gpuwatch.share.exports.exported_period import STEPS, ExportedPeriod, select_period
+from gpuwatch.share.exports.recording_tables import TABLE_NAMES, table
 
 _PROGRESS_STEP_BYTES = 1 << 22
 """Bytes between two updates of the progress."""
@@ -75,7 +75,7 @@ Examples:
 @click.option(
     "--table",
     "table_name",
-    type=Choice(list(NAMES)),
+    type=Choice(list(TABLE_NAMES)),
     help="Write this table to the CSV or Parquet file (default: devices).",
 )
 @click.option(
@@ -113,7 +113,7 @@ def export(
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
     check_writable(output, any_suffix=True)
     with read_recording(file) as recording:
-        period = period_of(recording, since, until, STEPS[every])
+        period = select_period(recording, since, until, STEPS[every])
         runs = _runs_to_export(documents, period) if chosen.name == "perfetto" else []
         if redact:
             print_redaction_note()

@@ -41,8 +41,8 @@ def gather_diagnostic(
 ) -> Diagnostic:
     """Reads the machine, runs the doctor, reads saved runs.
 
-    ``progress`` is called with each step, and with the empty string at the end. ``files``: what given files tell, each
-    with its name.
+    ``progress`` is called with each step, and with the empty string at the end. ``files``: names of given files, and
+    their explanations.
     """
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     missing: list[Gap] = []
@@ -59,9 +59,9 @@ def gather_diagnostic(
     host = snapshot.host.hostname
     simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
     programs, probes = _latest_runs(taken_at, host, simulated=simulated, missing=missing)
-    around, excerpts = job_and_platform_facts(os.environ), _excerpts(missing, progress, simulated=simulated)
+    surroundings, excerpts = job_and_platform_facts(os.environ), _excerpts(missing, progress, simulated=simulated)
     progress("")
-    gathered = Diagnostic(
+    diagnostic = Diagnostic(
         taken_at=taken_at,
         took_seconds=time.monotonic() - started,
         gpuwatch_version=__version__,
@@ -69,12 +69,12 @@ def gather_diagnostic(
         doctor=doctor,
         programs=programs,
         probes=compare(probes) if probes else None,
-        surroundings=around,
-        excerpts=(*excerpts, *(_explained_file(*each) for each in files)),
+        surroundings=surroundings,
+        excerpts=(*excerpts, *(_explained_file(*named_file) for named_file in files)),
         missing=tuple(missing),
         simulated=simulated,
     )
-    return diagnostic_report(gathered, why_no_snapshot="" if answered else snapshot.problems[0].detail, files=files)
+    return diagnostic_report(diagnostic, why_no_snapshot="" if answered else snapshot.problems[0].detail, files=files)
 
 
 def _run_doctor(
@@ -93,24 +93,24 @@ def _run_doctor(
 
 def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated: bool) -> tuple[Excerpt, ...]:
     """Output that supporters usually ask for; what is unavailable is added to ``missing``."""
-    found = []
-    for name, ask in (("nvidia-smi", nvidia_smi), ("kernel log", kernel_log)):
+    excerpts = []
+    for name, read in (("nvidia-smi", nvidia_smi), ("kernel log", kernel_log)):
         if simulated:
             missing.append(Gap(part=name, why="left out: the GPUs are simulated"))
             continue
         progress(f"reading {name}")
-        lines, why = ask()
+        lines, why = read()
         if lines:
-            found.append(Excerpt(name=name, lines=lines))
+            excerpts.append(Excerpt(name=name, lines=lines))
         if why:
             missing.append(Gap(part=name, why=why))
-    return tuple(found)
+    return tuple(excerpts)
 
 
-def _explained_file(name: str, told: Explanation) -> Excerpt:
+def _explained_file(name: str, explanation: Explanation) -> Excerpt:
     """What a file says at its errors, or that nothing in it was recognized."""
-    lines = [line for found in told.findings for line in (found.title, *found.evidence)]
-    lines += [error.message for error in told.errors if error.message not in lines]
+    lines = [line for finding in explanation.findings for line in (finding.title, *finding.evidence)]
+    lines += [error.message for error in explanation.errors if error.message not in lines]
     return Excerpt(name=name, lines=tuple(lines) or ("no problem recognized in this file",))
 
 
@@ -119,37 +119,37 @@ def _latest_runs(
 ) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
     """The latest programs and probes of this machine; what is left out is added to ``missing``."""
     store = RunStore()
-    kept = store.latest()
+    saved = store.latest()
     if store.distrust:
         missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.distrust}"))
     if store.unreadable:
         missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
-    young = [run for run in kept if now - run.started_at <= MAX_AGE]
-    here = [run for run in young if is_of_this_machine(run, host, simulated=simulated)]
+    recent = [run for run in saved if now - run.started_at <= MAX_AGE]
+    of_this_machine = [run for run in recent if is_of_this_machine(run, host, simulated=simulated)]
     for count, why in (
-        (len(kept) - len(young), f"more than {MAX_AGE.days} days old"),
-        (sum(run.simulated != simulated for run in young), "of real GPUs" if simulated else "of simulated GPUs"),
-        (sum(run.simulated == simulated for run in young) - len(here), "of other machines"),
+        (len(saved) - len(recent), f"more than {MAX_AGE.days} days old"),
+        (sum(run.simulated != simulated for run in recent), "of real GPUs" if simulated else "of simulated GPUs"),
+        (sum(run.simulated == simulated for run in recent) - len(of_this_machine), "of other machines"),
     ):
         if count:
             missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
-    programs, probes = newest_runs(here, MAX_PROGRAMS)
-    unread = bool(store.distrust or store.unreadable)
-    watched = sum(run.is_program for run in kept)
-    for part, found, count, command in (
-        ("programs", programs, watched, "gpuwatch run -- python train.py"),
-        ("probes", probes, len(kept) - watched, "gpuwatch probe --group memory"),
+    programs, probes = newest_runs(of_this_machine, MAX_PROGRAMS)
+    some_unread = bool(store.distrust or store.unreadable)
+    program_count = sum(run.is_program for run in saved)
+    for part, runs, count, command in (
+        ("programs", programs, program_count, "gpuwatch run -- python train.py"),
+        ("probes", probes, len(saved) - program_count, "gpuwatch probe --group memory"),
     ):
-        if not found:
-            missing.append(Gap(part=part, why=_why_none(count, command, unread=unread)))
-    older = sum(run.is_program for run in here) - len(programs)
+        if not runs:
+            missing.append(Gap(part=part, why=_why_none(count, command, some_unread=some_unread)))
+    older = sum(run.is_program for run in of_this_machine) - len(programs)
     if older > 0:
         missing.append(Gap(part="programs", why=f"{older} older than the {len(programs)} shown: left out"))
     return programs, probes
 
 
-def _why_none(count: int, command: str, *, unread: bool) -> str:
+def _why_none(count: int, command: str, *, some_unread: bool) -> str:
     """Why there are none, and the command that makes one."""
     if count:
         return f"none of the {count} saved ones is both recent and from this machine; to create one: {command}"
-    return f"{'none could be read' if unread else 'this user has not saved any'}; to create one: {command}"
+    return f"{'none could be read' if some_unread else 'this user has not saved any'}; to create one: {command}"

@@ -25,8 +25,8 @@ from gpuwatch.share.assistant import tool_arguments as kinds
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.assistant.mcp_server import _tool_entry
-from gpuwatch.share.assistant.mcp_tools import BY_NAME, Tools
-from gpuwatch.share.assistant.run_commands import MAX_PARALLEL_COMMANDS, MAX_WAITING_CALLS, Commands
+from gpuwatch.share.assistant.mcp_tools import TOOLS, ToolContext
+from gpuwatch.share.assistant.run_commands import MAX_PARALLEL_COMMANDS, MAX_WAITING_CALLS, CommandRunner
 from gpuwatch.share.assistant.tool_results import MAX_BYTES, as_plain_data, bounded_document, output_schema
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run
@@ -173,14 +173,14 @@ def test_no_answer_is_larger_than_the_limit(document: dict[str, Any]) -> None:
     )
 
 
-class RecordedCommands(Commands):
+class RecordedCommands(CommandRunner):
     """Starts nothing; remembers the command lines."""
 
     def __init__(self) -> None:
         super().__init__(redact=False)
         self.lines: list[tuple[list[str], list[str]]] = []
 
-    async def document(self, arguments: Sequence[str], deadline: float, **more: Any) -> dict[str, Any]:
+    async def run(self, arguments: Sequence[str], deadline: float, **more: Any) -> dict[str, Any]:
         assert 0 < deadline <= 4000
         self.lines.append((list(arguments), list(more.get("program", ()))))
         return {"schema": "gpuwatch.explanation/1"}
@@ -196,20 +196,20 @@ class StillMachine(LongLivedCollector):
 
 @pytest.mark.parametrize("redact", [True, False])
 async def test_reasons_are_redacted_with_the_names_of_the_snapshot(redact: bool) -> None:
-    tools = Tools(StillMachine(), RecordedCommands(), redact)
-    found = await tools.call(BY_NAME["find_free_gpus"], {"idle": True})
+    tools = ToolContext(StillMachine(), RecordedCommands(), redact)
+    found = await tools.call(TOOLS["find_free_gpus"], {"idle": True})
     assert found["chosen"] == []
     assert found["refused"][0]["reason"].startswith("used by ")
     assert ("alice7391" in json.dumps(found)) is not redact
 
 
-names = st.sampled_from([tool.name for tool in BY_NAME.values() if tool.name not in ("snapshot", "find_free_gpus")])
+names = st.sampled_from([tool.name for tool in TOOLS.values() if tool.name not in ("snapshot", "find_free_gpus")])
 words = st.text(max_size=60) | st.sampled_from(
     ["\ud800", "-x", "--json", "--", "--output=/tmp/x", "$(id)", "a\0b", "../..", ""]
 )
 values = words | st.integers() | st.floats() | st.booleans() | st.none() | st.lists(words, max_size=30)
 fields = st.sampled_from(
-    sorted({name for tool in BY_NAME.values() for name in tool.arguments.__struct_fields__} | {"x", "-o"})
+    sorted({name for tool in TOOLS.values() for name in tool.arguments.__struct_fields__} | {"x", "-o"})
 )
 
 
@@ -218,11 +218,11 @@ fields = st.sampled_from(
 def test_no_argument_becomes_an_option(name: str, given: Any) -> None:
     """Whatever a client sends is refused in one line, or ends behind the ``=`` of an option that the tool has."""
     commands = RecordedCommands()
-    tools = Tools(LongLivedCollector(), commands, False, (Path("/no/such/folder"),))
+    tools = ToolContext(LongLivedCollector(), commands, False, (Path("/no/such/folder"),))
 
     async def call() -> str:
         try:
-            await tools.call(BY_NAME[name], given)
+            await tools.call(TOOLS[name], given)
         except GpuwatchError as error:
             return error.message
         return ""
@@ -241,13 +241,13 @@ def test_no_argument_becomes_an_option(name: str, given: Any) -> None:
 
 
 def test_the_list_of_tools_is_small() -> None:
-    listed = [_tool_entry(tool).model_dump(by_alias=True, exclude_none=True) for tool in BY_NAME.values()]
+    listed = [_tool_entry(tool).model_dump(by_alias=True, exclude_none=True) for tool in TOOLS.values()]
     assert len(json.dumps(listed)) <= 20_000
     assert "schema" in listed[0]["outputSchema"]["required"]
 
 
 def test_schemas_of_arguments_are_objects_without_more() -> None:
-    for tool in BY_NAME.values():
+    for tool in TOOLS.values():
         schema = kinds.input_schema(tool.arguments)
         assert schema["type"] == "object"
         assert schema["additionalProperties"] is False
@@ -256,13 +256,13 @@ def test_schemas_of_arguments_are_objects_without_more() -> None:
 
 
 async def test_a_command_ends_at_its_deadline_and_when_it_is_cancelled() -> None:
-    commands = Commands(redact=False)
+    commands = CommandRunner(redact=False)
     reader, writer = os.pipe()  # a log that never ends
     try:
         with pytest.raises(GpuwatchError, match=r"gpuwatch explain took longer than 2 s and was stopped"):
-            await commands.document(["explain", "-"], 2.0, stdin=reader)
+            await commands.run(["explain", "-"], 2.0, stdin=reader)
         with anyio.move_on_after(2.0) as scope:
-            await commands.document(["explain", "-"], 60.0, stdin=reader)
+            await commands.run(["explain", "-"], 60.0, stdin=reader)
         assert scope.cancelled_caught
     finally:
         os.close(writer)
@@ -270,7 +270,7 @@ async def test_a_command_ends_at_its_deadline_and_when_it_is_cancelled() -> None
 
 
 async def test_only_a_few_calls_wait() -> None:
-    class Slow(Commands):
+    class Slow(CommandRunner):
         async def _run(self, *_: object) -> dict[str, Any]:
             await anyio.sleep(0.2)  # as long as the other calls take to arrive
             return {}
@@ -279,7 +279,7 @@ async def test_only_a_few_calls_wait() -> None:
 
     async def one() -> None:
         try:
-            await commands.document(["doctor"], 1.0)
+            await commands.run(["doctor"], 1.0)
             ends.append("")
         except GpuwatchError as error:
             ends.append(error.message)

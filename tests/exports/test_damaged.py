@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.recording.reader import open_recording
 from gpuwatch.share.exports import csv_writer, ndjson_writer, openmetrics_writer, perfetto_writer, recording_tables
-from gpuwatch.share.exports.exported_period import period_of
+from gpuwatch.share.exports.exported_period import select_period
 from tests.exports.recorded import record
 from tests.exports.trace_reader import Trace
 
@@ -56,11 +56,11 @@ def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
         try:
             with open_recording(path) as recording:
                 for step in (0, 60):
-                    period = period_of(recording, None, None, step)
+                    period = select_period(recording, None, None, step)
                     Trace(b"".join(perfetto_writer.write(period)))
                     for written in (ndjson_writer.write(period), openmetrics_writer.write(period)):
                         assert b"".join(written) or recording.damage
-                    for name in ("devices",) if step else recording_tables.NAMES:
+                    for name in ("devices",) if step else recording_tables.TABLE_NAMES:
                         assert b"".join(csv_writer.write(period, recording_tables.table(name, step)))
             ended["exported"] += 1
         except GpuwatchError:

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.traces import protobuf_reader
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import perfetto_writer, protobuf_encoding
-from gpuwatch.share.exports.exported_period import NUMBERS, period_of
+from gpuwatch.share.exports.exported_period import NUMERIC_METRICS, select_period
 from tests.exports.recorded import SECRET, START, moment
 from tests.exports.trace_reader import Trace, Track
 
@@ -34,7 +34,7 @@ RUN = Run(
 
 def trace_of(file: Path, *, step: int = 0, runs: tuple[Run, ...] = (), **times: str) -> bytes:
     with Recording(file) as recording:
-        chosen = period_of(recording, times.get("since"), times.get("until"), step)
+        chosen = select_period(recording, times.get("since"), times.get("until"), step)
         return b"".join(perfetto_writer.write(chosen, runs))
 
 
@@ -71,7 +71,7 @@ def held(track: Track, at: int) -> float | None:
 def test_counters_are_the_numbers_of_the_recording(trace: Trace, shots: list[Snapshot]) -> None:
     compared = 0
     for device in shots[0].devices:
-        for spec in NUMBERS:
+        for spec in NUMERIC_METRICS:
             found = trace.named(f"node07 / GPU {device.index} {device.name} / {spec.title}")
             points = {nanoseconds(shot): shot.devices[device.index].number(spec.id) for shot in shots}
             known = {at: value for at, value in points.items() if value is not None}
@@ -226,6 +226,6 @@ def test_perfettos_own_definitions_read_it(data: bytes, trace: Trace) -> None:
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_go_through_the_wire_format(number: int) -> None:
-    written = protobuf_encoding.number(30, number)
+    written = protobuf_encoding.integer_field(30, number)
     ((field, kind, value, _),) = protobuf_reader.fields(written, 0, len(written))
     assert (field, kind, protobuf_reader.signed(value)) == (30, protobuf_reader.VARINT, number)

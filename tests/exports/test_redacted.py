@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports.export_formats import FORMATS
-from gpuwatch.share.exports.recording_tables import NAMES
+from gpuwatch.share.exports.recording_tables import TABLE_NAMES
 from tests.conftest import gpuwatch
 from tests.exports.recorded import SECRET
 from tests.exports.test_perfetto import RUN
@@ -43,7 +43,7 @@ def test_nobody_is_named(file: Path, tmp_path: Path, name: str, every: str) -> N
     (tmp_path / "run.json").write_text(to_json(run))
     runs = ["--run", str(tmp_path / "run.json")] if name == "perfetto" else []
     # Parquet has the tables of CSV.
-    tables = NAMES if (name, every) == ("csv", "sample") else ("",)
+    tables = TABLE_NAMES if (name, every) == ("csv", "sample") else ("",)
     for table in tables:
         texts = []
         for redact in ([], ["--redact"]):

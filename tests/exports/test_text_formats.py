@@ -19,7 +19,7 @@ from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.exports import csv_writer, ndjson_writer, openmetrics_writer, recording_tables
-from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod, period_of
+from gpuwatch.share.exports.exported_period import NUMERIC_METRICS, ExportedPeriod, select_period
 from gpuwatch.share.metric_families import family_of
 from tests.exports.recorded import SECRET, START
 from tests.recording.recordings import later, recorded
@@ -29,7 +29,7 @@ from tests.ui.test_ui_mig import divided
 @pytest.fixture
 def period(file: Path) -> Any:
     with Recording(file) as recording:
-        yield period_of(recording, None, None)
+        yield select_period(recording, None, None)
 
 
 def rows_of(period: ExportedPeriod, name: str) -> list[dict[str, str]]:
@@ -99,7 +99,7 @@ def test_csv_of_the_host(period: ExportedPeriod) -> None:
 
 def test_csv_of_means(file: Path) -> None:
     with Recording(file) as recording:
-        rows = rows_of(period_of(recording, None, None, 60), "devices")
+        rows = rows_of(select_period(recording, None, None, 60), "devices")
         points = recording.summaries(60, 0, 1e11, frozenset(["power.draw_watts"]))
     found = {
         (seconds(row["time"]), row["uuid"]): [
@@ -121,7 +121,7 @@ def test_csv_of_means(file: Path) -> None:
 @pytest.mark.parametrize("step", [0, 60])
 def test_every_line_is_a_document_of_its_schema(file: Path, step: int) -> None:
     with Recording(file) as recording:
-        lines = b"".join(ndjson_writer.write(period_of(recording, None, None, step))).splitlines()
+        lines = b"".join(ndjson_writer.write(select_period(recording, None, None, step))).splitlines()
     checks = {
         name: jsonschema.Draft202012Validator(schema_of(name)) for name in ("snapshot", "event", "finding", "means")
     }
@@ -159,7 +159,7 @@ def openmetrics(period: ExportedPeriod) -> str:
 
 
 def test_names_have_units() -> None:
-    names = {spec.id: family_of(spec) for spec in NUMBERS}
+    names = {spec.id: family_of(spec) for spec in NUMERIC_METRICS}
     assert len({one.name for one in names.values()}) == len(names)
     assert names["memory.used_bytes"].name == "gpuwatch_gpu_memory_used_bytes"
     assert names["utilization.gpu_percent"][:3] == ("gpuwatch_gpu_utilization_ratio", "gauge", "ratio")
@@ -173,7 +173,7 @@ def families(file: Path) -> dict[str, Any]:
     """The families of the recording, as Prometheus's own parser reads them."""
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
     with Recording(file) as recording:
-        text = openmetrics(period_of(recording, None, None))
+        text = openmetrics(select_period(recording, None, None))
     return {family.name: family for family in parser.text_string_to_metric_families(text)}
 
 
@@ -227,7 +227,7 @@ def test_prometheus_reads_mig_instances(tmp_path: Path) -> None:
     now = divided()
     file = recorded(tmp_path / "mig.gpuwatch", [later(now, float(second)) for second in range(3)])
     with Recording(file) as recording:
-        text = openmetrics(period_of(recording, None, None))
+        text = openmetrics(select_period(recording, None, None))
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
     used = families["gpuwatch_mig_memory_used_bytes"].samples
     expected = {
@@ -261,9 +261,9 @@ def test_openmetrics_has_each_family_once(period: ExportedPeriod) -> None:
 
 def tables(file: Path, folder: Path) -> Path:
     parquet = pytest.importorskip("gpuwatch.share.exports.parquet_writer", exc_type=ImportError)
-    for name in recording_tables.NAMES:
+    for name in recording_tables.TABLE_NAMES:
         with Recording(file) as recording:
-            pieces = parquet.write(period_of(recording, None, None), recording_tables.table(name, 0))
+            pieces = parquet.write(select_period(recording, None, None), recording_tables.table(name, 0))
             (folder / f"{name}.parquet").write_bytes(b"".join(pieces))
     return folder
 

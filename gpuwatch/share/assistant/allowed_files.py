@@ -1,4 +1,4 @@
-"""Which files an assistant may have read: logs and gpuwatch's own documents, judged by where they really are.
+"""Opens the files that an assistant may read: logs and gpuwatch's own documents, checked by their real paths.
 
 An assistant can be talked into naming any file, by the very text that it was given to look at. So a file must be
 regular, be named like a log or a document, and have no hidden folder in its path once links are followed; and of what
@@ -18,48 +18,56 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.input_size_limits import Limit
 
-_LOG = re.compile(r"(?i)(?:.+\.(?:log|out|err|txt|stdout|stderr|[oe]\d+)|nohup\.out|stdout|stderr)(?:[.-]\d{1,10})?")
-_DOCUMENT = re.compile(r"(?i).+\.json")
+_LOG_NAME = re.compile(
+    r"(?i)(?:.+\.(?:log|out|err|txt|stdout|stderr|[oe]\d+)|nohup\.out|stdout|stderr)(?:[.-]\d{1,10})?"
+)
+_DOCUMENT_NAME = re.compile(r"(?i).+\.json")
 
 
 def open_log(path: str, folders: Sequence[Path]) -> int:
     """A descriptor of a log; :class:`UsageError` for anything else. ``folders``: only below one of these, if any."""
     return _open(
-        path, folders, _LOG, "a log (*.log, *.out, *.err, *.txt)", input_size_limits.MCP_LOG, "gpuwatch explain"
+        path, folders, _LOG_NAME, "a log (*.log, *.out, *.err, *.txt)", input_size_limits.MCP_LOG, "gpuwatch explain"
     )
 
 
 def open_document(path: str, folders: Sequence[Path]) -> int:
     """A descriptor of a document that gpuwatch saved, as :func:`open_log`."""
-    return _open(path, folders, _DOCUMENT, "a document (*.json)", input_size_limits.MCP_DOCUMENT, "gpuwatch compare")
+    return _open(
+        path, folders, _DOCUMENT_NAME, "a document (*.json)", input_size_limits.MCP_DOCUMENT, "gpuwatch compare"
+    )
 
 
-def _open(path: str, folders: Sequence[Path], names: re.Pattern[str], kind: str, limit: Limit, by_hand: str) -> int:
-    shown = file_name(Path(path))
+def _open(
+    path: str, folders: Sequence[Path], name_pattern: re.Pattern[str], expected: str, limit: Limit, command: str
+) -> int:
+    name = file_name(Path(path))
     try:
         # A pipe must not be waited for; what it is shows only once it is open.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {shown}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{shown} is not a regular file")
-        place = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if any(part.startswith(".") for part in place.parts):
+            raise UsageError(f"{name} is not a regular file")
+        real_path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if any(part.startswith(".") for part in real_path.parts):
+            raise UsageError(f"{name} is hidden, or in a hidden folder", hint=f"{command} reads any file in a terminal")
+        if (
+            not name_pattern.fullmatch(real_path.name)
+            or real_path.is_relative_to("/proc")
+            or real_path.is_relative_to("/sys")
+        ):
             raise UsageError(
-                f"{shown} is hidden, or in a hidden folder", hint=f"{by_hand} reads any file in a terminal"
+                f"{name} does not have a name like {expected}", hint=f"{command} reads any file in a terminal"
             )
-        if not names.fullmatch(place.name) or place.is_relative_to("/proc") or place.is_relative_to("/sys"):
-            raise UsageError(
-                f"{shown} does not have a name like {kind}", hint=f"{by_hand} reads any file in a terminal"
-            )
-        if folders and not any(place.is_relative_to(folder) for folder in folders):
-            raise UsageError(f"{shown} is outside the folders that --logs allows")
+        if folders and not any(real_path.is_relative_to(folder) for folder in folders):
+            raise UsageError(f"{name} is outside the folders that --logs allows")
         if status.st_size > limit.bytes:
-            raise UsageError(f"{shown} is larger than {limit.most}", hint=f"{by_hand} reads it in a terminal")
+            raise UsageError(f"{name} is larger than {limit.most}", hint=f"{command} reads it in a terminal")
         if status.st_size == 0:
-            raise UsageError(f"{shown} is empty")
+            raise UsageError(f"{name} is empty")
     except BaseException:
         os.close(descriptor)
         raise

@@ -1,4 +1,4 @@
-"""The server: tools over stdin and stdout, by the MCP SDK. The only importer of the SDK."""
+"""The MCP server: tools over stdin and stdout, by the MCP SDK. The only importer of the SDK."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from gpuwatch.core.crash_files import describe_error
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
-from gpuwatch.share.assistant.mcp_tools import BY_NAME, INSTRUCTIONS, Tool, Tools
-from gpuwatch.share.assistant.run_commands import Commands
+from gpuwatch.share.assistant.mcp_tools import INSTRUCTIONS, TOOLS, Tool, ToolContext
+from gpuwatch.share.assistant.run_commands import CommandRunner
 from gpuwatch.share.assistant.tool_arguments import input_schema
 from gpuwatch.share.assistant.tool_results import output_schema
 
@@ -41,9 +41,9 @@ _HEARTBEAT_SECONDS = 5.0
 _LAST_ANSWERS_SECONDS = 3.0
 """Seconds for the last answers, once the client has left."""
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_TOO_LONG = "gpuwatch/message-too-long"
+_TOO_LONG_METHOD = "gpuwatch/message-too-long"
 """The method of what stands in for a message that is too long."""
-_ID = re.compile(rb'"id"\s{0,9}:\s{0,9}(-?\d{1,15}|"[A-Za-z0-9._:-]{1,100}")')
+_REQUEST_ID = re.compile(rb'"id"\s{0,9}:\s{0,9}(-?\d{1,15}|"[A-Za-z0-9._:-]{1,100}")')
 
 
 def serve(*, allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> int | None:
@@ -53,26 +53,26 @@ def serve(*, allow_work: bool, redact: bool, folders: tuple[Path, ...], python: 
 
 
 async def _serve(allow_work: bool, redact: bool, folders: tuple[Path, ...], python: str | None) -> int | None:
-    machine = LongLivedCollector()
-    received: list[int] = []
-    tools = Tools(machine, Commands(redact=redact), redact, folders, python)
+    collector = LongLivedCollector()
+    received_signals: list[int] = []
+    tool_context = ToolContext(collector, CommandRunner(redact=redact), redact, folders, python)
     try:
-        source, target = _take_standard_streams()
-        server = make_server(tools, allow_work=allow_work)
-        lines = _Lines(source)
-        async with anyio.create_task_group() as around:
-            around.start_soon(_end_after, lines.ended, around.cancel_scope)
-            await around.start(_end_by_signal, received, around.cancel_scope)
-            async with stdio_server(stdin=lines, stdout=_Output(target)) as (incoming, outgoing):
+        stdin_descriptor, stdout_descriptor = _take_standard_streams()
+        server = make_server(tool_context, allow_work=allow_work)
+        stdin_lines = _StdinLines(stdin_descriptor)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_after, stdin_lines.ended, tasks.cancel_scope)
+            await tasks.start(_end_by_signal, received_signals, tasks.cancel_scope)
+            async with stdio_server(stdin=stdin_lines, stdout=_StdoutWriter(stdout_descriptor)) as (incoming, outgoing):
                 await server.run(incoming, outgoing, server.create_initialization_options())
-            around.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
     finally:
-        machine.stop()
-    return received[0] if received else None
+        collector.stop()
+    return received_signals[0] if received_signals else None
 
 
 async def _end_by_signal(
-    received: list[int], scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    received_signals: list[int], scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
     """Ends all by cancelling: an exception out of a signal's handler could be raised in any task, or get lost."""
     with anyio.open_signal_receiver(
@@ -80,7 +80,7 @@ async def _end_by_signal(
     ) as signals:
         task_status.started()
         async for number in signals:
-            received.append(number)
+            received_signals.append(number)
             scope.cancel()
             return
 
@@ -94,15 +94,15 @@ async def _end_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:
 
 def _take_standard_streams() -> tuple[int, int]:
     """Descriptors of stdin and stdout; whatever else is printed goes to stderr, and nobody else reads."""
-    source, target = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    stdin_descriptor, stdout_descriptor = os.dup(0), os.dup(1)
+    null_input = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null_input, 0)
     os.dup2(2, 1)
-    os.close(nothing)
-    return source, target
+    os.close(null_input)
+    return stdin_descriptor, stdout_descriptor
 
 
-class _Lines(anyio.AsyncFile[str]):
+class _StdinLines(anyio.AsyncFile[str]):
     """The lines of stdin. Waits without a thread, which could not be ended, and keeps no more than a message."""
 
     def __init__(self, descriptor: int) -> None:
@@ -111,28 +111,32 @@ class _Lines(anyio.AsyncFile[str]):
         self.ended = anyio.Event()
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        kept = bytearray()
+        line_buffer = bytearray()
         tail = b""
         """The end of a message that is too long."""
-        dropping = False
-        while chunk := await self._chunk():
+        skipping = False
+        while chunk := await self._read_chunk():
             while chunk:
                 line, newline, chunk = chunk.partition(b"\n")
-                if not dropping and len(kept) + len(line) > input_size_limits.MCP_MESSAGE.bytes:
-                    dropping, kept[_READ_BYTES:], tail = True, b"", b""
-                if dropping:
+                if not skipping and len(line_buffer) + len(line) > input_size_limits.MCP_MESSAGE.bytes:
+                    skipping, line_buffer[_READ_BYTES:], tail = True, b"", b""
+                if skipping:
                     tail = (tail + line)[-_READ_BYTES:]
                 else:
-                    kept += line
+                    line_buffer += line
                 if newline:
-                    yield _replacement_request(bytes(kept), tail) if dropping else kept.decode(errors="replace")
-                    kept.clear()
-                    dropping = False
-        if kept and not dropping:
-            yield kept.decode(errors="replace")
+                    yield (
+                        _replacement_request(bytes(line_buffer), tail)
+                        if skipping
+                        else line_buffer.decode(errors="replace")
+                    )
+                    line_buffer.clear()
+                    skipping = False
+        if line_buffer and not skipping:
+            yield line_buffer.decode(errors="replace")
         self.ended.set()
 
-    async def _chunk(self) -> bytes:
+    async def _read_chunk(self) -> bytes:
         try:
             await anyio.wait_readable(self._descriptor)
         except PermissionError:  # a file is always readable, and cannot be waited for
@@ -140,7 +144,7 @@ class _Lines(anyio.AsyncFile[str]):
         return os.read(self._descriptor, _READ_BYTES)
 
 
-class _Output(anyio.AsyncFile[str]):
+class _StdoutWriter(anyio.AsyncFile[str]):
     """stdout. Waits without a thread, so that a client which does not read cannot keep the server from ending."""
 
     def __init__(self, descriptor: int) -> None:
@@ -163,33 +167,35 @@ class _Output(anyio.AsyncFile[str]):
 def _replacement_request(start: bytes, end: bytes) -> str:
     """A request with the id of one that is too long, so that its client learns why it has no answer."""
     # Before its params, or after them: what is in between is not looked at.
-    found = _ID.search(start.partition(b'"params"')[0]) or _ID.search(end.rpartition(b"}")[0].rpartition(b"}")[2])
-    return f'{{"jsonrpc":"2.0","id":{found[1].decode()},"method":"{_TOO_LONG}"}}' if found else ""
+    request_id = _REQUEST_ID.search(start.partition(b'"params"')[0]) or _REQUEST_ID.search(
+        end.rpartition(b"}")[0].rpartition(b"}")[2]
+    )
+    return f'{{"jsonrpc":"2.0","id":{request_id[1].decode()},"method":"{_TOO_LONG_METHOD}"}}' if request_id else ""
 
 
-def make_server(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
+def make_server(tool_context: ToolContext, *, allow_work: bool) -> Server[dict[str, Any]]:
     """The server with its tools; ``allow_work``: also those that run programs."""
-    offered = [tool for tool in BY_NAME.values() if allow_work or not tool.runs_programs]
-    listed = [_tool_entry(tool) for tool in offered]
+    offered = [tool for tool in TOOLS.values() if allow_work or not tool.runs_programs]
+    tool_entries = [_tool_entry(tool) for tool in offered]
 
     async def list_tools(
         context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=listed)
+        return types.ListToolsResult(tools=tool_entries)
 
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = BY_NAME.get(params.name)
+        tool = TOOLS.get(params.name)
         if tool is None:
-            there_are = ", ".join(tool.name for tool in offered)
-            return _error_result(f"no such tool: {printable(params.name[:100])} (there are {there_are})")
+            names = ", ".join(tool.name for tool in offered)
+            return _error_result(f"no such tool: {printable(params.name[:100])} (there are {names})")
         if tool not in offered:
             return _error_result(f"{tool.name} is not allowed (start the server with gpuwatch mcp --allow-work)")
-        async with anyio.create_task_group() as beside:
-            beside.start_soon(_report_progress, context, tool.name)
-            result = await _result(tools, tool, params.arguments)
-            beside.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_report_progress, context, tool.name)
+            result = await _call_tool(tool_context, tool, params.arguments)
+            tasks.cancel_scope.cancel()
         return result
 
     async def refuse(context: ServerRequestContext[Any, Any], params: types.RequestParams) -> types.EmptyResult:
@@ -203,7 +209,7 @@ def make_server(tools: Tools, *, allow_work: bool) -> Server[dict[str, Any]]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    server.add_request_handler(_TOO_LONG, types.RequestParams, refuse)
+    server.add_request_handler(_TOO_LONG_METHOD, types.RequestParams, refuse)
     return server
 
 
@@ -224,13 +230,13 @@ def _tool_entry(tool: Tool) -> types.Tool:
     )
 
 
-async def _result(tools: Tools, tool: Tool, given: object) -> types.CallToolResult:
+async def _call_tool(tool_context: ToolContext, tool: Tool, arguments: object) -> types.CallToolResult:
     try:
-        answer = await tools.call(tool, given)
+        answer = await tool_context.call(tool, arguments)
     except GpuwatchError as error:
-        return _error_result(tools.message(error.message + (f" ({error.hint})" if error.hint else "")))
+        return _error_result(tool_context.message(error.message + (f" ({error.hint})" if error.hint else "")))
     except Exception as error:  # noqa: BLE001  # one line for the client, the traceback in a file
-        return _error_result(tools.message("; ".join(describe_error(error))))
+        return _error_result(tool_context.message("; ".join(describe_error(error))))
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 

@@ -1,4 +1,4 @@
-"""Runs a command of gpuwatch in a process of its own, and brings its document home.
+"""Runs a command of gpuwatch in a process of its own, and returns its document.
 
 What takes long or reads what strangers wrote runs there: it can be ended at its deadline and when the client cancels,
 and whatever it prints cannot reach the client.
@@ -32,17 +32,17 @@ _SIGTERM_SECONDS = 5.0
 """Seconds for a command to end what it started, after SIGTERM."""
 _MAX_QUOTED_CHARS = 500
 # Finds the package at its current place without putting the working directory on the path.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
+_START_CODE = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
 
 
-class Commands:
+class CommandRunner:
     """Runs commands, a few at a time."""
 
     def __init__(self, *, redact: bool) -> None:
         self._redact = redact
-        self._turns = anyio.Semaphore(MAX_PARALLEL_COMMANDS)
+        self._parallel_slots = anyio.Semaphore(MAX_PARALLEL_COMMANDS)
 
-    async def document(
+    async def run(
         self,
         arguments: Sequence[str],
         deadline: float,
@@ -50,39 +50,49 @@ class Commands:
         program: Sequence[str] = (),
         stdin: int | bytes = subprocess.DEVNULL,
         folder: Path | None = None,
-        inherited: Sequence[int] = (),
+        inherited_fds: Sequence[int] = (),
     ) -> dict[str, Any]:
         """The document of ``gpuwatch ARGUMENTS --json -- PROGRAM``.
 
-        ``stdin``: a descriptor, or what it reads. ``inherited``: descriptors that it reads as /dev/fd/N.
+        ``stdin``: a descriptor, or what it reads. ``inherited_fds``: descriptors that it reads as /dev/fd/N.
 
         Raises:
             GpuwatchError: the command failed, or took longer than ``deadline`` seconds; with the command's own message.
         """
-        if self._turns.statistics().tasks_waiting >= MAX_WAITING_CALLS:
+        if self._parallel_slots.statistics().tasks_waiting >= MAX_WAITING_CALLS:
             raise GpuwatchError("too many calls at once", hint="wait for their answers")
-        line = [*arguments, "--json", *(["--redact"] if self._redact else []), *(["--", *program] if program else [])]
-        async with self._turns:
-            return await self._run(line, deadline, stdin, folder, inherited)
+        command_arguments = [
+            *arguments,
+            "--json",
+            *(["--redact"] if self._redact else []),
+            *(["--", *program] if program else []),
+        ]
+        async with self._parallel_slots:
+            return await self._run(command_arguments, deadline, stdin, folder, inherited_fds)
 
     async def _run(
-        self, line: list[str], deadline: float, stdin: int | bytes, folder: Path | None, inherited: Sequence[int]
+        self,
+        command_arguments: list[str],
+        deadline: float,
+        stdin: int | bytes,
+        folder: Path | None,
+        inherited_fds: Sequence[int],
     ) -> dict[str, Any]:
         package_parent = str(Path(__file__).resolve().parents[3])
         try:
             process = await anyio.open_process(
-                [sys.executable, "-P", "-c", _START, package_parent, *line],
+                [sys.executable, "-P", "-c", _START_CODE, package_parent, *command_arguments],
                 stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 start_new_session=True,
-                pass_fds=inherited,
+                pass_fds=inherited_fds,
             )
         except ValueError as error:  # a NUL, or half a surrogate pair
-            raise UsageError(f"gpuwatch {line[0]} cannot be given these arguments: {error}") from error
+            raise UsageError(f"gpuwatch {command_arguments[0]} cannot be given these arguments: {error}") from error
         except OSError as error:
-            raise GpuwatchError(f"gpuwatch {line[0]} cannot be started: {error.strerror}") from error
+            raise GpuwatchError(f"gpuwatch {command_arguments[0]} cannot be started: {error.strerror}") from error
         output, errors = bytearray(), bytearray()
         try:
             with anyio.move_on_after(deadline) as scope:
@@ -97,8 +107,8 @@ class Commands:
         finally:
             await _end_process(process)
         if scope.cancelled_caught:
-            raise GpuwatchError(f"gpuwatch {line[0]} took longer than {deadline:g} s and was stopped")
-        return _decode_document(bytes(output), bytes(errors), line[0], code)
+            raise GpuwatchError(f"gpuwatch {command_arguments[0]} took longer than {deadline:g} s and was stopped")
+        return _decode_document(bytes(output), bytes(errors), command_arguments[0], code)
 
 
 def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
@@ -108,17 +118,19 @@ def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict
         document = msgspec.json.decode(output)
         if isinstance(document, dict):
             return document
-    lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("gpuwatch: ")), lines[-1] if lines else "")
-    message = shorten(printable(mask_text(said.removeprefix("gpuwatch: "))), _MAX_QUOTED_CHARS)
+    messages = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
+    last_message = next(
+        (line for line in reversed(messages) if line.startswith("gpuwatch: ")), messages[-1] if messages else ""
+    )
+    message = shorten(printable(mask_text(last_message.removeprefix("gpuwatch: "))), _MAX_QUOTED_CHARS)
     raise GpuwatchError(message or f"gpuwatch {name} ended with {code}")
 
 
-async def _read(stream: anyio.abc.ByteReceiveStream, into: bytearray) -> None:
+async def _read(stream: anyio.abc.ByteReceiveStream, output: bytearray) -> None:
     """Reads to the end; keeps what fits."""
     async for chunk in stream:
-        if len(into) <= input_size_limits.MCP_DOCUMENT.bytes:
-            into += chunk
+        if len(output) <= input_size_limits.MCP_DOCUMENT.bytes:
+            output += chunk
 
 
 async def _write(process: anyio.abc.Process, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of the tools: their JSON Schemas are made from these classes, and their limits kept by them."""
+"""The arguments of the tools: their JSON Schemas are made from these classes, which also check the limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ class ExplainArguments(Arguments, frozen=True):
     ] = None
     path: Annotated[
         PathText | None,
-        Meta(description="Or a log file on this machine: *.log, *.out, *.err, *.txt, at most 64 MiB."),
+        Meta(
+            description="Or a log file on this machine: *.log, *.out, *.err, *.txt, at most "
+            f"{input_size_limits.MCP_LOG.most}."
+        ),
     ] = None
 
 
@@ -151,23 +154,23 @@ class TryArguments(Arguments, frozen=True):
     ] = 600
 
 
-_A = TypeVar("_A", bound=Arguments)
+_ArgumentsT = TypeVar("_ArgumentsT", bound=Arguments)
 
 
-def parse_arguments(given: object, kind: type[_A]) -> _A:
+def parse_arguments(arguments: object, arguments_type: type[_ArgumentsT]) -> _ArgumentsT:
     """The arguments of a call; :class:`UsageError` names the first that is wrong."""
     try:
-        msgspec.json.encode(given)  # half a surrogate pair is no text
-        return msgspec.convert({} if given is None else given, kind)
+        msgspec.json.encode(arguments)  # half a surrogate pair is no text
+        return msgspec.convert({} if arguments is None else arguments, arguments_type)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         raise UsageError(shorten(printable(f"wrong arguments: {error}"), _MAX_QUOTED_CHARS)) from error
 
 
-def input_schema(kind: type[Arguments]) -> dict[str, Any]:
+def input_schema(arguments_type: type[Arguments]) -> dict[str, Any]:
     """The JSON Schema of the arguments of a tool."""
-    schema = msgspec.json.schema(kind)
-    found: dict[str, Any] = schema["$defs"].pop(kind.__name__)
+    schema = msgspec.json.schema(arguments_type)
+    schema_of_arguments: dict[str, Any] = schema["$defs"].pop(arguments_type.__name__)
     assert not schema["$defs"], "arguments are plain values"
-    return {name: value for name, value in found.items() if name not in ("title", "description")} | {
+    return {name: value for name, value in schema_of_arguments.items() if name not in ("title", "description")} | {
         "additionalProperties": False
     }

@@ -1,4 +1,4 @@
-"""Answers: gpuwatch's documents, small enough for the context of an assistant, with a note of what was left out."""
+"""Results of tools: documents of gpuwatch, small enough for the context of an assistant, and what was left out."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ MAX_PAGE_CHARS = 20_000
 LEFT_OUT = "left_out"
 WRITTEN_BY_OTHERS = "written_by_others"
 """The fields of an answer whose text programs or other people wrote, wholly or in part: data, never instructions."""
-_NOTES = {LEFT_OUT: {"type": "array"}, WRITTEN_BY_OTHERS: {"type": "array"}}
-_OWN = frozenset(
+_NOTE_SCHEMAS = {LEFT_OUT: {"type": "array"}, WRITTEN_BY_OTHERS: {"type": "array"}}
+_OWN_FIELDS = frozenset(
     {"schema", "id", "action", "hint", "markdown", "uuid", "device_uuid", "gpu", "version", "gpuwatch_version", "unit"}
 )
 """Fields that gpuwatch writes itself, or that have a form of their own. All others count as written by others."""
-_MAX_NAMED = 60
+_MAX_PATHS = 60
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.Z+-]*$")
-_MAX_WHOLE_LIST = 4
+_MAX_UNSHORTENED = 4
 """Lists that are no longer stay whole: what is short has a fixed length, or is the point of the answer."""
 _NEVER_SHORTENED = frozenset({"findings", "checks", "chosen", "causes"})
 """Lists that stay whole as long as others can be shortened."""
-_EACH = frozenset({"runs", "trials", "devices"})
+_LISTS_WITH_LISTS = frozenset({"runs", "trials", "devices"})
 """Lists that keep their entries as long as the lists in these can be shortened."""
-_ENDS = frozenset({"log_tail", "xids", "accounted"})
+_LISTS_SHORTENED_FROM_START = frozenset({"log_tail", "xids", "accounted"})
 """Lists of which the end matters."""
 _MAX_STEPS = 400
 """Steps after which an answer that is still too large is refused."""
@@ -53,34 +53,34 @@ def bounded_document(document: dict[str, Any], notes: Sequence[str] = ()) -> dic
     Raises:
         GpuwatchError: it is too large, and has nothing that could be left out.
     """
-    cut: dict[str, int] = {}
-    whole: dict[str, Any] = _with_texts_cut(document, "", cut)
-    left_out = [*notes, *(f"{path}: {count} long texts are shortened" for path, count in cut.items())]
+    cut_texts: dict[str, int] = {}
+    result: dict[str, Any] = _with_texts_cut(document, "", cut_texts)
+    left_out = [*notes, *(f"{path}: {count} long texts are shortened" for path, count in cut_texts.items())]
     shortened: dict[int, tuple[str, list[Any], int]] = {}
     """Path, the list as it is now, and its length before."""
     steps = 0
-    while len(msgspec.json.encode(whole)) > MAX_BYTES - 2000:
-        chosen = _largest_list(whole, gently=True) or _largest_list(whole, gently=False)
+    while len(msgspec.json.encode(result)) > MAX_BYTES - 2000:
+        largest = _largest_list(result, spare=True) or _largest_list(result, spare=False)
         steps += 1
-        if chosen is None or steps > _MAX_STEPS:
+        if largest is None or steps > _MAX_STEPS:
             raise GpuwatchError(f"the answer is larger than {MAX_BYTES >> 10} KiB", hint="request less")
-        path, items = chosen
+        path, items = largest
         shortened.setdefault(id(items), (path, items, len(items)))
         half = len(items) // 2
-        del items[slice(0, -half) if path.rpartition(".")[2] in _ENDS else slice(half, None)]
+        del items[slice(0, -half) if path.rpartition(".")[2] in _LISTS_SHORTENED_FROM_START else slice(half, None)]
     for path, lists in group_by(shortened.values(), itemgetter(0)).items():
-        count = sum(before for _, _, before in lists)
+        count = sum(length_before for _, _, length_before in lists)
         left_out.append(f"{path}: {count - sum(len(items) for _, items, _ in lists)} of {count}")
-    others = dict.fromkeys(_written_by_others(whole, ""))
-    return {**whole, WRITTEN_BY_OTHERS: list(others)[:_MAX_NAMED], LEFT_OUT: left_out[:20]}
+    foreign_paths = dict.fromkeys(_written_by_others(result, ""))
+    return {**result, WRITTEN_BY_OTHERS: list(foreign_paths)[:_MAX_PATHS], LEFT_OUT: left_out[:20]}
 
 
 def _written_by_others(value: Any, path: str) -> Iterable[str]:
     """The paths of the texts that gpuwatch did not write; the names of a mapping's entries are a star."""
     name = path.rpartition(".")[2]
     if isinstance(value, str):
-        closed = value in enumerated_values().get(name, ()) or name in _OWN or name.endswith("_at") or not value
-        if not closed and not _TIME.match(value):
+        is_own = value in enumerated_values().get(name, ()) or name in _OWN_FIELDS or name.endswith("_at") or not value
+        if not is_own and not _TIME.match(value):
             yield path
     elif isinstance(value, dict):
         for key, item in value.items():
@@ -94,43 +94,45 @@ def _written_by_others(value: Any, path: str) -> Iterable[str]:
 @cache
 def _field_names() -> frozenset[str]:
     """The names of all fields of all documents, without the names that their mappings have."""
-    kinds = (*DOCUMENTS.values(), *WRITE_ONLY_DOCUMENTS.values())
-    parts = (part for kind in kinds for part in msgspec.json.schema(kind)["$defs"].values())
+    document_types = (*DOCUMENTS.values(), *WRITE_ONLY_DOCUMENTS.values())
+    parts = (part for kind in document_types for part in msgspec.json.schema(kind)["$defs"].values())
     return frozenset(name for part in parts for name in part.get("properties", ()))
 
 
-def _with_texts_cut(value: Any, path: str, cut: dict[str, int]) -> Any:
-    """A copy with long texts cut; adds to ``cut`` how many, by path."""
+def _with_texts_cut(value: Any, path: str, cut_texts: dict[str, int]) -> Any:
+    """A copy with long texts cut; adds to ``cut_texts`` how many, by path."""
     if isinstance(value, str):
         longest = MAX_PAGE_CHARS if path == "markdown" else MAX_TEXT_CHARS
         if len(value) <= longest:
             return value
-        cut[path] = cut.get(path, 0) + 1
+        cut_texts[path] = cut_texts.get(path, 0) + 1
         return f"{value[:longest]}… ({len(value) - longest} more characters)"
     if isinstance(value, dict):
-        return {name: _with_texts_cut(item, f"{path}.{name}" if path else name, cut) for name, item in value.items()}
+        return {
+            name: _with_texts_cut(item, f"{path}.{name}" if path else name, cut_texts) for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [_with_texts_cut(item, path, cut) for item in value]
+        return [_with_texts_cut(item, path, cut_texts) for item in value]
     return value
 
 
-def _largest_list(document: dict[str, Any], *, gently: bool) -> tuple[str, list[Any]] | None:
+def _largest_list(document: dict[str, Any], *, spare: bool) -> tuple[str, list[Any]] | None:
     """The list with the most JSON in it that may be shortened, and its path; None if there is none."""
-    found = _lists(document, "", gently=gently)
+    found = _lists(document, "", spare=spare)
     return max(found, key=lambda path_and_list: len(msgspec.json.encode(path_and_list[1])), default=None)
 
 
-def _lists(value: Any, path: str, *, gently: bool) -> Iterable[tuple[str, list[Any]]]:
+def _lists(value: Any, path: str, *, spare: bool) -> Iterable[tuple[str, list[Any]]]:
     if isinstance(value, dict):
         for name, item in value.items():
-            if not (gently and name in _NEVER_SHORTENED):
-                yield from _lists(item, f"{path}.{name}" if path else name, gently=gently)
+            if not (spare and name in _NEVER_SHORTENED):
+                yield from _lists(item, f"{path}.{name}" if path else name, spare=spare)
     elif isinstance(value, list):
-        if len(value) > _MAX_WHOLE_LIST and not (gently and path in _EACH):
+        if len(value) > _MAX_UNSHORTENED and not (spare and path in _LISTS_WITH_LISTS):
             yield path, value
         else:
             for item in value:
-                yield from _lists(item, path, gently=gently)
+                yield from _lists(item, path, spare=spare)
 
 
 def as_plain_data(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | None = None) -> dict[str, Any]:
@@ -145,28 +147,28 @@ def as_plain_data(document: msgspec.Struct, *, redact: bool, known: msgspec.Stru
         document = msgspec.convert(replaced, type(document))
     else:
         document = masked_for_sending(document, redact=redact)
-    found: dict[str, Any] = msgspec.json.decode(to_json(document, indent=0))
-    return found
+    plain: dict[str, Any] = msgspec.json.decode(to_json(document, indent=0))
+    return plain
 
 
-def output_schema(*kinds: type[msgspec.Struct]) -> dict[str, Any]:
+def output_schema(*document_types: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON Schema of an answer that is one of these documents: its top level, as an assistant's context is small.
 
     ``gpuwatch schema`` prints the whole.
     """
-    roots = [_top_level(json_schema(kind)["$defs"][kind.__name__]) for kind in kinds]
+    roots = [_top_level(json_schema(kind)["$defs"][kind.__name__]) for kind in document_types]
     return {
         "type": "object",
-        "properties": _NOTES,
-        "required": ["schema", *_NOTES],
+        "properties": _NOTE_SCHEMAS,
+        "required": ["schema", *_NOTE_SCHEMAS],
         **({"anyOf": roots} if len(roots) > 1 else roots[0]),
     }
 
 
 def _top_level(schema: dict[str, Any]) -> dict[str, Any]:
-    kept = ("type", "const", "enum")
+    kept_keys = ("type", "const", "enum")
     fields = {
-        name: {"type": "object"} if "$ref" in field else {key: field[key] for key in kept if key in field}
+        name: {"type": "object"} if "$ref" in field else {key: field[key] for key in kept_keys if key in field}
         for name, field in schema["properties"].items()
     }
-    return {"properties": {**fields, **_NOTES}, "required": [*schema.get("required", ()), *_NOTES]}
+    return {"properties": {**fields, **_NOTE_SCHEMAS}, "required": [*schema.get("required", ()), *_NOTE_SCHEMAS]}

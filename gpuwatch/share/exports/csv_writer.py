@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
 from gpuwatch.share.exports.exported_period import ExportedPeriod
-from gpuwatch.share.exports.recording_tables import Kind, Table
+from gpuwatch.share.exports.recording_tables import ColumnType, Table
 
 _ROWS_AT_ONCE = 500
 
@@ -19,13 +19,15 @@ def write(period: ExportedPeriod, table: Table) -> Iterator[bytes]:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
-    moments = [place for place, column in enumerate(table.columns) if column.kind is Kind.MOMENT]
-    texts = [place for place, column in enumerate(table.columns) if column.kind in (Kind.TEXT, Kind.FLAG)]
+    time_indexes = [index for index, column in enumerate(table.columns) if column.type is ColumnType.TIME]
+    text_indexes = [
+        index for index, column in enumerate(table.columns) if column.type in (ColumnType.TEXT, ColumnType.BOOLEAN)
+    ]
     for count, row in enumerate(table.rows(period), 1):
-        for place in moments:
-            row[place] = _iso_time(row[place])
-        for place in texts:
-            row[place] = safe_cell(row[place])
+        for index in time_indexes:
+            row[index] = _iso_time(row[index])
+        for index in text_indexes:
+            row[index] = safe_cell(row[index])
         writer.writerow(row)
         if count % _ROWS_AT_ONCE == 0:
             yield out.getvalue().encode("utf-8", "backslashreplace")

@@ -20,21 +20,21 @@ class Format:
     suffixes: tuple[str, ...]
     module: str
     binary: bool = False
-    needs: str = ""
+    package: str = ""
     """The package without which it cannot be written; the extra that installs it is named after the format."""
 
-    def write(self, *what: Any) -> Iterator[bytes]:
+    def write(self, *contents: Any) -> Iterator[bytes]:
         """The export, in pieces; UsageError if its package is not installed."""
-        if self.needs and find_spec(self.needs) is None:
+        if self.package and find_spec(self.package) is None:
             hint = f"pip install 'gpuwatch-tui[{self.name}]'"
-            raise UsageError(f"{self.name} needs {self.needs}, which is not installed", hint=hint)
-        pieces: Iterator[bytes] = import_module(f"gpuwatch.share.exports.{self.module}").write(*what)
+            raise UsageError(f"{self.name} needs {self.package}, which is not installed", hint=hint)
+        pieces: Iterator[bytes] = import_module(f"gpuwatch.share.exports.{self.module}").write(*contents)
         return pieces
 
 
 FORMATS: tuple[Format, ...] = (
     Format("perfetto", (".pftrace", ".perfetto-trace"), "perfetto_writer", binary=True),
-    Format("parquet", (".parquet",), "parquet_writer", binary=True, needs="pyarrow"),
+    Format("parquet", (".parquet",), "parquet_writer", binary=True, package="pyarrow"),
     Format("csv", (".csv",), "csv_writer"),
     Format("ndjson", (".ndjson", ".jsonl"), "ndjson_writer"),
     Format("openmetrics", (".om", ".prom"), "openmetrics_writer"),

@@ -28,7 +28,7 @@ from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
-NUMBERS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
+NUMERIC_METRICS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
 
 _MAX_SECONDS_SINCE_EPOCH = 1e11
 """Seconds since the epoch: some thousand years."""
@@ -52,14 +52,14 @@ class ExportedPeriod:
         if last is None:
             raise GpuwatchError(f"{file_name(recording.path)}: no sample can be read", hint="see gpuwatch record check")
         self.last: Snapshot = last.snapshot
-        self._lasting = (last.at, {_key(finding) for finding in last.findings if finding.until is None})
+        self._lasting = (last.at, {_finding_key(finding) for finding in last.findings if finding.until is None})
         """The time of the last sample, and the findings that had not ended then."""
         self._devices: dict[str, Device] = {device.uuid: device for device in self.last.devices}
 
     @property
     def host(self) -> str | None:
-        named = [run.hostname for run in self.recording.sessions if run.hostname]
-        return self.last.host.hostname or (named[-1] if named else None)
+        hostnames = [run.hostname for run in self.recording.sessions if run.hostname]
+        return self.last.host.hostname or (hostnames[-1] if hostnames else None)
 
     def samples(self) -> Iterator[StoredSample]:
         """The samples, oldest first."""
@@ -71,45 +71,47 @@ class ExportedPeriod:
         Times increase; samples out of order, which a damaged file may have, are skipped.
         """
         last = float("-inf")
-        for times, columns in self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS)):
-            places = list[int]()
-            for place, at in enumerate(times):
+        for times, columns in self.recording.numbers(
+            self.begin, self.end, frozenset(spec.id for spec in NUMERIC_METRICS)
+        ):
+            indexes = list[int]()
+            for index, at in enumerate(times):
                 if at > last:
-                    places.append(place)
+                    indexes.append(index)
                     last = at
-            if len(places) < len(times):
-                times = [times[place] for place in places]
-                columns = {key: [column[place] for place in places] for key, column in columns.items()}
+            if len(indexes) < len(times):
+                times = [times[index] for index in indexes]
+                columns = {key: [column[index] for index in indexes] for key, column in columns.items()}
             if times:
                 yield times, columns
 
     def means(self) -> Iterator[Means]:
         """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
-        names = frozenset(spec.id for spec in NUMBERS)
-        block = BLOCK_SECONDS[self.step]
-        at = interval_begin(self.begin, block)
+        names = frozenset(spec.id for spec in NUMERIC_METRICS)
+        block_seconds = BLOCK_SECONDS[self.step]
+        at = interval_begin(self.begin, block_seconds)
         while at <= self.end:
-            last = min(at + block - 1, self.end)
+            last = min(at + block_seconds - 1, self.end)
             points: Points = self.recording.summaries(
                 self.step, max(at, interval_begin(self.begin, self.step)), last, names
             )
-            for begin, found in points.items():
+            for begin, point in points.items():
                 by_device: dict[str, dict[str, Summary]] = {}
-                for (uuid, name), summary in found.items():
+                for (uuid, name), summary in point.items():
                     by_device.setdefault(uuid, {})[name] = summary
                 for uuid, metrics in by_device.items():
                     yield Means(begin, self.device(uuid, begin), metrics)
-            at += block
+            at += block_seconds
 
     def device(self, uuid: str, at: float) -> Device:
         """The device with this UUID; ``at``: a time at which it was there."""
-        known = self._devices.get(uuid)
-        if known is None:
-            kept = self.recording.at(at + self.step)
-            there = kept.snapshot.device(uuid) if kept is not None else None
-            known = there or Device(index=-1, uuid=uuid, name="", pci_bus_id="", readings={}, missing={})
-            self._devices[uuid] = known
-        return known
+        device = self._devices.get(uuid)
+        if device is None:
+            sample = self.recording.at(at + self.step)
+            sampled = sample.snapshot.device(uuid) if sample is not None else None
+            device = sampled or Device(index=-1, uuid=uuid, name="", pci_bus_id="", readings={}, missing={})
+            self._devices[uuid] = device
+        return device
 
     def index(self, uuid: str | None, at: float) -> int | None:
         """NVML's index of a device; None if it is not known."""
@@ -117,23 +119,23 @@ class ExportedPeriod:
         return index if index >= 0 else None
 
     def events(self) -> list[MachineEvent]:
-        found = [event for event in self.recording.events() if self.begin <= event.at <= self.end]
-        return sorted(found, key=lambda event: event.at)
+        events = [event for event in self.recording.events() if self.begin <= event.at <= self.end]
+        return sorted(events, key=lambda event: event.at)
 
     def findings(self) -> list[RecordedFinding]:
         """The findings that held at some time of it, by onset."""
         at, lasting = self._lasting
         # A file has the end of a finding, and otherwise when it changed last.
         return [
-            finding._replace(until=max(finding.until, at)) if _key(finding.finding) in lasting else finding
+            finding._replace(until=max(finding.until, at)) if _finding_key(finding.finding) in lasting else finding
             for finding in self.recording.findings(self.begin, self.end)
             if _is_valid_time(finding.since) and _is_valid_time(finding.until)
         ]
 
-    def lives(self) -> list[ProcessLife]:
+    def process_lifetimes(self) -> list[ProcessLife]:
         """The processes that were seen on a GPU in it, by the time at which they were first seen."""
-        found = self.recording.processes(self.begin, self.end)
-        return [life for life in found if _is_valid_time(life.first) and _is_valid_time(life.last)]
+        lifetimes = self.recording.processes(self.begin, self.end)
+        return [life for life in lifetimes if _is_valid_time(life.first) and _is_valid_time(life.last)]
 
 
 def _is_valid_time(at: object) -> bool:
@@ -141,11 +143,11 @@ def _is_valid_time(at: object) -> bool:
     return isinstance(at, (int, float)) and -_MAX_SECONDS_SINCE_EPOCH < at < _MAX_SECONDS_SINCE_EPOCH
 
 
-def _key(finding: Finding) -> tuple[object, ...]:
+def _finding_key(finding: Finding) -> tuple[object, ...]:
     return (finding.id, finding.device_uuid, finding.pid, finding.since)
 
 
-def period_of(recording: Recording, since: str | None, until: str | None, step: int = 0) -> ExportedPeriod:
+def select_period(recording: Recording, since: str | None, until: str | None, step: int = 0) -> ExportedPeriod:
     """The period between two times as people write them, of a recording that has samples; all without them.
 
     :class:`UsageError` if nothing was recorded at that time.

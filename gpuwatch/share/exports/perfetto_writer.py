@@ -24,18 +24,18 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.share.exports.exported_period import ExportedPeriod
-from gpuwatch.share.exports.protobuf_encoding import double, message, number, text, varint
+from gpuwatch.share.exports.protobuf_encoding import double_field, integer_field, message_field, text_field, varint
 
 REALTIME = 1
 """BuiltinClock of clock_snapshot.proto."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 """TrackEvent.Type."""
-_SEQUENCE = number(10, 1)
+_SEQUENCE = integer_field(10, 1)
 """Sequence id, the same in all packets: there is one writer."""
-_CLOCK = number(58, REALTIME)
-_UNITS = {Unit.BYTES: number(3, 3), Unit.COUNT: number(3, 2)}
+_CLOCK = integer_field(58, REALTIME)
+_UNITS = {Unit.BYTES: integer_field(3, 3), Unit.COUNT: integer_field(3, 2)}
 """CounterDescriptor.Unit; other units are given by name."""
-_int64 = -(1 << 63), (1 << 63) - 1
+_INT64_RANGE = -(1 << 63), (1 << 63) - 1
 _packed_double = struct.Struct("<d").pack
 
 Arguments = dict[str, str | int | float | bool | None]
@@ -55,127 +55,135 @@ class Slice(NamedTuple):
 
 def write(period: ExportedPeriod, runs: Iterable[Run] = ()) -> Iterator[bytes]:
     """The trace, in pieces. ``runs``: documents whose phases are shown, if they are of the same machine and time."""
-    return _Writer(period).pieces(list(runs))
+    return _TraceWriter(period).pieces(list(runs))
 
 
-class _Writer:
+class _TraceWriter:
+    """Assigns tracks, and makes the packets of one trace."""
+
     def __init__(self, period: ExportedPeriod) -> None:
         self._period = period
         # Ids must not collide with those of a trace beside which this one is shown.
         seed = hashlib.sha256(f"{period.host} {period.begin}".encode()).digest()
-        self._next = int.from_bytes(seed[:4], "big") << 16
-        self._gpus: dict[str, int] = {}
+        self._last_track = int.from_bytes(seed[:4], "big") << 16
+        self._gpu_tracks: dict[str, int] = {}
         """Tracks by UUID."""
-        self._counters: dict[Key, int] = {}
-        self._written: dict[Key, tuple[float, float]] = {}
+        self._counter_tracks: dict[Key, int] = {}
+        self._last_packets: dict[Key, tuple[float, float]] = {}
         """Time and value of the last packet of each counter."""
-        self._known: dict[Key, float] = {}
+        self._last_value_at: dict[Key, float] = {}
         """When each counter had a value last."""
 
     def pieces(self, runs: list[Run]) -> Iterator[bytes]:
         period = self._period
-        clocks = message(1, number(1, REALTIME) + number(2, _nanoseconds(period.begin)))
-        yield message(1, _SEQUENCE + message(6, clocks + number(2, REALTIME)))
-        self._machine = self._new_track()
+        clocks = message_field(1, integer_field(1, REALTIME) + integer_field(2, _nanoseconds(period.begin)))
+        yield message_field(1, _SEQUENCE + message_field(6, clocks + integer_field(2, REALTIME)))
+        self._machine_track = self._new_track()
         note = " (simulated)" if period.last.simulated else ""
-        yield self._track(self._machine, f"{printable(period.host or 'machine')}{note}")
+        yield self._track_packet(self._machine_track, f"{printable(period.host or 'machine')}{note}")
         for device in period.last.devices:
-            yield from self._gpu(device.uuid)
-        yield from self._runs(runs)
-        yield from self._findings()
-        yield from self._processes()
-        yield from self._events()
-        yield from self._means() if period.step else self._samples()
+            yield from self._gpu_track(device.uuid)
+        yield from self._run_packets(runs)
+        yield from self._finding_packets()
+        yield from self._process_packets()
+        yield from self._event_packets()
+        yield from self._mean_packets() if period.step else self._sample_packets()
 
     # Tracks
 
     def _new_track(self) -> int:
-        self._next += 1
-        return self._next
+        self._last_track += 1
+        return self._last_track
 
-    def _track(self, track: int, name: str, parent: int | None = None, counter: bytes | None = None) -> bytes:
-        descriptor = number(1, track) + text(2, name)
+    def _track_packet(self, track: int, name: str, parent: int | None = None, counter: bytes | None = None) -> bytes:
+        descriptor = integer_field(1, track) + text_field(2, name)
         if parent is not None:
-            descriptor += number(5, parent)
+            descriptor += integer_field(5, parent)
         if counter is not None:
-            descriptor += message(8, counter)
+            descriptor += message_field(8, counter)
         else:
-            descriptor += number(11, 2)  # children in the order in which they are described
-        return message(1, _SEQUENCE + message(60, descriptor))
+            descriptor += integer_field(11, 2)  # children in the order in which they are described
+        return message_field(1, _SEQUENCE + message_field(60, descriptor))
 
-    def _gpu(self, uuid: str | None) -> Iterator[bytes]:
+    def _gpu_track(self, uuid: str | None) -> Iterator[bytes]:
         """The track of a GPU, described where it is first needed."""
-        if uuid is not None and uuid not in self._gpus:
+        if uuid is not None and uuid not in self._gpu_tracks:
             device = self._period.device(uuid, self._period.end)
             name = f"GPU {device.index}" if device.index >= 0 else uuid
-            self._gpus[uuid] = self._new_track()
-            yield self._track(self._gpus[uuid], f"{name} {printable(device.name)}".strip(), self._machine)
+            self._gpu_tracks[uuid] = self._new_track()
+            yield self._track_packet(
+                self._gpu_tracks[uuid], f"{name} {printable(device.name)}".strip(), self._machine_track
+            )
 
-    def _parent(self, uuid: str | None) -> int:
-        return self._machine if uuid is None else self._gpus[uuid]
+    def _parent_track(self, uuid: str | None) -> int:
+        return self._machine_track if uuid is None else self._gpu_tracks[uuid]
 
     # Counters
 
-    def _counter(self, key: Key) -> Iterator[bytes]:
+    def _counter_track(self, key: Key) -> Iterator[bytes]:
         """The track of a metric of a GPU, described where it is first needed."""
-        if key not in self._counters:
-            yield from self._gpu(key[0])
+        if key not in self._counter_tracks:
+            yield from self._gpu_track(key[0])
             spec = BY_ID[key[1]]
-            self._counters[key] = self._new_track()
-            unit = _UNITS.get(spec.unit) or text(6, spec.unit.value)
-            yield self._track(self._counters[key], spec.title, self._gpus[key[0]], unit)
+            self._counter_tracks[key] = self._new_track()
+            unit = _UNITS.get(spec.unit) or text_field(6, spec.unit.value)
+            yield self._track_packet(self._counter_tracks[key], spec.title, self._gpu_tracks[key[0]], unit)
 
-    def _samples(self) -> Iterator[bytes]:
+    def _sample_packets(self) -> Iterator[bytes]:
         for times, columns in self._period.numbers():
             heads = [_packet_head(at) for at in times]
             for key in sorted(columns):
                 values = columns[key]
-                if key not in self._counters and all(value is None for value in values):
+                if key not in self._counter_tracks and all(value is None for value in values):
                     continue
-                yield from self._counter(key)
-                yield b"".join(self._changes(key, times, heads, values))
-        for key, at in self._known.items():
-            if at > self._written[key][0]:
-                yield _value(self._counters[key], _packet_head(at), self._written[key][1])
+                yield from self._counter_track(key)
+                yield b"".join(self._change_packets(key, times, heads, values))
+        for key, at in self._last_value_at.items():
+            if at > self._last_packets[key][0]:
+                yield _counter_packet(self._counter_tracks[key], _packet_head(at), self._last_packets[key][1])
 
-    def _changes(
+    def _change_packets(
         self, key: Key, times: Sequence[float], heads: Sequence[bytes], values: Sequence[float | None]
     ) -> Iterator[bytes]:
         """The packets of a counter where it changed, and of its last value before a time without values."""
-        track, written, known = self._counters[key], self._written.get(key), self._known.get(key)
+        track, last_packet, last_value_at = (
+            self._counter_tracks[key],
+            self._last_packets.get(key),
+            self._last_value_at.get(key),
+        )
         for at, head, value in zip(times, heads, values, strict=True):
             if value is None:
                 continue
-            gap = known is not None and at - known > MAX_UNOBSERVED_SECONDS
-            if written is None or value != written[1] or gap:
-                if gap and written is not None and known is not None and known > written[0]:
-                    yield _value(track, _packet_head(known), written[1])
-                written = (at, value)
-                yield _value(track, head, value)
-            known = at
-        if written is not None and known is not None:
-            self._written[key], self._known[key] = written, known
+            gap = last_value_at is not None and at - last_value_at > MAX_UNOBSERVED_SECONDS
+            if last_packet is None or value != last_packet[1] or gap:
+                if gap and last_packet is not None and last_value_at is not None and last_value_at > last_packet[0]:
+                    yield _counter_packet(track, _packet_head(last_value_at), last_packet[1])
+                last_packet = (at, value)
+                yield _counter_packet(track, head, value)
+            last_value_at = at
+        if last_packet is not None and last_value_at is not None:
+            self._last_packets[key], self._last_value_at[key] = last_packet, last_value_at
 
-    def _means(self) -> Iterator[bytes]:
+    def _mean_packets(self) -> Iterator[bytes]:
         for at, device, metrics in self._period.means():
             for name, summary in metrics.items():
                 key = (device.uuid, name)
-                yield from self._counter(key)
-                yield _value(
-                    self._counters[key], _packet_head(at), summary.most if BY_ID[name].counter else summary.mean
+                yield from self._counter_track(key)
+                yield _counter_packet(
+                    self._counter_tracks[key], _packet_head(at), summary.most if BY_ID[name].counter else summary.mean
                 )
 
     # Slices and instants
 
-    def _runs(self, runs: list[Run]) -> Iterator[bytes]:
+    def _run_packets(self, runs: list[Run]) -> Iterator[bytes]:
         shown = [_run_slice(run) for run in runs if run_overlaps(run, self._period)]
-        yield from self._slices("Runs", self._machine, shown)
+        yield from self._slice_packets("Runs", self._machine_track, shown)
         for run in runs:
             if run.step_times and run_overlaps(run, self._period):
                 name = f"Steps of {printable(run.title or run.config)}"
-                yield from self._slices(name, self._machine, _step_slices(run))
+                yield from self._slice_packets(name, self._machine_track, _step_slices(run))
 
-    def _findings(self) -> Iterator[bytes]:
+    def _finding_packets(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
         for since, until, finding in self._period.findings():
             details: Arguments = {
@@ -188,34 +196,36 @@ class _Writer:
             }
             item = Slice(since, until, printable(finding.title), details)
             by_device.setdefault(finding.device_uuid, []).append(item)
-        yield from self._by_device("Findings", by_device)
+        yield from self._slice_packets_by_device("Findings", by_device)
 
-    def _processes(self) -> Iterator[bytes]:
+    def _process_packets(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
-        for life in self._period.lives():
-            command = printable(life.command or life.name or "")
+        for lifetime in self._period.process_lifetimes():
+            command = printable(lifetime.command or lifetime.name or "")
             details: Arguments = {
-                "pid": life.pid,
-                "user": printable(life.user) if life.user else None,
+                "pid": lifetime.pid,
+                "user": printable(lifetime.user) if lifetime.user else None,
                 "command": command,
-                "type": life.type,
-                "framework": life.framework,
-                "container": life.container,
-                "mig_instance": life.mig_instance,
-                "memory_peak_bytes": life.memory_peak_bytes,
-                "sm_percent_max": life.sm_percent_max,
-                "sm_percent_mean": life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
+                "type": lifetime.type,
+                "framework": lifetime.framework,
+                "container": lifetime.container,
+                "mig_instance": lifetime.mig_instance,
+                "memory_peak_bytes": lifetime.memory_peak_bytes,
+                "sm_percent_max": lifetime.sm_percent_max,
+                "sm_percent_mean": lifetime.sm_percent_seconds / lifetime.sm_seconds if lifetime.sm_seconds else None,
             }
-            item = Slice(life.first, life.last, f"{program_in_command(command) or 'process'} ({life.pid})", details)
-            by_device.setdefault(life.device_uuid, []).append(item)
-        yield from self._by_device("Processes", by_device)
+            item = Slice(
+                lifetime.first, lifetime.last, f"{program_in_command(command) or 'process'} ({lifetime.pid})", details
+            )
+            by_device.setdefault(lifetime.device_uuid, []).append(item)
+        yield from self._slice_packets_by_device("Processes", by_device)
 
-    def _by_device(self, name: str, found: dict[str | None, list[Slice]]) -> Iterator[bytes]:
-        for uuid, slices in found.items():
-            yield from self._gpu(uuid)
-            yield from self._slices(name, self._parent(uuid), slices)
+    def _slice_packets_by_device(self, name: str, by_device: dict[str | None, list[Slice]]) -> Iterator[bytes]:
+        for uuid, slices in by_device.items():
+            yield from self._gpu_track(uuid)
+            yield from self._slice_packets(name, self._parent_track(uuid), slices)
 
-    def _events(self) -> Iterator[bytes]:
+    def _event_packets(self) -> Iterator[bytes]:
         by_device: dict[str | None, list[Slice]] = {}
         for event in self._period.events():
             details: Arguments = {
@@ -228,37 +238,39 @@ class _Writer:
             for uuid in event.device_uuids or (event.device_uuid,):
                 instant = Slice(event.at, event.at, printable(event.text), details)
                 by_device.setdefault(uuid, []).append(instant)
-        for uuid, found in by_device.items():
-            yield from self._gpu(uuid)
+        for uuid, instants in by_device.items():
+            yield from self._gpu_track(uuid)
             track = self._new_track()
-            yield self._track(track, "Events", self._parent(uuid))
-            for instant in found:
-                yield _packet(_packet_head(instant.begin), _event(track, _INSTANT, instant.name, instant.arguments))
+            yield self._track_packet(track, "Events", self._parent_track(uuid))
+            for instant in instants:
+                yield _packet(
+                    _packet_head(instant.begin), _track_event(track, _INSTANT, instant.name, instant.arguments)
+                )
 
-    def _slices(self, name: str, parent: int, found: Iterable[Slice]) -> Iterator[bytes]:
+    def _slice_packets(self, name: str, parent: int, slices: Iterable[Slice]) -> Iterator[bytes]:
         """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""
         ends: dict[int, float] = {}
         """When the last slice of each track ends."""
-        for item in sorted(found, key=lambda item: (item.begin, -item.end)):
+        for item in sorted(slices, key=lambda item: (item.begin, -item.end)):
             begin, end = max(item.begin, self._period.begin), min(item.end, self._period.end)
             if begin > end:
                 continue
             track = next((track for track, until in ends.items() if until <= begin), None)
             if track is None:
                 track = self._new_track()
-                yield self._track(track, name, parent)
+                yield self._track_packet(track, name, parent)
             ends[track] = end
-            cut: Arguments = {
+            cut_details: Arguments = {
                 "began_before_the_trace": True if item.begin < begin else None,
                 "ended_after_the_trace": True if item.end > end else None,
             }
-            yield _packet(_packet_head(begin), _event(track, _BEGIN, item.name, item.arguments | cut))
+            yield _packet(_packet_head(begin), _track_event(track, _BEGIN, item.name, item.arguments | cut_details))
             for inner in item.inner:
                 first, last = max(inner.begin, begin), min(inner.end, end)
                 if first <= last:
-                    yield _packet(_packet_head(first), _event(track, _BEGIN, inner.name, inner.arguments))
-                    yield _packet(_packet_head(last), _event(track, _END))
-            yield _packet(_packet_head(end), _event(track, _END))
+                    yield _packet(_packet_head(first), _track_event(track, _BEGIN, inner.name, inner.arguments))
+                    yield _packet(_packet_head(last), _track_event(track, _END))
+            yield _packet(_packet_head(end), _track_event(track, _END))
 
 
 def run_overlaps(run: Run, period: ExportedPeriod) -> bool:
@@ -269,17 +281,17 @@ def run_overlaps(run: Run, period: ExportedPeriod) -> bool:
 
 def _run_slice(run: Run) -> Slice:
     began = run.started_at.timestamp()
-    phases, at = list[Slice](), began
+    phases, phase_begin = list[Slice](), began
     for name, ended in sorted(run.phases.ended_at.items(), key=lambda entry: entry[1]):
-        end = max(began + ended, at)
+        end = max(began + ended, phase_begin)
         details: Arguments = {}
         if name == "steps" and (speed := run.throughput) is not None:
             measured = ("steps", "steps_per_second", "median_step_seconds")
             details = {name: getattr(speed, name) for name in measured}
-        phases.append(Slice(at, end, name.replace("_", " "), details))
-        at = end
-    end = max(began + (run.phases.total_seconds or 0.0), at)
-    about: Arguments = {
+        phases.append(Slice(phase_begin, end, name.replace("_", " "), details))
+        phase_begin = end
+    end = max(began + (run.phases.total_seconds or 0.0), phase_begin)
+    details_of_run: Arguments = {
         "pid": run.pid,
         "verdict": run.verdict,
         "reason": printable(run.verdict_reason) or None,
@@ -287,21 +299,21 @@ def _run_slice(run: Run) -> Slice:
         "framework": f"{run.framework.name} {run.framework.version}" if run.framework else None,
         "workload": run.workload,
     }
-    return Slice(began, end, printable(run.title or run.config), about, tuple(phases))
+    return Slice(began, end, printable(run.title or run.config), details_of_run, tuple(phases))
 
 
 def _step_slices(run: Run) -> Iterator[Slice]:
     """The latest steps of a run, one after the other."""
-    began, last = run.started_at.timestamp(), -math.inf
+    began, previous_end = run.started_at.timestamp(), -math.inf
     for moment in run.step_times:
         end = began + moment.t
         # Where a step ends, the next one begins: not a microsecond before.
-        begin = max(end - moment.seconds, last)
-        several = f"steps {moment.number - moment.steps + 1}-{moment.number}"
-        name = f"step {moment.number}" if moment.steps == 1 else several
+        begin = max(end - moment.seconds, previous_end)
+        name_of_several = f"steps {moment.number - moment.steps + 1}-{moment.number}"
+        name = f"step {moment.number}" if moment.steps == 1 else name_of_several
         if begin <= end:
             yield Slice(begin, end, name, {"steps": moment.steps, "seconds": moment.seconds})
-            last = end
+            previous_end = end
 
 
 def _nanoseconds(at: float) -> int:
@@ -315,30 +327,32 @@ def _packet_head(at: float) -> bytes:
 
 
 def _packet(head: bytes, event: bytes) -> bytes:
-    return message(1, head + message(11, event))
+    return message_field(1, head + message_field(11, event))
 
 
-def _event(track: int, kind: int, name: str = "", arguments: Arguments | None = None) -> bytes:
+def _track_event(track: int, kind: int, name: str = "", arguments: Arguments | None = None) -> bytes:
     details = b"".join(
-        message(4, text(10, key) + _argument(value)) for key, value in (arguments or {}).items() if value is not None
+        message_field(4, text_field(10, key) + _argument(value))
+        for key, value in (arguments or {}).items()
+        if value is not None
     )
-    return number(9, kind) + number(11, track) + (text(23, name) if name else b"") + details
+    return integer_field(9, kind) + integer_field(11, track) + (text_field(23, name) if name else b"") + details
 
 
 def _argument(value: str | int | float | bool) -> bytes:
     if isinstance(value, bool):
-        return number(2, value)
+        return integer_field(2, value)
     if isinstance(value, int):
-        return number(4, value)
+        return integer_field(4, value)
     if isinstance(value, float):
-        return double(5, value)
-    return text(6, printable(value))
+        return double_field(5, value)
+    return text_field(6, printable(value))
 
 
-def _value(track: int, head: bytes, value: float) -> bytes:
+def _counter_packet(track: int, head: bytes, value: float) -> bytes:
     """A packet with a counter's value: an integer if it is whole."""
-    if value.is_integer() and _int64[0] <= value <= _int64[1]:
-        counted = b"\xf0\x01" + varint(int(value))
+    if value.is_integer() and _INT64_RANGE[0] <= value <= _INT64_RANGE[1]:
+        value_field = b"\xf0\x01" + varint(int(value))
     else:
-        counted = b"\xe1\x02" + _packed_double(value)
-    return _packet(head, b"\x48\x04\x58" + varint(track) + counted)
+        value_field = b"\xe1\x02" + _packed_double(value)
+    return _packet(head, b"\x48\x04\x58" + varint(track) + value_field)

@@ -12,34 +12,34 @@ _MASK = (1 << 64) - 1
 _double = struct.Struct("<d").pack
 
 
-def varint(number: int) -> bytes:
+def varint(value: int) -> bytes:
     """A number; a negative one as int64, in ten bytes."""
-    number &= _MASK
-    if number < 0x80:
-        return bytes((number,))
+    value &= _MASK
+    if value < 0x80:
+        return bytes((value,))
     out = bytearray()
-    while number >= 0x80:
-        out.append((number & 0x7F) | 0x80)
-        number >>= 7
-    out.append(number)
+    while value >= 0x80:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
     return bytes(out)
 
 
-def number(field: int, value: int) -> bytes:
+def integer_field(field: int, value: int) -> bytes:
     """A field of an integer type, bool or enumeration."""
     return varint(field << 3) + varint(value)
 
 
-def double(field: int, value: float) -> bytes:
+def double_field(field: int, value: float) -> bytes:
     """A field of type double."""
     return varint(field << 3 | 1) + _double(value)
 
 
-def text(field: int, value: str) -> bytes:
+def text_field(field: int, value: str) -> bytes:
     """A field of type string; what UTF-8 does not have, such as half a surrogate pair, is replaced."""
-    return message(field, value.encode("utf-8", "replace"))
+    return message_field(field, value.encode("utf-8", "replace"))
 
 
-def message(field: int, content: bytes) -> bytes:
+def message_field(field: int, content: bytes) -> bytes:
     """A field that is a message, or bytes."""
     return varint(field << 3 | 2) + varint(len(content)) + content

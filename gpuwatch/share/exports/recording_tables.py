@@ -1,7 +1,7 @@
 """Tables of a recording: their columns and rows, for CSV and Parquet.
 
 A cell is None where a value is missing. Sizes end in ``_bytes``, times in ``_seconds``, percentages in ``_percent``, as
-in the documents; moments are seconds since the epoch.
+in the documents; points in time are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import NamedTuple
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import PROCESS_READINGS
 from gpuwatch.core.safe_text import printable
-from gpuwatch.share.exports.exported_period import NUMBERS, ExportedPeriod
+from gpuwatch.share.exports.exported_period import NUMERIC_METRICS, ExportedPeriod
 
 Row = list[object]
 
 
-class Kind(Enum):
+class ColumnType(Enum):
     """Type of a column."""
 
     TEXT = "text"
     NUMBER = "number"
-    WHOLE = "whole"
-    FLAG = "flag"
-    MOMENT = "moment"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    TIME = "time"
 
 
 class Column(NamedTuple):
-    """A column; ``unit`` is in its name too, except for what has none."""
+    """A column; ``unit`` is also the end of its name, unless it is empty."""
 
     name: str
-    kind: Kind
+    type: ColumnType
     unit: str = ""
 
 
@@ -52,19 +52,25 @@ _PROCESS_UNITS = {
 }
 
 
-def _texts(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, Kind.TEXT) for name in names)
+def _text_columns(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, ColumnType.TEXT) for name in names)
 
 
-_AT = Column("time", Kind.MOMENT)
-_HOST = Column("host", Kind.TEXT)
-_GPU = (Column("gpu", Kind.WHOLE), Column("uuid", Kind.TEXT))
-_DEVICE = (_AT, _HOST, *_GPU, *_texts("name", "state"), Column("simulated", Kind.FLAG))
-_PROCESS = (
-    *(Column("pid", Kind.WHOLE), Column("create_time", Kind.MOMENT)),
-    *_texts("user", "command", "type", "framework", "container", "mig_instance"),
+_TIME_COLUMN = Column("time", ColumnType.TIME)
+_HOST_COLUMN = Column("host", ColumnType.TEXT)
+_GPU_COLUMNS = (Column("gpu", ColumnType.INTEGER), Column("uuid", ColumnType.TEXT))
+_DEVICE_COLUMNS = (
+    _TIME_COLUMN,
+    _HOST_COLUMN,
+    *_GPU_COLUMNS,
+    *_text_columns("name", "state"),
+    Column("simulated", ColumnType.BOOLEAN),
 )
-_HOST_NUMBERS = {
+_PROCESS_COLUMNS = (
+    *(Column("pid", ColumnType.INTEGER), Column("create_time", ColumnType.TIME)),
+    *_text_columns("user", "command", "type", "framework", "container", "mig_instance"),
+)
+_HOST_UNITS = {
     "cpu_percent": "%",
     "cpu_count": "",
     "memory_used_bytes": "B",
@@ -73,26 +79,28 @@ _HOST_NUMBERS = {
     "swap_total_bytes": "B",
     "uptime_seconds": "s",
 }
-_LIFE_NUMBERS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s", "sm_percent_max": "%"}
+_LIFETIME_UNITS = {"held_seconds": "s", "memory_peak_bytes": "B", "sm_seconds": "s", "sm_percent_max": "%"}
 
 
-def _text(value: str | None) -> str | None:
+def _printable(value: str | None) -> str | None:
     return None if value is None else printable(value)
 
 
 def _device_columns(step: int) -> tuple[Column, ...]:
     if step:
         statistics = [
-            (*(Column(f"{spec.id}{part}", Kind.NUMBER, spec.unit.value) for part in ("_min", "_mean", "_max")),
-             Column(f"{spec.id}_samples", Kind.WHOLE))
-            for spec in NUMBERS
-        ]  # fmt: skip
-        return (*_DEVICE, *chain.from_iterable(statistics))
-    kinds = ((spec, Kind.TEXT if spec.unit is Unit.NAME else Kind.NUMBER) for spec in METRICS)
-    return (*_DEVICE, *(Column(spec.id, kind, spec.unit.value) for spec, kind in kinds))
+            (
+                *(Column(spec.id + end, ColumnType.NUMBER, spec.unit.value) for end in ("_min", "_mean", "_max")),
+                Column(f"{spec.id}_samples", ColumnType.INTEGER),
+            )
+            for spec in NUMERIC_METRICS
+        ]
+        return (*_DEVICE_COLUMNS, *chain.from_iterable(statistics))
+    types = ((spec, ColumnType.TEXT if spec.unit is Unit.NAME else ColumnType.NUMBER) for spec in METRICS)
+    return (*_DEVICE_COLUMNS, *(Column(spec.id, column_type, spec.unit.value) for spec, column_type in types))
 
 
-def _devices(period: ExportedPeriod) -> Iterator[Row]:
+def _device_rows(period: ExportedPeriod) -> Iterator[Row]:
     ids = [(spec.id, spec.unit is Unit.NAME) for spec in METRICS]
     host = period.host
     for at, snapshot, _ in period.samples():
@@ -106,8 +114,8 @@ def _devices(period: ExportedPeriod) -> Iterator[Row]:
             yield row
 
 
-def _device_means(period: ExportedPeriod) -> Iterator[Row]:
-    ids = [spec.id for spec in NUMBERS]
+def _device_mean_rows(period: ExportedPeriod) -> Iterator[Row]:
+    ids = [spec.id for spec in NUMERIC_METRICS]
     host = period.host
     for at, device, metrics in period.means():
         row: Row = [float(at), host, period.index(device.uuid, at), device.uuid, device.name or None]
@@ -117,102 +125,132 @@ def _device_means(period: ExportedPeriod) -> Iterator[Row]:
         yield row
 
 
-def _processes(period: ExportedPeriod) -> Iterator[Row]:
+def _process_rows(period: ExportedPeriod) -> Iterator[Row]:
     host = period.host
     for at, snapshot, _ in period.samples():
-        for row in snapshot.processes:
+        for process in snapshot.processes:
             yield [
-                *(at, host, row.device_index, row.device_uuid, row.pid, row.create_time, _text(row.user)),
-                *(_text(row.command or row.name), row.type, row.framework, row.container, row.mig_instance),
+                *(
+                    at,
+                    host,
+                    process.device_index,
+                    process.device_uuid,
+                    process.pid,
+                    process.create_time,
+                    _printable(process.user),
+                ),
+                *(
+                    _printable(process.command or process.name),
+                    process.type,
+                    process.framework,
+                    process.container,
+                    process.mig_instance,
+                ),
                 # Numbers, whatever a damaged file says.
-                *(None if type(value := row.readings.get(name)) is str else value for name in PROCESS_READINGS),
+                *(None if type(value := process.readings.get(name)) is str else value for name in PROCESS_READINGS),
             ]
 
 
-def _host(period: ExportedPeriod) -> Iterator[Row]:
+def _host_rows(period: ExportedPeriod) -> Iterator[Row]:
     host = period.host
-    measured = attrgetter(*_HOST_NUMBERS)
+    measurements = attrgetter(*_HOST_UNITS)
     for at, snapshot, _ in period.samples():
-        yield [at, host, *measured(snapshot.host), *(snapshot.host.load or (None, None, None))]
+        yield [at, host, *measurements(snapshot.host), *(snapshot.host.load or (None, None, None))]
 
 
-def _lives(period: ExportedPeriod) -> Iterator[Row]:
+def _lifetime_rows(period: ExportedPeriod) -> Iterator[Row]:
     host = period.host
-    measured = attrgetter(*_LIFE_NUMBERS)
-    for life in period.lives():
+    measurements = attrgetter(*_LIFETIME_UNITS)
+    for lifetime in period.process_lifetimes():
         yield [
-            *(life.first, life.last, host, life.device_index, life.device_uuid),
-            *(life.pid, life.create_time, _text(life.user)),
-            *(_text(life.command or life.name), life.type, life.framework, life.container, life.mig_instance),
-            *measured(life),
-            life.sm_percent_seconds / life.sm_seconds if life.sm_seconds else None,
+            *(lifetime.first, lifetime.last, host, lifetime.device_index, lifetime.device_uuid),
+            *(lifetime.pid, lifetime.create_time, _printable(lifetime.user)),
+            *(
+                _printable(lifetime.command or lifetime.name),
+                lifetime.type,
+                lifetime.framework,
+                lifetime.container,
+                lifetime.mig_instance,
+            ),
+            *measurements(lifetime),
+            lifetime.sm_percent_seconds / lifetime.sm_seconds if lifetime.sm_seconds else None,
         ]
 
 
-def _events(period: ExportedPeriod) -> Iterator[Row]:
+def _event_rows(period: ExportedPeriod) -> Iterator[Row]:
     host = period.host
     for event in period.events():
         yield [
             *(event.at, host, period.index(event.device_uuid, event.at), event.device_uuid, event.kind),
-            *(event.severity, event.certainty, _text(event.text), event.pid),
+            *(event.severity, event.certainty, _printable(event.text), event.pid),
             *(event.cause or None, event.occurrence or None),
         ]
 
 
-def _findings(period: ExportedPeriod) -> Iterator[Row]:
+def _finding_rows(period: ExportedPeriod) -> Iterator[Row]:
     host = period.host
     for since, until, finding in period.findings():
         yield [
             *(since, until, host, period.index(finding.device_uuid, since), finding.device_uuid, finding.id),
-            *(finding.severity, finding.certainty, _text(finding.title), _text(" / ".join(finding.evidence))),
-            *(_text(finding.action), finding.pid),
+            *(finding.severity, finding.certainty, _printable(finding.title), _printable(" / ".join(finding.evidence))),
+            *(_printable(finding.action), finding.pid),
         ]
 
 
-NAMES = ("devices", "processes", "lives", "host", "events", "findings")
+TABLE_NAMES = ("devices", "processes", "lives", "host", "events", "findings")
 """``lives`` has one row for each process on each GPU, ``processes`` one for each sample of it too."""
 
 
 def table(name: str, step: int) -> Table:
     """The table of this name; ``step``: seconds of the means, 0 for samples. KeyError for another name."""
     return {
-        "devices": Table(_device_columns(step), _device_means if step else _devices),
+        "devices": Table(_device_columns(step), _device_mean_rows if step else _device_rows),
         "processes": Table(
             (
-                *(_AT, _HOST, *_GPU, *_PROCESS),
-                *(Column(reading, Kind.NUMBER, _PROCESS_UNITS.get(reading, "")) for reading in PROCESS_READINGS),
+                *(_TIME_COLUMN, _HOST_COLUMN, *_GPU_COLUMNS, *_PROCESS_COLUMNS),
+                *(Column(reading, ColumnType.NUMBER, _PROCESS_UNITS.get(reading, "")) for reading in PROCESS_READINGS),
             ),
-            _processes,
+            _process_rows,
         ),
         "lives": Table(
             (
-                *(Column("first", Kind.MOMENT), Column("last", Kind.MOMENT), _HOST, *_GPU, *_PROCESS),
-                *(Column(text, Kind.NUMBER, unit) for text, unit in _LIFE_NUMBERS.items()),
-                Column("sm_percent_mean", Kind.NUMBER, "%"),
+                *(
+                    Column("first", ColumnType.TIME),
+                    Column("last", ColumnType.TIME),
+                    _HOST_COLUMN,
+                    *_GPU_COLUMNS,
+                    *_PROCESS_COLUMNS,
+                ),
+                *(Column(name, ColumnType.NUMBER, unit) for name, unit in _LIFETIME_UNITS.items()),
+                Column("sm_percent_mean", ColumnType.NUMBER, "%"),
             ),
-            _lives,
+            _lifetime_rows,
         ),
         "host": Table(
             (
-                *(_AT, _HOST),
-                *(Column(text, Kind.NUMBER, unit) for text, unit in _HOST_NUMBERS.items()),
-                *(Column(f"load_{minutes}min", Kind.NUMBER) for minutes in (1, 5, 15)),
+                *(_TIME_COLUMN, _HOST_COLUMN),
+                *(Column(name, ColumnType.NUMBER, unit) for name, unit in _HOST_UNITS.items()),
+                *(Column(f"load_{minutes}min", ColumnType.NUMBER) for minutes in (1, 5, 15)),
             ),
-            _host,
+            _host_rows,
         ),
         "events": Table(
             (
-                *(_AT, _HOST, *_GPU, *_texts("kind", "severity", "certainty", "text")),
-                *(Column("pid", Kind.WHOLE), Column("cause", Kind.TEXT), Column("occurrence", Kind.WHOLE)),
+                *(_TIME_COLUMN, _HOST_COLUMN, *_GPU_COLUMNS, *_text_columns("kind", "severity", "certainty", "text")),
+                *(
+                    Column("pid", ColumnType.INTEGER),
+                    Column("cause", ColumnType.TEXT),
+                    Column("occurrence", ColumnType.INTEGER),
+                ),
             ),
-            _events,
+            _event_rows,
         ),
         "findings": Table(
             (
-                *(Column("since", Kind.MOMENT), Column("until", Kind.MOMENT), _HOST, *_GPU),
-                *_texts("cause", "severity", "certainty", "title", "evidence", "action"),
-                Column("pid", Kind.WHOLE),
+                *(Column("since", ColumnType.TIME), Column("until", ColumnType.TIME), _HOST_COLUMN, *_GPU_COLUMNS),
+                *_text_columns("cause", "severity", "certainty", "title", "evidence", "action"),
+                Column("pid", ColumnType.INTEGER),
             ),
-            _findings,
+            _finding_rows,
         ),
     }[name]

@@ -20,39 +20,39 @@ class RedactedPeriod(ExportedPeriod):
     """The same period; names are replaced as ``gpuwatch record cut --redact`` does it."""
 
     def __init__(self, period: ExportedPeriod, runs: Iterable[Run] = ()) -> None:
-        """Reads all of it once, to know what is private. ``runs``: are shown with it."""
+        """Reads all of it once, to find what is private. ``runs``: those that are exported with it."""
         super().__init__(period.recording, period.begin, period.end, period.step)
-        private = self._private = SampleRedactor()
-        for kept in period.samples() if not period.step else ():
-            private.learn(kept)
-        private.learn_parts(self.last.devices)
-        private.learn_parts(period.events())
-        private.learn_parts(finding.finding for finding in period.findings())
-        private.learn_parts(period.lives())
+        redactor = self._redactor = SampleRedactor()
+        for sample in period.samples() if not period.step else ():
+            redactor.learn(sample)
+        redactor.learn_parts(self.last.devices)
+        redactor.learn_parts(period.events())
+        redactor.learn_parts(finding.finding for finding in period.findings())
+        redactor.learn_parts(period.process_lifetimes())
         self.runs = [masked(run) for run in runs]
-        private.learn_parts(self.runs)
-        self.runs = [private.part(run) for run in self.runs]
+        redactor.learn_parts(self.runs)
+        self.runs = [redactor.part(run) for run in self.runs]
         uuids = [device.uuid for device in self.last.devices]
         uuids += [uuid for event in period.events() for uuid in (event.device_uuid, *event.device_uuids) if uuid]
         uuids += [uuid for finding in period.findings() if (uuid := finding.finding.device_uuid)]
-        uuids += [life.device_uuid for life in period.lives() if life.device_uuid]
-        self._original_uuid = {private.uuid(uuid): uuid for uuid in uuids}
+        uuids += [lifetime.device_uuid for lifetime in period.process_lifetimes() if lifetime.device_uuid]
+        self._original_uuid = {redactor.uuid(uuid): uuid for uuid in uuids}
         """UUIDs of devices by those that stand for them."""
-        self._redacted: dict[str, Device] = {}
+        self._redacted_devices: dict[str, Device] = {}
         self._host = super().host
-        self.last = private.snapshot(self.last)
+        self.last = redactor.snapshot(self.last)
 
     def _uuid(self, uuid: str) -> str:
-        redacted = self._private.uuid(uuid)
+        redacted = self._redactor.uuid(uuid)
         self._original_uuid[redacted] = uuid
         return redacted
 
     @property
     def host(self) -> str | None:
-        return self._private.host(self._host) if self._host is not None else None
+        return self._redactor.host(self._host) if self._host is not None else None
 
     def samples(self) -> Iterator[StoredSample]:
-        return map(self._private.sample, super().samples())
+        return map(self._redactor.sample, super().samples())
 
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
         for times, columns in super().numbers():
@@ -60,18 +60,18 @@ class RedactedPeriod(ExportedPeriod):
 
     def device(self, uuid: str, at: float) -> Device:
         """The device with this UUID, which may be the original one too."""
-        redacted = self._redacted.get(uuid)
+        redacted = self._redacted_devices.get(uuid)
         if redacted is None:
             original = self._original_uuid.get(uuid, uuid)
-            redacted = self._redacted[uuid] = self._private.part(super().device(original, at))
+            redacted = self._redacted_devices[uuid] = self._redactor.part(super().device(original, at))
             self._original_uuid[redacted.uuid] = original
         return redacted
 
     def events(self) -> list[MachineEvent]:
-        return [self._private.part(event) for event in super().events()]
+        return [self._redactor.part(event) for event in super().events()]
 
     def findings(self) -> list[RecordedFinding]:
-        return [finding._replace(finding=self._private.part(finding.finding)) for finding in super().findings()]
+        return [finding._replace(finding=self._redactor.part(finding.finding)) for finding in super().findings()]
 
-    def lives(self) -> list[ProcessLife]:
-        return [self._private.part(life) for life in super().lives()]
+    def process_lifetimes(self) -> list[ProcessLife]:
+        return [self._redactor.part(lifetime) for lifetime in super().process_lifetimes()]
