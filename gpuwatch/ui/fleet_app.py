@@ -133,7 +133,7 @@ class FleetApp(GpuwatchApp):
         self.tab = self.overview
         session.start(self._wake)
         await self.push_screen(self.overview.TAB)
-        self.overview.say("Esc comes back to the hosts", "accent")
+        self.overview.say("Esc returns to the list of hosts", "accent")
         self._draw_samples()
 
     async def show_tab(self, tab_id: str, *, back: bool = False) -> None:

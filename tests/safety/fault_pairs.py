@@ -44,7 +44,7 @@ from gpuwatch.share.exporter.metrics_page import ExporterOptions, MetricsPage, S
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from gpuwatch.ui.panes.overview_summary import main_problem, summary_items
-from gpuwatch.ui.panes.top_and_host_lines import verdict
+from gpuwatch.ui.panes.verdict import verdict
 
 SHAPE = "10x24GiB"
 MACHINE: SimMachine

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.machine.sources.nvidia import nvml_binding
-from gpuwatch.ui.panes.top_and_host_lines import why_no_gpus
+from gpuwatch.ui.panes.verdict import why_no_gpus
 from tests.conftest import gpuwatch
 from tests.ui import machines
 

@@ -137,7 +137,7 @@ async def test_the_report_s_sheet_writes_nothing_by_itself(
         assert "writing" not in stage.app.tab.keys.plain
 
 
-@pytest.mark.parametrize(("tab", "key", "says"), [("1", "enter", "holds names"), ("5", "w", "without names")])
+@pytest.mark.parametrize(("tab", "key", "says"), [("1", "enter", "with names"), ("5", "w", "without names")])
 async def test_r_writes_a_report_into_this_folder(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str, key: str, says: str
 ) -> None:
@@ -150,7 +150,7 @@ async def test_r_writes_a_report_into_this_folder(
         await stage.app.workers.wait_for_complete()
         await settle(pilot)
         (path,) = tmp_path.glob("gpuwatch-report-*.html")
-        assert f"● report: {path.name} {says}, in /" in stage.app.tab.keys.plain
+        assert f"● report: {path.name}, {says}, in /" in stage.app.tab.keys.plain
         assert "left out with --no-doctor" in path.read_text()
         assert ("Redacted: users" in path.read_text()) is (key == "w")
         path.unlink()

@@ -51,7 +51,7 @@ def test_a_process_on_no_gpu_has_no_gpu_graphs(stage: Stage) -> None:
     row = machines.process(0, gpu=None, device_uuid=None)
     for reading in ("gpu_memory_bytes", "sm_percent"):
         assert process_axis(reading, of_process, (row,), view) == (None, "unknown: no GPU can be read")
-        assert process_axis(reading, of_process, (row,), replace(view, snapshot=seen)) == (None, "it is on no GPU")
+        assert process_axis(reading, of_process, (row,), replace(view, snapshot=seen)) == (None, "it uses no GPU")
     assert process_axis("cpu_percent", of_process, (row,), view) == (100.0, "0–100 %")
     there = machines.process(0, gpu=1)
     assert process_axis("gpu_memory_bytes", of_process, (there,), view) == (None, "GPU memory size unknown")

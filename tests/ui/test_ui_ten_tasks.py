@@ -39,7 +39,7 @@ TASKS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("run a probe", ("p", "growth", "enter", "y"), r"GPU 0 NVIDIA H200.*growth +.*137\.9 GiB +341 MiB .* 406 .* ok"),
     ("compare two runs", ("4", "c"), r"growth +.* 406 .*└ 12 min ago .* 406 .*└ 2\.2 h ago .* 406 "),
-    ("write a report", ("r", "enter"), r"report: .*\.html holds names"),
+    ("write a report", ("r", "enter"), r"report: .*\.html, with names"),
 )
 
 

@@ -17,7 +17,7 @@ from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.ui.details.finding_lines import all_finding_lines
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.host_list_lines import problem_line
-from gpuwatch.ui.panes.top_and_host_lines import verdict
+from gpuwatch.ui.panes.verdict import verdict
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_dashboard import everything

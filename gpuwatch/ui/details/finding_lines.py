@@ -11,12 +11,11 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.wrapping import SpanLines
-from gpuwatch.ui.panes.top_and_host_lines import notable_notes
+from gpuwatch.ui.panes.verdict import notable_notes
+from gpuwatch.ui.tables.severity_marks import FINDING_MARKS
 
 Entry = Finding | Problem
 
-MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("•", "dim")}
-"""Glyph and style of a severity."""
 HEALTHY_MARK = ("●", "ok")
 PAST_MARK = ("○", "dim")
 
@@ -25,7 +24,7 @@ def finding_mark(finding: Finding) -> tuple[str, str]:
     """Glyph and style of a finding; past and healthy ones have their own."""
     if finding.until is not None:
         return PAST_MARK
-    return HEALTHY_MARK if finding.id == "healthy" else MARKS[finding.severity]
+    return HEALTHY_MARK if finding.id == "healthy" else FINDING_MARKS[finding.severity]
 
 
 def finding_times(finding: Finding) -> str:

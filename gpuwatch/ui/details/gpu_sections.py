@@ -12,13 +12,13 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.mig_line import mig_spans, processes_by_instance, processes_text
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.load_levels import threshold_celsius
+from gpuwatch.ui.tables.severity_marks import EVENT_MARKS
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode

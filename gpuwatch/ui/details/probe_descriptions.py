@@ -146,3 +146,14 @@ def _number(value: object) -> float | None:
 
 def _listed(value: object) -> list[object]:
     return list(value) if isinstance(value, (list, tuple)) else []
+
+
+GROUP_WORDS = {
+    "memory": "How much GPU memory a program takes, and what limits it: default, growth, limits, fractions.",
+    "visibility": "Which GPUs a program sees, and which of them it calls GPU:0: environment, API, mistakes in both.",
+    "placement": "Where an op runs, and what happens if it cannot run there: soft and hard placement.",
+    "devices": "Work on several devices: virtual GPUs, strategies, towers, model parallelism, several workers.",
+    "sharing": "Two programs on one GPU: how memory is shared, which one fails and how, how slow each becomes.",
+    "limits": "Limits: the largest batch that fits, free memory that cannot be used.",
+    "torch": "The same for PyTorch: device map, visible devices, memory fraction, OOM.",
+}

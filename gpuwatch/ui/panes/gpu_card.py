@@ -21,9 +21,9 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.mig_line import mig_instance_lines
+from gpuwatch.ui.settings.preferences import GpuDisplay
 from gpuwatch.ui.tables.device_notes import clock_note, device_finding_mark, holder_note, pcie_link_text, state_note
 from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, card_spans
-from gpuwatch.ui.tables.gpu_order import GpuChoice
 from gpuwatch.ui.tables.load_levels import bar_style, load_level
 from gpuwatch.ui.tables.process_columns import owner_and_pid
 
@@ -38,23 +38,23 @@ _RUNS = re.compile(r" +|[^ ]+")
 
 
 def gpu_card(
-    device: Device, view: View, width: int, plan: Plan, *, finding: Finding | None, selected: bool, choice: GpuChoice
+    device: Device, view: View, width: int, plan: Plan, *, finding: Finding | None, selected: bool, display: GpuDisplay
 ) -> list[list[Span]]:
     """The lines of one card, each exactly ``width`` cells.
 
-    The place of a field follows from the size and from ``choice.fields``, which is the same for all GPUs.
+    The place of a field follows from the size and from ``display.fields``, which is the same for all GPUs.
     """
     edge = "focus" if selected else "border"
     inner = width - 4
     lines = [_top(device, width, edge, selected=selected)]
     bad, bad_style = state_note(device)
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost_device(device, view, inner, plan, bad, bad_style, choice)
+        rows = _lost_device(device, view, inner, plan, bad, bad_style, display)
     else:
         processes = view.processes if plan.mig_lines else ()
         divided = mig_instance_lines(device, processes, plan.mig_lines, inner)
-        rows = _graphs(device, view, inner, plan, choice)
-        fields = _fields(device, plan, inner, choice)
+        rows = _graphs(device, view, inner, plan, display)
+        fields = _fields(device, plan, inner, display)
         rows += [fields[0], *divided, *(LineBuilder(inner) for _ in range(plan.mig_lines - len(divided)))]
         rows += [memory_holders(device, view, inner), *fields[1:]] if plan.further_lines else []
     for builder in rows:
@@ -144,36 +144,36 @@ def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuF
     return [field for field in fields if field.id not in drawn]
 
 
-def fields_that_fit(inner: int, plan: Plan, choice: GpuChoice) -> list[str]:
+def fields_that_fit(inner: int, plan: Plan, display: GpuDisplay) -> list[str]:
     """The chosen fields that a card of this size shows, including those of graphs and in its frame."""
-    drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
+    drawn = card_fields(display.fields, display.graphs[: plan.graphs])
     rows = field_rows(tuple(field.card_cells for field in drawn), inner)
     fits = sum(map(len, rows[: max(plan.further_lines, 1)]))
     hidden = {field.id for field in drawn[fits:]}
-    return [field for field in choice.fields if field not in hidden]
+    return [field for field in display.fields if field not in hidden]
 
 
-def _fields(device: Device, plan: Plan, inner: int, choice: GpuChoice) -> list[LineBuilder]:
+def _fields(device: Device, plan: Plan, inner: int, display: GpuDisplay) -> list[LineBuilder]:
     """The line of the first fields, and the further ones that fit below the holders of memory."""
-    drawn = card_fields(choice.fields, choice.graphs[: plan.graphs])
+    drawn = card_fields(display.fields, display.graphs[: plan.graphs])
     fields = iter(drawn)
     builders = [LineBuilder(inner) for _ in range(max(plan.further_lines, 1))]
     for builder, starts in zip(builders, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
-            builder.fill_to(start).add_spans(card_spans(field, device, choice.thresholds, sorted_by=choice.order))
+            builder.fill_to(start).add_spans(card_spans(field, device, display.thresholds, sorted_by=display.order))
     return builders
 
 
-def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoice) -> list[LineBuilder]:
+def _graphs(device: Device, view: View, inner: int, plan: Plan, display: GpuDisplay) -> list[LineBuilder]:
     """The graphs in bands, each with its number in its caption."""
     lines = MIN_GRAPH_LINES + plan.extra_graph_lines
-    shown = choice.graphs[: plan.graphs]
+    shown = display.graphs[: plan.graphs]
     builders: list[LineBuilder] = []
     for band in range(plan.graph_rows):
         here = shown[plan.graph_columns * band :][: plan.graph_columns]
         value = (inner + 3) // max(len(here), 1) - 3
         height = (band + 1) * lines // plan.graph_rows - band * lines // plan.graph_rows
-        parts = [_graph(device, view, GRAPHS[name], value, height, choice, shown) for name in here]
+        parts = [_graph(device, view, GRAPHS[name], value, height, display, shown) for name in here]
         for row in range(height):
             builders.append(builder := LineBuilder(inner))
             for number, part in enumerate(parts):
@@ -182,13 +182,13 @@ def _graphs(device: Device, view: View, inner: int, plan: Plan, choice: GpuChoic
 
 
 def _graph(
-    device: Device, view: View, field: GpuField, width: int, height: int, choice: GpuChoice, shown: Sequence[str]
+    device: Device, view: View, field: GpuField, width: int, height: int, display: GpuDisplay, shown: Sequence[str]
 ) -> list[list[Span]]:
     """A caption with the number, then rows of dots; empty rows if the end of the axis is unknown."""
     spec, why = BY_ID[field.metric], device.get(field.metric)
     ends = axis_ends(spec, device, view.history)
     builder = LineBuilder(width)
-    spans = card_spans(field, device, choice.thresholds, sorted_by=choice.order)
+    spans = card_spans(field, device, display.thresholds, sorted_by=display.order)
     span, columns = recent_columns(view, view.history.times, view.history.series(device.uuid, field.metric), width)
     end = f"{span}s"
     if isinstance(why, Missing):
@@ -208,7 +208,7 @@ def _graph(
     if builder.cells_left > len(end):
         builder.fill_to(width - len(end)).add(end, "dim")
     rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
-    style = bar_style(field.graph.style, load_level(field.load, device, choice.thresholds))
+    style = bar_style(field.graph.style, load_level(field.load, device, display.thresholds))
     return [builder.spans, *_with_middle(rows, style)]
 
 
@@ -235,7 +235,7 @@ def _with_middle(rows: Sequence[str], style: str) -> list[list[Span]]:
 
 
 def _lost_device(
-    device: Device, view: View, inner: int, plan: Plan, text: str, style: str, choice: GpuChoice
+    device: Device, view: View, inner: int, plan: Plan, text: str, style: str, display: GpuDisplay
 ) -> list[LineBuilder]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
     height = plan.card_height - 2
@@ -249,7 +249,7 @@ def _lost_device(
     room = height - len(builders)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
         for builder in _graphs(
-            device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), choice
+            device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), display
         ):
             builders.append(LineBuilder(inner).add_spans((part, "dim") for part, _ in builder.spans))
     return builders + [LineBuilder(inner) for _ in range(height - len(builders))]

@@ -11,8 +11,7 @@ from gpuwatch.ui.drawing.overview_layout import Plan, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import mig_instance_lines
-from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.gpu_order import GpuChoice
+from gpuwatch.ui.settings.preferences import GpuDisplay, Preferences
 
 
 def plan_overview(
@@ -40,15 +39,15 @@ def plan_overview(
     )
 
 
-def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, cursor: int = -1, top: int = 0) -> list[Line]:
-    """The GPU pane; ``cursor``: index of the GPU under it, or -1, ``choice``: what is shown of each.
+def gpu_lines(view: View, plan: Plan, width: int, display: GpuDisplay, *, cursor: int = -1, top: int = 0) -> list[Line]:
+    """The GPU pane; ``cursor``: index of the GPU under it, or -1, ``display``: what is shown of each.
 
     ``top``: the first visible row of lines, if not all fit.
     """
     findings = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
     if plan.gpus_as == "card":
-        return _cards(view, plan, width, cursor, findings, choice)
-    lines = _rows(view, plan, width, cursor, findings, choice)
+        return _cards(view, plan, width, cursor, findings, display)
+    lines = _rows(view, plan, width, cursor, findings, display)
     if not plan.scrolls:
         return lines
     room = plan.gpu_height - 1
@@ -80,7 +79,7 @@ def _hidden_gpus_line(
 
 
 def _cards(
-    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], choice: GpuChoice
+    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], display: GpuDisplay
 ) -> list[Line]:
     lines: list[Line] = []
     for first in range(0, len(view.devices), plan.columns):
@@ -94,7 +93,7 @@ def _cards(
                 plan,
                 finding=findings.get(device.uuid),
                 selected=first + place == cursor,
-                choice=choice,
+                display=display,
             )
             for spans, more in zip(row, card, strict=True):
                 spans.extend(more)
@@ -103,16 +102,16 @@ def _cards(
 
 
 def _rows(
-    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], choice: GpuChoice
+    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], display: GpuDisplay
 ) -> list[Line]:
     cell_width = width // plan.columns
-    columns = gpu_line.fit_columns(cell_width, tuple(view.devices), choice.fields)
+    columns = gpu_line.fit_columns(cell_width, tuple(view.devices), display.fields)
     lines: list[Line] = []
     if plan.heading:
         builder = LineBuilder(width)
         for column in range(plan.columns):
             part = LineBuilder(cell_width)
-            gpu_line.draw_heading(part, columns, view, choice.order)
+            gpu_line.draw_heading(part, columns, view, display.order)
             builder.fill_to(column * cell_width)
             builder.add_spans(part.spans)
         lines.append(builder.fill_to(width, style="header").line())
@@ -128,7 +127,7 @@ def _rows(
             severity = findings[device.uuid].severity if device.uuid in findings else ""
             part = LineBuilder(cell_width)
             gpu_line.draw_gpu_line(
-                part, device, columns, view, choice.thresholds, finding=severity, selected=number == cursor
+                part, device, columns, view, display.thresholds, finding=severity, selected=number == cursor
             )
             builder.add_spans(part.spans)
         lines.append(builder.fill_to(width).line())

@@ -13,14 +13,13 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import MainProblem, draw_problem
-from gpuwatch.ui.panes.top_and_host_lines import error_count
+from gpuwatch.ui.panes.verdict import error_count
+from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
 from gpuwatch.ui.tables.host_columns import PlacedColumn, model_of, used_by
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the list is old."""
 _LABEL_CELLS = 9
-_HOT_CELSIUS = 85.0
-"""°C from which a temperature is marked; the limits of these cards are not known here."""
 
 
 def answered_hosts(fleet: Fleet | None, *, short: bool = False) -> Span:
@@ -218,7 +217,7 @@ def _memory(host: HostSummary) -> str | None:
 
 
 def _temperature(builder: LineBuilder, host: HostSummary) -> None:
-    hot = host.hottest is not None and host.hottest >= _HOT_CELSIUS
+    hot = host.hottest is not None and host.hottest >= HOT_CELSIUS
     text = None if host.hottest is None else f"{host.hottest:.0f}°{'▲' if hot else ' '}"
     _add_value(builder, text, "high" if hot else "text")
 
@@ -246,7 +245,7 @@ _CELLS: dict[str, Callable[[LineBuilder, HostSummary], object]] = {
     "gpus": _gpus,
     "util": lambda builder, host: _add_value(builder, None if host.utilization is None else f"{host.utilization:.0f}%"),
     "mem": lambda builder, host: _add_value(builder, _memory(host)),
-    "most": lambda builder, host: _add_value(
+    "free-mem": lambda builder, host: _add_value(
         builder, None if host.memory_free is None else short_gib(host.memory_free)
     ),
     "temp": _temperature,

@@ -11,7 +11,7 @@ from gpuwatch.ui.drawing.border import with_border
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.panes.top_and_host_lines import why_no_gpus
+from gpuwatch.ui.panes.verdict import why_no_gpus
 from gpuwatch.ui.settings.tabs import number_of
 
 SIMULATED_GPUS = "2x24GiB"

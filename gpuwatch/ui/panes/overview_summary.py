@@ -11,17 +11,18 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.free_gpus import idle_units
-from gpuwatch.session.view import BEGAN_BEFORE, View
-from gpuwatch.ui.drawing.clock_text import clock_text
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses
-from gpuwatch.ui.panes.top_and_host_lines import notable_notes
+from gpuwatch.ui.panes.idle_holders import idle_holders, idle_since
+from gpuwatch.ui.panes.verdict import notable_notes
 from gpuwatch.ui.tables.device_notes import throttled_text
 from gpuwatch.ui.tables.process_columns import RowKey, owner_and_pid
+from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
 
 _MIN_WRONG_CELLS = 80
 """Cells that what is wrong may take before the other items get shorter."""
@@ -85,7 +86,7 @@ def _problem_of(finding: Finding, snapshot: Snapshot, count: int) -> MainProblem
 
 def draw_problem(builder: LineBuilder, wrong: MainProblem, key: tuple[str, str]) -> None:
     """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
-    glyph, label, style = SEVERITY_LABELS[wrong.severity]
+    label, (glyph, style) = SEVERITY_LABELS[wrong.severity], SEVERITY_MARKS[wrong.severity]
     more = _count(wrong)
     builder.add(f"{glyph} {label}: ", style).add(wrong.lead, "strong")
     room = builder.cells_left - len(more + key[0]) - 1
@@ -103,12 +104,7 @@ def _count(wrong: MainProblem) -> str:
     return f" 1 of {wrong.number}  " if wrong.number > 1 else " "
 
 
-SEVERITY_LABELS = {
-    "error": ("✖", "Wrong", "error"),
-    "warning": ("▲", "Wrong", "warning"),
-    "info": ("●", "Note", "text"),
-}
-"""Glyph, word and style of each."""
+SEVERITY_LABELS = {"error": "Wrong", "warning": "Wrong", "info": "Note"}
 
 
 def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[PlacedItem]:
@@ -116,7 +112,7 @@ def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[Pla
     items, wrong = summary_items(view), main_problem(view)
     least = 0
     if wrong is not None:
-        around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITY_LABELS[wrong.severity][1]}: [f] ")
+        around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITY_LABELS[wrong.severity]}: [f] ")
         least = min(
             _MIN_WRONG_CELLS,
             width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, builder.width // 2) - around)) + around,
@@ -237,55 +233,13 @@ def _names(free: Sequence[GpuOrInstance]) -> str:
     )
 
 
-def idle_holders(view: View) -> list[tuple[float, Process, Finding]]:
-    """Idle processes, as a finding judges them, and the bytes that each holds; the one with most first."""
-    found = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
-    holders = [
-        (row.number("gpu_memory_bytes") or 0.0, row, finding)
-        for finding in found
-        for row in view.processes
-        if (row.pid, row.device_uuid) == (finding.pid, finding.device_uuid)
-    ]
-    return sorted(holders, key=lambda holder: -holder[0])
-
-
-def idle_text(view: View, row: Process) -> str:
-    """``4 min, since 02:31``; ``at least since`` if it may have been idle before. Empty if it is not idle, or
-    is no longer on its GPU."""
-    finding = next((found for *_, its, found in idle_holders(view) if its is row), None)
-    since = _idle_since(row, finding)
-    if not since or not any(other is row for other in view.processes):
-        return ""
-    begun, first = clock_text(since, view.moment)[:-3], view.since.first
-    seen = first is not None and since > first + BEGAN_BEFORE and not (finding and finding.may_be_older)
-    return f"{steady_duration(view.moment - since)}, {'' if seen else 'at least '}since {begun}"
-
-
-def _idle_since(row: Process, finding: Finding | None) -> float | None:
-    """When it was last seen to begin; None if that is unknown, or it is not idle."""
-    told = row.number(IDLE_SINCE)
-    return told or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
-
-
-def nobody_idle(view: View) -> str:
-    """That no process is judged an idle holder, and which one comes nearest."""
-    idle = [(row.idle_seconds(view.moment), row) for row in view.processes if row.number("gpu_memory_bytes")]
-    resting = [(seconds, row) for seconds, row in idle if seconds]
-    if not resting:
-        unknown = any(seconds is None for seconds, _ in idle)
-        return "whether a process is idle cannot be read" if unknown else "no process holds memory idle"
-    seconds, row = max(resting, key=lambda found: found[0])
-    longest = owner_and_pid(row), steady_duration(seconds), memory(row.number("gpu_memory_bytes"))
-    return f"nobody idle for long; longest: {', '.join(longest)}"
-
-
 def _idle_item(view: View) -> list[SummaryItem]:
     holders = idle_holders(view)
     if not holders:
         return []
     held, row, finding = holders[0]
     who = owner_and_pid(row)
-    since = _idle_since(row, finding)
+    since = idle_since(row, finding)
     lasts = f", {steady_duration(view.moment - since)}" if since else ""
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     forms = (

@@ -1,16 +1,19 @@
-"""Lines of the process table: header, rows, frame. Pure, no Textual, so that the first frame can use them."""
+"""Lines of the process table: header, rows, border, the latest events below. Pure: the first frame uses them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
+from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import scroll_thumb, visible_rows, with_border
+from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
@@ -32,9 +35,12 @@ from gpuwatch.ui.tables.process_columns import (
     why_unavailable,
 )
 from gpuwatch.ui.tables.process_tree_rows import Branch
+from gpuwatch.ui.tables.severity_marks import EVENT_MARKS, SEVERITY_MARKS
 
 SCROLL_CELLS = 8
 """Cells that one key press scrolls the command."""
+_MIN_EMPTY_LINES = 4
+"""Empty lines of a table from which on it has events in them: two, below a heading and a line apart."""
 NO_PROCESS = "no process uses a GPU"
 _MIN_BUSY_PERCENT = 1.0
 _DIM_COLUMNS = frozenset({"pid", "type", "time", "sees", "host"})
@@ -70,10 +76,7 @@ def finding_marks(findings: Iterable[Finding]) -> dict[tuple[int, str | None], S
     """
     current = [finding for finding in findings if finding.pid is not None and finding.until is None]
     current.sort(key=lambda finding: -SEVERITY_ORDER[finding.severity])  # the worst one wins
-    return {(finding.pid or 0, finding.device_uuid): _SIGNS[finding.severity] for finding in current}
-
-
-_SIGNS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("●", "text")}
+    return {(finding.pid or 0, finding.device_uuid): SEVERITY_MARKS[finding.severity] for finding in current}
 
 
 def mig_indices(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
@@ -293,3 +296,18 @@ def bordered_table(
         bar=scroll_thumb(top, max(height - 3, 1), len(rows)),
         bar_from=1,
     )
+
+
+def with_latest_events(
+    lines: list[Line], happened: Sequence[MachineEvent], now: float, width: int, room: int
+) -> list[Line]:
+    """A table with the machine's latest events at its bottom, newest first, if there are lines for some."""
+    spare = room - len(lines)
+    if not happened or spare < _MIN_EMPTY_LINES:
+        return lines
+    below = [LineBuilder(width).add("  LATEST EVENTS", "header").fill_to(width, style="header").line()]
+    for event in islice(reversed(happened), spare - 2):
+        glyph, style = EVENT_MARKS[event.severity]
+        builder = LineBuilder(width).add(f"  {clock_text(event.at, now)}  ", "dim").add(f"{glyph} ", style)
+        below.append(builder.add(cut_to_width(event.text, builder.cells_left), "text").line())
+    return [*lines, *[Line(())] * (spare - len(below)), *below]

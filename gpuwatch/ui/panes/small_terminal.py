@@ -13,9 +13,10 @@ from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
-from gpuwatch.ui.panes.overview_summary import SEVERITY_LABELS, main_problem, summary_items
-from gpuwatch.ui.panes.top_and_host_lines import verdict
+from gpuwatch.ui.panes.overview_summary import main_problem, summary_items
+from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.tables.device_notes import state_note
+from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
 
 _MIN_BAR_CELLS = 6
 """Minimum cells of the bar; it is dropped first."""
@@ -82,7 +83,7 @@ def _finding(view: View, width: int) -> list[Line]:
     """The problem and its action, as on the Overview; else who holds memory idle."""
     wrong = main_problem(view)
     if wrong is not None:
-        glyph, _, style = SEVERITY_LABELS[wrong.severity]
+        glyph, style = SEVERITY_MARKS[wrong.severity]
         more = f" (1 of {wrong.number})" if wrong.number > 1 else ""
         spans: SpanLines = [[(f" {glyph} ", style), (wrong.lead + wrong.text + more, "text")]]
         spans += [[(" → ", style), (wrong.action, "dim")]] if wrong.action else []

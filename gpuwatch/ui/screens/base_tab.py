@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -20,10 +21,10 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_range, gpu_number_title, key_line
+from gpuwatch.ui.panes.small_terminal import small_terminal_lines
 from gpuwatch.ui.settings.actions import REPLAY, bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.widgets.one_line_panes import KeyLine, TopLine
-from gpuwatch.ui.widgets.small_terminal_pane import TooSmall
+from gpuwatch.ui.widgets.one_line_panes import KeyLine, OneLinePane, TopLine
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
@@ -37,7 +38,7 @@ _REPORTED_SECONDS = 1800.0
 """Seconds of a recording that a report is on."""
 _REPLAY_ACTIONS = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _PAST_ACTIONS = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
-_HTOP_KEY_HINTS = {"T": " before P pauses; s, then “time”, sorts by run time"}
+_HTOP_KEY_HINTS = {"T": " until P pauses; s and then “time” sorts by run time"}
 """For keys of htop that do nothing here: what comes closest to what they do there."""
 _MIN_TIMELINE_LINES = 24
 """Lines of a terminal from which a timeline is shown that nobody asked for."""
@@ -51,6 +52,14 @@ class ProbeRunsChanged(Message, bubble=False):
     def can_replace(self, message: Message) -> bool:
         """Merges consecutive pending messages into one."""
         return isinstance(message, ProbeRunsChanged)
+
+
+class SmallTerminalPane(OneLinePane):
+    """Drawn instead of everything else on a terminal that is too small: GPUs, what is wrong, the required size."""
+
+    def _draw(self, width: int, height: int) -> None:
+        if self._view is not None:
+            self.paint(small_terminal_lines(self._view, width, height), stale=self._view.stale)
 
 
 class TabScreen(Screen[None]):
@@ -67,8 +76,7 @@ class TabScreen(Screen[None]):
         self._footer_message = ("", "text", 0.0)
         self.top_line = TopLine(self.TAB, id="top")
         self.keys = KeyLine(id="keys")
-        self.tiny = TooSmall(id="too-small")
-        """Drawn instead of everything else on a terminal that is too small."""
+        self.small_terminal = SmallTerminalPane(id="too-small")
         self.timeline: Timeline | None = None
         """The timeline; created when it is first shown."""
         self._before_pause: Widget | None = None
@@ -79,7 +87,7 @@ class TabScreen(Screen[None]):
         yield self.top_line
         yield from self.panes
         yield self.keys
-        yield self.tiny
+        yield self.small_terminal
 
     @property
     def gpuwatch(self) -> GpuwatchApp:
@@ -108,7 +116,7 @@ class TabScreen(Screen[None]):
         small = width < MIN_WIDTH or height < MIN_HEIGHT
         self.set_class(small, "-too-small")
         self.top_line.show(view)
-        self.tiny.show(view)
+        self.small_terminal.show(view)
         self._show_timeline(view)
         self.draw(view)
         self.show_keys()
@@ -121,7 +129,7 @@ class TabScreen(Screen[None]):
         """Draws only what depends on the clock."""
         self._view = view
         self.top_line.show(view)
-        self.tiny.show(view)
+        self.small_terminal.show(view)
         self._show_timeline(view)
 
     def _show_timeline(self, view: View) -> None:
@@ -148,8 +156,9 @@ class TabScreen(Screen[None]):
         """UUID of the GPU that the tab is about: its timeline is shown live, too; None: of the whole machine."""
         return None
 
+    @abstractmethod
     def draw(self, view: View) -> None:
-        raise NotImplementedError
+        """Draws the tab's own panes."""
 
     def on_screen_resume(self) -> None:
         """Draws the latest view, unless the dashboard has ended before this was handled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar, Generic, NamedTuple
@@ -102,8 +103,9 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
             event.stop()
             self.take(number)
 
+    @abstractmethod
     def take(self, number: int) -> None:
-        raise NotImplementedError
+        """Closes with the result of a choice."""
 
     def action_choose(self) -> None:
         self.take(self._choices.choice)

@@ -14,7 +14,6 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.event_moment_lines import moment_lines
-from gpuwatch.ui.details.latest_events import EVENT_MARKS
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
@@ -23,6 +22,7 @@ from gpuwatch.ui.drawing.wrapping import SpanLines, cut_line, wrap_line
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
+from gpuwatch.ui.tables.severity_marks import EVENT_MARKS
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, TextPane
 
 _WIDE_COLUMNS = 160
@@ -160,7 +160,7 @@ class EventsScreen(FilterableScreen):
         then = self.gpuwatch.session.timeline.at(event.at)
         lines = [cut_line(line, room) if line else line for line in moment_lines(event, then)]
         if event.cause in CAUSES:
-            from gpuwatch.ui.screens.finding_sheets import cause_head, folded_page
+            from gpuwatch.ui.details.cause_page_lines import cause_head, folded_page
 
             lines += [[], cause_head(event.cause), *folded_page(event.cause, room)]
         return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
@@ -34,8 +35,9 @@ class FilterBarScreen(TabScreen, Generic[AnyFilter]):
         self._opening = asyncio.Lock()
 
     @property
+    @abstractmethod
     def filtered(self) -> ScrollList:
-        raise NotImplementedError
+        """The list that is filtered."""
 
     @property
     def filter(self) -> AnyFilter | None:
@@ -50,9 +52,9 @@ class FilterBarScreen(TabScreen, Generic[AnyFilter]):
         """Lines that match, and all lines."""
         return self.filtered.counts
 
+    @abstractmethod
     def parse_filter(self, text: str) -> AnyFilter | None:
         """The filter that a text means; :class:`FilterError` if a word is invalid."""
-        raise NotImplementedError
 
     def set_filter(self, wanted: AnyFilter | None) -> None:
         """Applies a filter; None: shows the whole list again."""

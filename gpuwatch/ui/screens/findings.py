@@ -12,6 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
+from gpuwatch.ui.details.cause_page_lines import cause_head, folded_page
 from gpuwatch.ui.details.finding_lines import (
     Entry,
     action_of,
@@ -26,9 +27,9 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
-from gpuwatch.ui.panes.top_and_host_lines import verdict
+from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
-from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal, cause_head, folded_page
+from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, TextPane

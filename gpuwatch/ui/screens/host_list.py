@@ -72,7 +72,7 @@ class HostTable(ItemList[HostSummary]):
             return "  ◌ asking for hosts…"
         if self._wanted is not None and self.total:
             return "  no match; Esc clears the filter"
-        return "  no GPUs found: no metrics of gpuwatch exporter, dcgm-exporter or nvidia_gpu_exporter"
+        return "  no GPUs found: Prometheus has no metrics of gpuwatch exporter, dcgm-exporter or nvidia_gpu_exporter"
 
     def on_click(self, event: events.Click) -> None:
         """Selects a row; a click on the title of a column sorts by it."""
@@ -123,12 +123,15 @@ class FleetScreen(FilterBarScreen[HostFilter]):
 
     # Showing
 
-    def show(self, view: View) -> None:
+    def draw(self, view: View) -> None:
         """Draws the newest data of all hosts; ``view`` is of none of them."""
         self.hosts.framed = self.framed
         self.hosts.show(self.fleet.summary, self.filter)
         for line in (self.head, self.free, self.used, self.wrong):
             line.show(view)
+
+    def show(self, view: View) -> None:
+        self.draw(view)
         if self.filter_bar is not None:
             self.filter_bar.recount(self.matches)
         self.show_keys()
@@ -174,7 +177,7 @@ class FleetScreen(FilterBarScreen[HostFilter]):
         if chosen is None:
             return
         if chosen.view.snapshot is None:
-            self.say(f"no data of {chosen.name}: {chosen.view.reason}", "warning")
+            self.say(f"no data from {chosen.name}: {chosen.view.reason}", "warning")
             return
         await self.fleet.open_host(chosen.name)
 

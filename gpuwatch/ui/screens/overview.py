@@ -15,9 +15,10 @@ from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import plan_overview
+from gpuwatch.ui.panes.host_line import host_line
+from gpuwatch.ui.panes.idle_holders import idle_holders, idle_text, nobody_idle
 from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
-from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
-from gpuwatch.ui.panes.top_and_host_lines import host_line
+from gpuwatch.ui.panes.overview_summary import summary_items
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
@@ -98,7 +99,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
             self.show(view)
             return
         self.top_line.show(view)
-        self.tiny.show(view)
+        self.small_terminal.show(view)
         self.summary.show(view)
         self.host.show(view)
         self.gpus.show_sample(view)
@@ -214,7 +215,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_pause(self) -> None:
         """Pauses, or returns to now; the first time, it says what sorts by CPU, as the key does in htop."""
         if not (self.gpuwatch.session.paused or self.gpuwatch.session.recorded):
-            self.explain("P", "P pauses; s, then “cpu”, sorts by CPU%")
+            self.explain("P", "P pauses; s and then “cpu” sorts by CPU%")
         super().action_pause()
 
     def action_doctor(self) -> None:

@@ -22,6 +22,7 @@ from gpuwatch.share.reports.comparison_report import APART, SCATTERED, speed_mar
 from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
+    GROUP_WORDS,
     configuration_lines,
     current_activity,
     next_run_facts,
@@ -34,20 +35,15 @@ from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import wrap_line
 from gpuwatch.ui.panes.overview_summary import free_gpus
+from gpuwatch.ui.panes.probe_bars import probe_bar_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.probe_table_rows import (
-    GROUP_WORDS,
-    ConfigRow,
-    EarlierRunRow,
-    GroupRow,
-    probe_bar_lines,
-    probe_rows,
-)
-from gpuwatch.ui.widgets.filter_bar import ProbeFinder
+from gpuwatch.ui.tables.probe_table_rows import ConfigRow, EarlierRunRow, GroupRow, probe_rows
 from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
-from gpuwatch.ui.widgets.probe_table import ProbeDetails, ProbeTable
+from gpuwatch.ui.widgets.probe_details import ProbeDetails
+from gpuwatch.ui.widgets.probe_finder import ProbeFinder
+from gpuwatch.ui.widgets.probe_table import ProbeTable
 
 _BAR_CELLS = 12
 _TALL_LINES = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,9 @@ class ProcessRowsScreen(TabScreen):
         return super().titles() | (NO_PROCESS_TITLES if not self.view.waiting and self.processes.chosen is None else {})
 
     @property
+    @abstractmethod
     def device(self) -> Device | None:
-        raise NotImplementedError
+        """The selected device."""
 
     def action_missing_device(self) -> None:
         from gpuwatch.ui.details.missing_readings import missing_of_device

@@ -14,7 +14,9 @@ from gpuwatch.core.formatting.file_names import tilde_path
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.text_styles import link_style
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines
+from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 
 if TYPE_CHECKING:
@@ -80,8 +82,14 @@ async def _write(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) ->
         if process.returncode is None:  # the dashboard ends
             process.kill()
     if process.returncode == 0:
-        holds = "without names" if redact else "holds names"
-        text, style = f"● report: {path.name} {holds}, in {tilde_path(path.parent)}", link_style(file_url(path), "ok")
+        text, style = (
+            f"● report: {path.name}, {'without' if redact else 'with'} names",
+            link_style(file_url(path), "ok"),
+        )
+        folder = f", in {tilde_path(path.parent)}"
+        text += folder * (
+            width_of(text + folder) <= app.size.width - HELP_AND_QUIT_CELLS
+        )  # cut, it could not be copied
     else:
         lines = errors.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"

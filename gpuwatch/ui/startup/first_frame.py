@@ -25,11 +25,12 @@ from gpuwatch.ui.drawing.styled_lines import BLANK, Line
 from gpuwatch.ui.drawing.text_styles import color_depth, escape_sequences, palette_of
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_overview
+from gpuwatch.ui.panes.host_line import host_line
 from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES, gpu_number_title, key_line
-from gpuwatch.ui.panes.top_and_host_lines import host_line, top_line
+from gpuwatch.ui.panes.top_line import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import available_fields
-from gpuwatch.ui.tables.gpu_order import GpuChoice, sorted_devices, with_devices
+from gpuwatch.ui.tables.gpu_order import sorted_devices, with_devices
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
 _STRIP, _PANE = "surface", "background"
@@ -56,8 +57,7 @@ def first_frame_lines(
     if wanted.host:
         host_line(host, view)
         lines.append((host.fill_to(width).line(), _PANE))
-    choice = GpuChoice(fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
-    lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
+    lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, chosen.gpu_display(fields))]
     room = height - len(lines) - 1
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:

@@ -15,8 +15,10 @@ from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
 
-HOT_CELSIUS = 85
+HOT_CELSIUS = 85.0
+"""From here on a temperature is marked where the limits of the card are not known."""
 _BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
 
 
@@ -87,8 +89,8 @@ def device_finding_mark(device: Device, finding: Finding | None, findings: Seque
         now = throttled_text(device, findings)
         return (f"▲ {now}", "warning") if now else ("", "text")
     words = finding.title.removeprefix(f"GPU {device.index}").removeprefix(":")
-    glyph = "✖" if finding.severity == "error" else "▲"
-    return f"{glyph} {printable(words[1:]) if words.startswith(' ') else CAUSES[finding.id]}", finding.severity
+    sign, style = SEVERITY_MARKS[finding.severity]
+    return f"{sign} {printable(words[1:]) if words.startswith(' ') else CAUSES[finding.id]}", style
 
 
 def pcie_link_text(device: Device, cells: int = 0) -> str:

@@ -1,18 +1,17 @@
-"""The order of the GPUs, by index or the most loaded first; and all that the user chose to see of each. Pure."""
+"""The order of the GPUs: by index or the most loaded first. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, GRAPHS
-from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
+from gpuwatch.ui.tables.gpu_fields import GRAPHS
 
 GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]
 ORDERS: tuple[GpuOrder, ...] = ("index", "utilization", "memory", "temperature", "power")
@@ -61,12 +60,3 @@ class SteadyOrder:
             self._of, self._at = of, view.moment
             self._places = {device.uuid: place for place, device in enumerate(sorted_devices(devices, order))}
         return tuple(sorted(devices, key=lambda device: self._places[device.uuid]))
-
-
-class GpuChoice(NamedTuple):
-    """Fields and graphs in order, where loads rank high, and the order of the GPUs."""
-
-    fields: Sequence[str] = DEFAULT_FIELDS
-    graphs: Sequence[str] = DEFAULT_GRAPHS
-    thresholds: Thresholds = DEFAULT_THRESHOLDS
-    order: GpuOrder = "index"

@@ -66,7 +66,7 @@ COLUMNS = (
     Column("util", "GPU%", "Average utilization", lambda host: host.utilization, descending=True, at_right=True),
     Column("mem", "GPU-MEM", "Used and total GPU memory", _used_share, descending=True, at_right=True),
     Column(
-        "most",
+        "free-mem",
         "FREE-MEM",
         "Free memory of the GPU that has most",
         lambda host: host.memory_free,
@@ -101,12 +101,18 @@ def place_columns(width: int, hosts: Sequence[HostSummary]) -> tuple[PlacedColum
         "gpus": max(gpus, 4),
         "util": 5,
         "mem": 12,
-        "most": 8,
+        "free-mem": 8,
         "temp": 5,
         "model": min(max(models, 6), 18),
     }
     gaps = {"gpus": 2, "model": 2}
-    for dropped in ((), ("temp",), ("temp", "model"), ("temp", "model", "most"), ("temp", "model", "most", "mem")):
+    for dropped in (
+        (),
+        ("temp",),
+        ("temp", "model"),
+        ("temp", "model", "free-mem"),
+        ("temp", "model", "free-mem", "mem"),
+    ):
         shown = [name for name in sizes if name not in dropped]
         taken = _MARK_CELLS + sum(sizes[name] + gaps.get(name, 1) for name in shown)
         if width - taken >= _MIN_TAIL_CELLS + (len(dropped) < 2) * (_TWO_COLUMNS_CELLS - _MIN_TAIL_CELLS):

@@ -10,15 +10,14 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from gpuwatch.ui.drawing.styled_lines import Line
-from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
+from gpuwatch.ui.drawing.text_width import align_right, width_of
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.preferences_app import key_name
 
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
-    from gpuwatch.ui.screens.probes import ProbesScreen
 
-_NOTE_CELLS = 44
+NOTE_CELLS = 44
 
 
 class FilterBar(Widget):
@@ -66,14 +65,14 @@ class FilterBar(Widget):
         """Shows how many rows match, or why the text is invalid."""
         self._wrong = bool(wrong)
         if wrong:
-            room = min(max(width_of(wrong) + 4, _NOTE_CELLS), max(self.app.size.width - 24, _NOTE_CELLS))
+            room = min(max(width_of(wrong) + 4, NOTE_CELLS), max(self.app.size.width - 24, NOTE_CELLS))
             self._note.styles.width = room
             self._note.paint((Line(((align_right(f"✖ {wrong} ", room), "error"),)),))
             return
         signals = "  F9 signal" if self._can_signal else ""
         self.note(f"{counts[0]} of {counts[1]}", f"  {key_name(self, '↵')} keep{signals}  Esc clear ")
 
-    def note(self, text: str, keys: str, room: int = _NOTE_CELLS) -> None:
+    def note(self, text: str, keys: str, room: int = NOTE_CELLS) -> None:
         """Shows a text and what keys do, at the right end of ``room`` cells."""
         self._note.styles.width = room
         self._note.paint((Line(((text.rjust(room - len(keys)), "text"), (keys, "dim"))),))
@@ -123,39 +122,3 @@ class FilterBar(Widget):
         elif event.key in ("down", "up"):
             event.stop()
             await self.arrow(event.key)
-
-
-class ProbeFinder(FilterBar):
-    """Where the name of a probe is typed: Enter runs the one under the cursor, arrows move it."""
-
-    def say(self, counts: tuple[int, int], wrong: str = "") -> None:
-        """Also names what Enter would run; nothing before somebody has typed or moved the cursor."""
-        name = self.probe
-        if wrong or not (name or self._input.value):
-            super().say(counts, wrong) if wrong else self.note("", "", 0)
-            return
-        does = f"{key_name(self, '↵')} {cut_to_width(f'runs {name}', _NOTE_CELLS - 24)}" if name else ""
-        self.note(f"{counts[0]} of {counts[1]}", f"  {does}  Esc list ")
-
-    @property
-    def probe(self) -> str:
-        """The name of the probe that Enter runs; empty for none."""
-        return self._probes.found_name if self._input.value or self._moved else ""
-
-    _moved = False
-
-    @property
-    def _probes(self) -> ProbesScreen:
-        return cast("ProbesScreen", self.screen)
-
-    async def entered(self) -> None:
-        """Runs the probe under the cursor; without one, the field stays."""
-        self._probes.filter_typed(self._input.value)
-        if self.probe:
-            await self._probes.run_found(self.probe)
-
-    async def arrow(self, where: str) -> None:
-        """Moves the cursor to the next probe."""
-        self._moved = True
-        self._probes.next_found_probe(where)
-        self.say(self._probes.matches)

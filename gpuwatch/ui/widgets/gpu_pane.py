@@ -15,8 +15,9 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.preferences import GpuDisplay
 from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, available_fields, fields_with_values
-from gpuwatch.ui.tables.gpu_order import GpuChoice, SteadyOrder, with_devices
+from gpuwatch.ui.tables.gpu_order import SteadyOrder, with_devices
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
@@ -183,7 +184,7 @@ class GpuPane(PaintedPane, can_focus=True):
         chosen = self._cursor() if self.has_focus else -1
         last = rows_of_lines(len(view.devices), plan) - self._room if plan.scrolls else 0
         self._top = min(max(self._top, 0), max(last, 0))
-        lines = gpu_lines(view, plan, width, self.choice, cursor=chosen, top=self._top)
+        lines = gpu_lines(view, plan, width, self.display_choice, cursor=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
     @property
@@ -198,9 +199,8 @@ class GpuPane(PaintedPane, can_focus=True):
         return available_fields(chosen, devices, self._available)
 
     @property
-    def choice(self) -> GpuChoice:
-        chosen = preferences_of(self)
-        return GpuChoice(self.fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
+    def display_choice(self) -> GpuDisplay:
+        return preferences_of(self).gpu_display(self.fields)
 
     @property
     def fields_on_screen(self) -> list[str]:
@@ -210,7 +210,7 @@ class GpuPane(PaintedPane, can_focus=True):
             return []
         if plan.gpus_as == "card":
             width = self.size.width // plan.columns - 4
-            return gpu_card.fields_that_fit(width, plan, self.choice)
+            return gpu_card.fields_that_fit(width, plan, self.display_choice)
         at = gpu_line.fit_columns(self.size.width // plan.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)

@@ -169,7 +169,7 @@ def process_axis(
     """The upper end of the axis and its label; None and the reason if there is none."""
     on = [row.device_uuid for row in rows if row.device_uuid is not None]
     if not on and reading in ("gpu_memory_bytes", "sm_percent"):
-        return None, "it is on no GPU" if view.devices else "unknown: no GPU can be read"
+        return None, "it uses no GPU" if view.devices else "unknown: no GPU can be read"
     if reading == "gpu_memory_bytes":
         totals = [_total(view, uuid) for uuid in on]
         known = [value for value in totals if value is not None]

@@ -11,7 +11,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
-from gpuwatch.ui.panes.top_and_host_lines import top_line
+from gpuwatch.ui.panes.top_line import top_line
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -65,8 +66,9 @@ class PreferencesApp(App[None]):
         if before != self.preferences:
             self.preferences_changed()
 
+    @abstractmethod
     def preferences_changed(self) -> None:
-        raise NotImplementedError
+        """Called after a change."""
 
     def current_preferences(self) -> Preferences:
         stands_in = self._replaced_theme and self.theme == textual_themes.SIXTEEN_COLORS

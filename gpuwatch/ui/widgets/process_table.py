@@ -33,6 +33,7 @@ from gpuwatch.ui.panes.process_table_lines import (
     process_count,
     table_lines,
     time_cell,
+    with_latest_events,
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
@@ -439,8 +440,6 @@ class ProcessTable(ItemList[Row]):
             empty=self._empty_text(),
         )
         if self.only_device is None and self._view.events:
-            from gpuwatch.ui.details.latest_events import with_latest_events  # the first frame has none
-
             lines = with_latest_events(lines, self._view.events, self._view.now, layout.width, self.room + 1)
         if self.framed:
             lines = bordered_table(
