@@ -20,7 +20,7 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, Last
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_frames import StoredSample
-from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
+from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, join_spans
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recordings_in_progress
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
@@ -99,13 +99,7 @@ class JoinedSamples(SampleStore):
             self._stretched = now
             longer = max(longer, self.thinned_spacing_seconds)
             every = [*self.recording.spans_without_gaps(longer), *((at, at) for at in self._own)]
-            found: list[tuple[float, float]] = []
-            for begin, end in sorted(every):
-                if found and begin - found[-1][1] <= longer:
-                    found[-1] = (found[-1][0], max(end, found[-1][1]))
-                else:
-                    found.append((begin, end))
-            self._spans_without_gaps = found
+            self._spans_without_gaps = join_spans(sorted(every), lambda begin: longer)
         return self._spans_without_gaps
 
     def at(self, moment: float) -> StoredSample | None:

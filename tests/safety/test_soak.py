@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from gpuwatch.machine.history.gone_gpus import MAX_DEVICES, forget_gone
+from gpuwatch.machine.history.gone_gpus import MAX_GONE_GPUS, forget_gone
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from tests.safety import churn
 from tests.safety.soak import FRONT_ENDS, PARTS
@@ -38,10 +38,10 @@ def test_what_is_kept_of_processes_users_and_gpus_has_a_bound(front_end: str) ->
 
 
 def test_of_gpus_that_are_gone_the_latest_are_known() -> None:
-    known = {f"GPU-{number}": number for number in range(3 * MAX_DEVICES)}
+    known = {f"GPU-{number}": number for number in range(3 * MAX_GONE_GPUS)}
     counters = {(uuid, metric): 1 for uuid in known for metric in ("a", "b")}
     forget_gone({"GPU-0"}, known, counters)
-    latest = ["GPU-0", *(f"GPU-{number}" for number in range(2 * MAX_DEVICES, 3 * MAX_DEVICES))]
+    latest = ["GPU-0", *(f"GPU-{number}" for number in range(2 * MAX_GONE_GPUS, 3 * MAX_GONE_GPUS))]
     assert list(known) == latest
     assert list(counters) == [(uuid, metric) for uuid in latest for metric in ("a", "b")]
 

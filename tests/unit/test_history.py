@@ -44,7 +44,7 @@ def test_the_same_devices_again_are_a_sample_again() -> None:
     other = taken(("GPU-a", {"x": 2}))
     history.add(other)
     history.add(other)
-    history.put(0.0, {("GPU-a", "x"): 3.0})
+    history.add_numbers(0.0, {("GPU-a", "x"): 3.0})
     history.add(other)
     assert list(history.series("GPU-a", "x")) == [1.0] * 96 + [2.0, 2.0, 3.0, 2.0]
     assert list(history.series("GPU-b", "x")) == [5.0] * 96 + [None] * 4
@@ -83,7 +83,7 @@ def test_names_are_not_numbers_and_unknown_series_are_empty() -> None:
 def test_the_ring_keeps_the_last_samples_in_their_order_and_reads_like_a_list() -> None:
     history = History(capacity=100)
     for tick in range(1000):
-        history.put(float(tick), {("GPU-a", "x"): float(tick)} if tick % 3 else {})
+        history.add_numbers(float(tick), {("GPU-a", "x"): float(tick)} if tick % 3 else {})
     series = history.series("GPU-a", "x")
     told = [None if tick % 3 == 0 else float(tick) for tick in range(900, 1000)]
     assert len(series) == len(history.times) == 100
@@ -117,9 +117,13 @@ def test_blocks_are_put_as_their_samples_would_be(
         times = [at + place for place in range(len(block))]
         at += len(block)
         for moment, values in zip(times, block, strict=True):
-            one_by_one.put(moment, {key: value for key, value in zip(keys, values, strict=True) if value is not None})
+            one_by_one.add_numbers(
+                moment, {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+            )
         columns = {key: [values[place] for values in block] for place, key in enumerate(keys)}
-        by_blocks.put_all(times, {key: column for key, column in columns.items() if any(v is not None for v in column)})
+        by_blocks.add_columns(
+            times, {key: column for key, column in columns.items() if any(v is not None for v in column)}
+        )
     assert list(one_by_one.times) == list(by_blocks.times)
     for key in keys:
         expected, found = list(one_by_one.series(*key)), list(by_blocks.series(*key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -55,3 +56,8 @@ def number(reading: Reading | None) -> float | None:
 def fraction(value: float | None, whole: float | None) -> float | None:
     """``value / whole``; None if either is unknown or the whole is zero."""
     return value / whole if value is not None and whole else None
+
+
+def max_known(values: Iterable[float | None]) -> float | None:
+    """The largest of the values that are known; None if none is."""
+    return max((value for value in values if value is not None), default=None)

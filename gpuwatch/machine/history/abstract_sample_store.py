@@ -70,7 +70,7 @@ class SampleStore(ABC):
         """The chunks with samples from ``begin`` to ``end``, and perhaps some beside them, oldest first."""
 
     def decoders(self, begin: float, end: float) -> Iterator[TimedDecoder]:
-        """Each sample from ``begin`` to ``end``."""
+        """Time and decoder of each sample from ``begin`` to ``end``."""
         for chunk in self.chunks(begin, end):
             for at, decoder in chunk:
                 if begin <= at <= end:
@@ -83,7 +83,7 @@ class SampleStore(ABC):
             snapshot = decoder.snapshot()
             if last is not None:
                 snapshot = with_reused_objects(snapshot, last.snapshot)
-                decoder.begin(snapshot)  # what follows has these objects too
+                decoder.continue_from(snapshot)  # what follows has these objects too
                 if decoder.findings == last.findings:
                     decoder.findings = last.findings
             last = StoredSample(decoder.at, snapshot, decoder.findings)
@@ -99,14 +99,14 @@ class SampleStore(ABC):
         for chunk in self.chunks(begin, end):
             times: list[float] = []
             columns: dict[Key, list[float | None]] = {}
-            listed: tuple[Device, ...] | None = None
+            last_devices: tuple[Device, ...] | None = None
             values: dict[Key, float] = {}
             for at, decoder in chunk:
                 if not begin <= at <= end:
                     continue
                 devices = decoder.devices()
-                if devices is not listed:
-                    listed = devices
+                if devices is not last_devices:
+                    last_devices = devices
                     read = (
                         ((device.uuid, name), number(device.readings.get(name)))
                         for device in devices
@@ -125,7 +125,7 @@ class SampleStore(ABC):
         """These metrics of the devices over the ``seconds`` up to ``end``, as the live history had them."""
         history = History()
         for times, columns in self.numbers(end - seconds, end, metrics):
-            history.put_all(times, columns)
+            history.add_columns(times, columns)
         return history
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:

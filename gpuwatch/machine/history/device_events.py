@@ -20,69 +20,73 @@ class DeviceEvents:
     """Compares each device with the previous sample."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Device] = {}
-        self._used: dict[str, float] = {}
-        self._freed: dict[str, float] = {}
+        self._devices: dict[str, Device] = {}
+        self._used_bytes: dict[str, float] = {}
+        """Used memory in the previous sample, by UUID."""
+        self._freed_at: dict[str, float] = {}
         """Time of the last event about freed memory, by UUID."""
-        self._xids: dict[str, float] = {}
-        self._no_xids: dict[str, None] = {}
+        self._xid_at: dict[str, float] = {}
+        """Time of the last Xid that had an event, by UUID."""
+        self._without_xids: dict[str, None] = {}
 
     def observe(self, snapshot: Snapshot, at: float, freed: Mapping[str, float]) -> list[MachineEvent]:
         """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
         found: list[MachineEvent] = []
-        first = not self._known
-        places = [known for known in self._known.values() if known.is_place]
+        first = not self._devices
+        places = [known for known in self._devices.values() if known.is_place]
         for device in snapshot.devices:
-            before = self._known.get(device.uuid)
+            before = self._devices.get(device.uuid)
             if before is device and not freed:
                 continue
-            self._known[device.uuid] = device
+            self._devices[device.uuid] = device
             if before is None and not first and not any(map(device.was, places)):
                 found.append(device_event(device, at, "device.new", "appeared", "good"))
             elif before is not None and device.state not in BAD_STATES:
-                found += _mig_event(before, device, at)
-            found += self._freed_memory(device, at, freed.get(device.uuid, 0.0))
-            found += self._reported(device, at)
-        here = {device.uuid for device in snapshot.devices}
-        forget_gone(here, self._known, self._used, self._freed, self._xids, self._no_xids)
+                found += _mig_events(before, device, at)
+            found += self._freed_memory_events(device, at, freed.get(device.uuid, 0.0))
+            found += self._xid_events(device, at)
+        uuids = {device.uuid for device in snapshot.devices}
+        forget_gone(uuids, self._devices, self._used_bytes, self._freed_at, self._xid_at, self._without_xids)
         return found
 
-    def _freed_memory(self, device: Device, at: float, freed: float) -> list[MachineEvent]:
+    def _freed_memory_events(self, device: Device, at: float, freed: float) -> list[MachineEvent]:
         used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
         if used is None or not total or device.state in BAD_STATES:
-            self._used.pop(device.uuid, None)
+            self._used_bytes.pop(device.uuid, None)
             return []
-        given, self._used[device.uuid] = self._used.get(device.uuid, used) - used - freed, used
-        if given < max(_MIN_FREED_BYTES, _MIN_FREED_SHARE * total):
+        freed_by_running, self._used_bytes[device.uuid] = self._used_bytes.get(device.uuid, used) - used - freed, used
+        if freed_by_running < max(_MIN_FREED_BYTES, _MIN_FREED_SHARE * total):
             return []
-        if at - self._freed.get(device.uuid, float("-inf")) < _FREED_EVENT_GAP_SECONDS:
+        if at - self._freed_at.get(device.uuid, float("-inf")) < _FREED_EVENT_GAP_SECONDS:
             return []
-        self._freed[device.uuid] = at
-        text = f"memory: {size(given)} freed by running programs, {size(used)} of {size(total)} used"
+        self._freed_at[device.uuid] = at
+        text = f"memory: {size(freed_by_running)} freed by running programs, {size(used)} of {size(total)} used"
         return [device_event(device, at, "memory.freed", text, "info")]
 
-    def _reported(self, device: Device, at: float) -> list[MachineEvent]:
+    def _xid_events(self, device: Device, at: float) -> list[MachineEvent]:
         """Xids that are about a program, not the hardware; and once, why Xids are not reported."""
         found = []
         for xid in device.xids:
-            if not xid.hardware and xid.at > self._xids.get(device.uuid, float("-inf")):
-                self._xids[device.uuid] = xid.at
+            if not xid.hardware and xid.at > self._xid_at.get(device.uuid, float("-inf")):
+                self._xid_at[device.uuid] = xid.at
                 found.append(device_event(device, at, "program.xid", f": driver reported {xid.text}", "warning"))
-        lack = device.xids_missing
-        if lack is None:
-            self._no_xids.pop(device.uuid, None)
-        elif lack.reason != "device_lost" and device.uuid not in self._no_xids:
-            self._no_xids[device.uuid] = None
-            text = f"reports no Xids; its errors are only in dmesg: {printable(lack.detail or lack.reason)}"
+        why_missing = device.xids_missing
+        if why_missing is None:
+            self._without_xids.pop(device.uuid, None)
+        elif why_missing.reason != "device_lost" and device.uuid not in self._without_xids:
+            self._without_xids[device.uuid] = None
+            text = (
+                f"reports no Xids; its errors are only in dmesg: {printable(why_missing.detail or why_missing.reason)}"
+            )
             found.append(device_event(device, at, "device.no-xids", text, "info"))
         return found
 
 
-def _mig_event(before: Device, now: Device, at: float) -> list[MachineEvent]:
+def _mig_events(before: Device, now: Device, at: float) -> list[MachineEvent]:
     """An event if MIG was switched or its instances changed. A failed reading is not a change."""
     modes = before.get("mig.mode"), now.get("mig.mode")
-    then, here = ({instance.id: instance for instance in device.mig_instances} for device in (before, now))
-    if then.keys() == here.keys() or not all(isinstance(mode, str) for mode in modes):
+    then, uuids = ({instance.id: instance for instance in device.mig_instances} for device in (before, now))
+    if then.keys() == uuids.keys() or not all(isinstance(mode, str) for mode in modes):
         return []
     profiles = ", ".join(printable(instance.profile or instance.id) for instance in now.mig_instances)
     text = f"MIG layout changed: {profiles or f'no instances, {len(then)} before'}"

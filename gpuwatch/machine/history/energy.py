@@ -9,19 +9,19 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 
-_PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
+_PERMANENT_REASONS = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons for which a device will never have a counter."""
 
 
 def has_no_counter(device: Device) -> bool:
     """Whether a device will never have an energy counter; False if it was only not read now."""
     value = device.get("energy_joules")
-    return isinstance(value, Missing) and value.reason in _PERMANENT
+    return isinstance(value, Missing) and value.reason in _PERMANENT_REASONS
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What one or more devices used."""
+    """The energy that one or more devices used."""
 
     joules: float
     seconds: float
@@ -36,8 +36,8 @@ class Energy:
 
 
 @dataclass(slots=True)
-class _Counted:
-    """A device: its counter where it has one, and its power."""
+class _DeviceEnergy:
+    """The energy of one device: by its counter where it has one, and by its power samples."""
 
     counter: float | None = None
     counter_at: float | None = None
@@ -87,12 +87,13 @@ class EnergyMeter:
     """Takes snapshots in order of time."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, _Counted] = {}
+        self._devices: dict[str, _DeviceEnergy] = {}
 
     def observe(self, snapshot: Snapshot) -> None:
+        """Adds what was used since the previous snapshot."""
         at = snapshot.taken_at.timestamp()
         for device in snapshot.devices:
-            self._devices.setdefault(device.uuid, _Counted()).observe(device, at)
+            self._devices.setdefault(device.uuid, _DeviceEnergy()).observe(device, at)
         forget_gone({device.uuid for device in snapshot.devices}, self._devices)
 
     def of(self, uuid: str) -> Energy | None:

@@ -16,6 +16,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.abstract_sample_store import SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, StoredSample, packed_frame
+from gpuwatch.machine.history.sample_gaps import join_spans
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
@@ -38,7 +39,7 @@ class Chunk:
 
     __slots__ = ("_encoder", "_frames", "size", "times")
 
-    PER_SAMPLE = 100
+    SAMPLE_OVERHEAD_BYTES = 100
     """Bytes of Python's overhead for one sample."""
 
     def __init__(self) -> None:
@@ -51,14 +52,14 @@ class Chunk:
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
         frames = self._encoder.frames(snapshot, findings)
         self._frames.append(frames)
-        self.size += len(frames) + self.PER_SAMPLE
+        self.size += len(frames) + self.SAMPLE_OVERHEAD_BYTES
         self.times.append(snapshot.taken_at.timestamp())
 
     def close(self) -> None:
         """Compresses the chunk: it is complete."""
         self._frames = [packed_frame(b"".join(self._frames))]
         self._encoder = FrameEncoder()
-        self.size = len(self._frames[0]) + self.PER_SAMPLE * len(self.times)
+        self.size = len(self._frames[0]) + self.SAMPLE_OVERHEAD_BYTES * len(self.times)
 
     def read(self) -> Iterator[FrameDecoder]:
         """A decoder after each sample, to be read before the next one is asked for."""
@@ -72,7 +73,7 @@ class LastHour(SampleStore):
 
     def __init__(self) -> None:
         self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
-        self._known: list[frozenset[object]] = [frozenset()] * len(LEVELS)
+        self._finding_keys: list[frozenset[object]] = [frozenset()] * len(LEVELS)
         """What was found in the last sample that came to each level, also if it was not kept there."""
         self._findings: tuple[Finding, ...] = ()
         self._events: deque[MachineEvent] = deque(maxlen=MAX_EVENTS)
@@ -81,13 +82,13 @@ class LastHour(SampleStore):
         """Appends a sample; ``findings`` None: unchanged."""
         if findings is not None:
             self._findings = findings
-        self._put(0, snapshot, self._findings)
+        self._append(0, snapshot, self._findings)
         self._thin(snapshot.taken_at.timestamp())
 
     def add_events(self, events: Iterable[MachineEvent]) -> None:
         self._events.extend(events)
 
-    def _put(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
+    def _append(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
         chunks = self._levels[level]
         if not chunks or len(chunks[-1].times) >= CHUNK_SAMPLES:
             if chunks:
@@ -104,20 +105,22 @@ class LastHour(SampleStore):
             ):
                 old = chunks.popleft()
                 if level + 1 < len(LEVELS):
-                    self._pass_on(old, level + 1)
+                    self._move_to_level(old, level + 1)
         while self.size_bytes > MAX_BYTES and sum(map(len, self._levels)) > 1:
             next(chunks for chunks in reversed(self._levels) if chunks).popleft()
 
-    def _pass_on(self, old: Chunk, level: int) -> None:
-        apart = LEVELS[level][1]
-        there = self._levels[level]
-        last = there[-1].times[-1] if there else -1.0
+    def _move_to_level(self, old: Chunk, level: int) -> None:
+        spacing = LEVELS[level][1]
+        chunks = self._levels[level]
+        last = chunks[-1].times[-1] if chunks else -1.0
         for at, decoder in zip(old.times, old.read(), strict=True):
-            known = self._known[level]
-            found = frozenset(finding.key for finding in decoder.findings)
-            self._known[level] = found
-            if at // apart > last // apart or not found <= known:  # after a hang, that sample alone tells of it
-                self._put(level, decoder.snapshot(), decoder.findings)
+            earlier_keys = self._finding_keys[level]
+            keys = frozenset(finding.key for finding in decoder.findings)
+            self._finding_keys[level] = keys
+            if (
+                at // spacing > last // spacing or not keys <= earlier_keys
+            ):  # after a hang, that sample alone tells of it
+                self._append(level, decoder.snapshot(), decoder.findings)
                 last = at
 
     @property
@@ -127,36 +130,34 @@ class LastHour(SampleStore):
     @property
     def times(self) -> list[float]:
         """Times of the samples, in seconds since the epoch, oldest first."""
-        return [at for chunk in self._every() for at in chunk.times]
+        return [at for chunk in self._all_chunks() for at in chunk.times]
 
-    def _every(self) -> Iterator[Chunk]:
+    def _all_chunks(self) -> Iterator[Chunk]:
         for chunks in reversed(self._levels):
             yield from chunks
 
     def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap; thinned samples are further apart than recorded ones."""
         times = self.times
-        found: list[tuple[float, float]] = []
-        for at in times:
-            apart = next((apart for span, apart in LEVELS if times[-1] - at <= span), LEVELS[-1][1])
-            if found and at - found[-1][1] <= max(longer, 1.4 * apart):
-                found[-1] = (found[-1][0], at)
-            else:
-                found.append((at, at))
-        return found
+
+        def max_gap(at: float) -> float:
+            spacing = next((spacing for age, spacing in LEVELS if times[-1] - at <= age), LEVELS[-1][1])
+            return max(longer, 1.4 * spacing)
+
+        return join_spans(((at, at) for at in times), max_gap)
 
     def at(self, moment: float) -> StoredSample | None:
-        chosen: Chunk | None = None
-        for chunk in self._every():
-            if chosen is None or chunk.times[0] <= moment:
-                chosen = chunk
-        if chosen is None:
+        chunk_of_moment: Chunk | None = None
+        for chunk in self._all_chunks():
+            if chunk_of_moment is None or chunk.times[0] <= moment:
+                chunk_of_moment = chunk
+        if chunk_of_moment is None:
             return None
-        place = max(bisect_right(chosen.times, moment) - 1, 0)
-        return next(islice(chosen.read(), place, None)).sample()
+        index = max(bisect_right(chunk_of_moment.times, moment) - 1, 0)
+        return next(islice(chunk_of_moment.read(), index, None)).sample()
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
-        for chunk in list(self._every()):
+        for chunk in list(self._all_chunks()):
             if chunk.times[0] <= end and chunk.times[-1] >= begin:
                 yield zip(chunk.times, chunk.read(), strict=True)
 

@@ -21,39 +21,39 @@ _SPARE_SAMPLES = 64
 class Series(Sequence[float | None]):
     """The last samples of one metric, oldest first, eight bytes each; None is a gap."""
 
-    __slots__ = ("_capacity", "_kept", "last", "seen")
+    __slots__ = ("_capacity", "_values", "last", "length")
 
-    def __init__(self, capacity: int, seen: int = 0, kept: array[float] | None = None) -> None:
+    def __init__(self, capacity: int, length: int = 0, kept: array[float] | None = None) -> None:
         self._capacity = capacity
-        self._kept = array("d") if kept is None else kept
+        self._values = array("d") if kept is None else kept
         self.last = _GAP
         """The newest sample; NaN for a gap."""
-        self.seen = seen
-        """Number of samples in the history when this series was last extended."""
+        self.length = length
+        """Samples of the history up to which this series has been extended."""
 
     def extend_to(self, count: int) -> None:
         """Extends the series to ``count`` samples of the history by repeating the last one."""
-        more = count - self.seen
+        more = count - self.length
         if more <= 0:
             return
-        self.seen = count
+        self.length = count
         if more == 1:
-            self._kept.append(self.last)
+            self._values.append(self.last)
         else:
-            self._kept.extend(array("d", (self.last,)) * min(more, self._capacity))
-        if len(self._kept) > self._capacity + _SPARE_SAMPLES:
-            del self._kept[: -self._capacity]
+            self._values.extend(array("d", (self.last,)) * min(more, self._capacity))
+        if len(self._values) > self._capacity + _SPARE_SAMPLES:
+            del self._values[: -self._capacity]
 
-    def put_all(self, values: array[float]) -> None:
+    def append(self, values: array[float]) -> None:
         """Appends these samples, at least one, after :meth:`extend_to`; the last one is :attr:`last`."""
-        self._kept.extend(values[:-1])
+        self._values.extend(values[:-1])
         self.last = values[-1]
-        self.seen += len(values) - 1
-        if len(self._kept) > self._capacity + _SPARE_SAMPLES:
-            del self._kept[: -self._capacity]
+        self.length += len(values) - 1
+        if len(self._values) > self._capacity + _SPARE_SAMPLES:
+            del self._values[: -self._capacity]
 
     def __len__(self) -> int:
-        return min(len(self._kept), self._capacity)
+        return min(len(self._values), self._capacity)
 
     @overload
     def __getitem__(self, place: int) -> float | None: ...
@@ -62,12 +62,12 @@ class Series(Sequence[float | None]):
     def __getitem__(self, place: slice) -> list[float | None]: ...
 
     def __getitem__(self, place: int | slice) -> float | list[float | None] | None:
-        ours = range(len(self._kept))[-self._capacity :]
+        places = range(len(self._values))[-self._capacity :]
         if isinstance(place, int):
-            value = self._kept[ours[place]]
+            value = self._values[places[place]]
             return None if value != value else value
-        wanted = ours[place]
-        values = self._kept[wanted.start : wanted.stop] if wanted.step == 1 else [self._kept[n] for n in wanted]
+        wanted = places[place]
+        values = self._values[wanted.start : wanted.stop] if wanted.step == 1 else [self._values[n] for n in wanted]
         return [None if value != value else value for value in values]
 
     def __iter__(self) -> Iterator[float | None]:
@@ -76,15 +76,15 @@ class Series(Sequence[float | None]):
     def prepend(self, values: Sequence[float | None], gap: int) -> None:
         """Inserts older samples, and ``gap`` samples without a value after them."""
         older = array("d", (_GAP if value is None else value for value in values))
-        self._kept = older + array("d", (_GAP,)) * gap + self._kept
+        self._values = older + array("d", (_GAP,)) * gap + self._values
 
     def first(self, count: int) -> Series:
         """A copy of the oldest ``count`` samples."""
-        begin = len(self._kept) - len(self)
-        return Series(self._capacity, self.seen, self._kept[begin : begin + count])
+        begin = len(self._values) - len(self)
+        return Series(self._capacity, self.length, self._values[begin : begin + count])
 
 
-def _same_but_values(before: Sequence[Device], now: Sequence[Device]) -> bool:
+def _differ_in_values_only(before: Sequence[Device], now: Sequence[Device]) -> bool:
     """Whether devices and their readings are the same, apart from values."""
     return len(before) == len(now) and all(
         a is b or (a.uuid == b.uuid and a.readings.keys() == b.readings.keys())
@@ -101,45 +101,45 @@ class History:
         self.snapshots = 0
         self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
-        self._known: dict[tuple[str, str], float] = {}
+        self._last_numbers: dict[tuple[str, str], float] = {}
         """Last number before the current gap."""
         self._devices: tuple[Device, ...] | None = None
         """Devices of the last sample, to find what has changed."""
         self._processes: tuple[Process, ...] = ()
-        self._holders: dict[str, tuple[Process, ...]] = {}
+        self._lost_holders: dict[str, tuple[Process, ...]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Appends every numeric reading; missing devices get a gap."""
         before, self._processes = self._processes, snapshot.processes
-        if self._devices is not None and _same_but_values(self._devices, snapshot.devices):
+        if self._devices is not None and _differ_in_values_only(self._devices, snapshot.devices):
             self._put_changes(self._devices, snapshot.devices)
             self._devices = snapshot.devices
             # Series are extended when they are read, or when their value changes.
             self.snapshots += 1
             self._times.append(snapshot.taken_at.timestamp())
             return
-        self._keep_holders(before, snapshot)
+        self._remember_holders(before, snapshot)
         values: dict[tuple[str, str], float] = {}
         for device in snapshot.devices:
             for metric_id, value in device.readings.items():
                 as_number = number(value)
                 if as_number is not None:
                     values[device.uuid, metric_id] = as_number
-        self.put(snapshot.taken_at.timestamp(), values)
+        self.add_numbers(snapshot.taken_at.timestamp(), values)
         self._devices = snapshot.devices
 
-    def _keep_holders(self, before: Sequence[Process], now: Snapshot) -> None:
+    def _remember_holders(self, before: Sequence[Process], now: Snapshot) -> None:
         """Remembers the processes of a device that has stopped answering."""
         known = {device.uuid: device for device in self._devices or ()}
         for device in now.devices:
             if "memory.used_bytes" in device.readings:
-                self._holders.pop(device.uuid, None)
+                self._lost_holders.pop(device.uuid, None)
             elif device.uuid in known and "memory.used_bytes" in known[device.uuid].readings:
-                self._holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
+                self._lost_holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
 
     def holders(self, uuid: str) -> tuple[Process, ...]:
         """The last known processes of a device that does not answer."""
-        return self._holders.get(uuid, ())
+        return self._lost_holders.get(uuid, ())
 
     def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
         """Appends only changed readings: in most samples there are few."""
@@ -147,10 +147,10 @@ class History:
         for device, old in zip(now, before, strict=True):
             if device is old:
                 continue
-            were = old.readings
+            old_readings = old.readings
             for metric_id, value in device.readings.items():
-                was = were[metric_id]
-                if value is was or value == was:
+                old_value = old_readings[metric_id]
+                if value is old_value or value == old_value:
                     continue
                 as_number, key = number(value), (device.uuid, metric_id)
                 series = self._series.get(key)
@@ -161,16 +161,16 @@ class History:
                 series.extend_to(count)
                 series.last = _GAP if as_number is None else as_number
 
-    def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
+    def add_numbers(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
         """Appends a sample, by device UUID and metric id; all other metrics get a gap."""
-        self.put_all((at,), {key: (value,) for key, value in values.items()})
-        forget_gone({uuid for uuid, _ in values}, self._series, self._known, self._holders)
+        self.add_columns((at,), {key: (value,) for key, value in values.items()})
+        forget_gone({uuid for uuid, _ in values}, self._series, self._last_numbers, self._lost_holders)
 
-    def put_all(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:
+    def add_columns(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:
         """Appends samples; each column has as many values, None for a gap. All other metrics get gaps."""
         if not times:
             return
-        before, none = self.snapshots, array("d", (_GAP,)) * len(times)
+        before, gaps = self.snapshots, array("d", (_GAP,)) * len(times)
         for key in columns:
             if key not in self._series:
                 self._series[key] = Series(self.capacity, before)
@@ -180,12 +180,12 @@ class History:
             column = columns.get(key)
             last = series.last
             if column is None:
-                series.put_all(none)
+                series.append(gaps)
             else:
-                series.put_all(array("d", [_GAP if value is None else value for value in column]))
+                series.append(array("d", [_GAP if value is None else value for value in column]))
                 last = next((value for value in reversed(column) if value is not None), last)
             if series.last != series.last and last == last:
-                self._known[key] = last
+                self._last_numbers[key] = last
         self.snapshots += len(times)
         self._times.extend(times)
 
@@ -209,7 +209,7 @@ class History:
             return
         self.snapshots += count
         for series in self._series.values():
-            series.seen += count
+            series.length += count
         for uuid, metric_id in list(earlier._series):
             known = earlier.series(uuid, metric_id)
             column = [*[None] * (len(times) - len(known)), *known]
@@ -227,18 +227,20 @@ class History:
         series = self._series.get((uuid, metric_id))
         if series is not None and series.last == series.last:
             return series.last
-        return self._known.get((uuid, metric_id))
+        return self._last_numbers.get((uuid, metric_id))
 
     def fall_back_to(self, other: History) -> None:
         """Makes :meth:`last_number` fall back to the numbers of ``other``."""
-        self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
-        self._known |= {key: value for key, value in other._known.items() if key not in self._known}
+        self._last_numbers = {key: series.last for key, series in other._series.items() if series.last == series.last}
+        self._last_numbers |= {
+            key: value for key, value in other._last_numbers.items() if key not in self._last_numbers
+        }
 
     def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
         """Makes :meth:`last_number` and :meth:`holders` tell what a device last had that no longer answers."""
         values = ((name, number(value)) for name, value in device.readings.items())
-        self._known |= {(device.uuid, name): value for name, value in values if value is not None}
-        self._holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
+        self._last_numbers |= {(device.uuid, name): value for name, value in values if value is not None}
+        self._lost_holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
 
     @property
     def times(self) -> Sequence[float]:
@@ -253,7 +255,7 @@ class History:
         then.snapshots = self.snapshots - (len(times) - keep)
         then._times.extend(times[:keep])
         then.fall_back_to(self)
-        then._holders = self._holders
+        then._lost_holders = self._lost_holders
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:
                 continue
@@ -261,5 +263,5 @@ class History:
             left = keep - (len(times) - len(series))
             if left > 0:
                 then._series[key] = series.first(left)
-                then._series[key].seen = then.snapshots
+                then._series[key].length = then.snapshots
         return then

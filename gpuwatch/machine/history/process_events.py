@@ -22,8 +22,8 @@ _MAX_INTERVALS = 8
 
 class _ProcessOnDevice(ObservedProcess, kw_only=True):
     row: Process
-    older: bool
-    """Whether it was already there in the first sample."""
+    since_before: bool
+    """Whether it was already there in the first sample, so that it may have begun before."""
 
 
 _Identity = tuple[int, float | None]
@@ -38,9 +38,9 @@ class ProcessEvents:
     """
 
     def __init__(self) -> None:
-        self._here: dict[str, dict[_Key, _ProcessOnDevice]] = {}
-        self._rows: tuple[Process, ...] | None = None
-        self._read: list[str] = []
+        self._on_devices: dict[str, dict[_Key, _ProcessOnDevice]] = {}
+        self._last_rows: tuple[Process, ...] | None = None
+        self._last_read: list[str] = []
         """UUIDs of the devices whose process lists could be read in the last sample."""
         self._starting: dict[_Identity, list[Process]] = {}
         """Rows of processes whose start has not been reported yet."""
@@ -48,7 +48,7 @@ class ProcessEvents:
         """Processes that have left some of their devices, and may be about to exit."""
         self._unsampled = UnsampledProcesses()
         self._at: float | None = None
-        self._steps: deque[float] = deque(maxlen=_MAX_INTERVALS)
+        self._intervals: deque[float] = deque(maxlen=_MAX_INTERVALS)
         """Seconds between the last samples."""
         self._peaks: dict[_Identity, float] = {}
         """The most memory that a process held on all its devices together, in bytes."""
@@ -61,14 +61,14 @@ class ProcessEvents:
     def observe(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if device.lists_processes]
-        max_gap_seconds = self._max_gap(at)
+        max_gap_seconds = self._note_time(at)
         unsampled = _unsampled_event(self._unsampled.observe(snapshot), at)
-        if snapshot.processes is self._rows and read == self._read:
+        if snapshot.processes is self._last_rows and read == self._last_read:
             for uuid in read:
-                for item in self._here[uuid].values():
+                for item in self._on_devices[uuid].values():
                     item.observe(item.row, at, max_gap_seconds)
             return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
-        self._rows, self._read = snapshot.processes, read
+        self._last_rows, self._last_read = snapshot.processes, read
         gone: dict[_Identity, list[_ProcessOnDevice]] = {}
         added: dict[_Identity, list[Process]] = {}
         freed: dict[str, float] = {}
@@ -77,31 +77,31 @@ class ProcessEvents:
             rows.setdefault(row.device_uuid, []).append(row)
         for uuid in read:
             now = {row.key: row for row in rows.get(uuid, ())}
-            known = self._here.get(uuid)
-            here = self._here[uuid] = {}
-            for key, holder in (known or {}).items():
+            known_here = self._on_devices.get(uuid)
+            now_here = self._on_devices[uuid] = {}
+            for key, entry in (known_here or {}).items():
                 if key not in now:
-                    freed[uuid] = freed.get(uuid, 0.0) + (holder.row.number("gpu_memory_bytes") or 0.0)
-                    gone.setdefault(_identity(holder.row), []).append(holder)
+                    freed[uuid] = freed.get(uuid, 0.0) + (entry.row.number("gpu_memory_bytes") or 0.0)
+                    gone.setdefault(_identity(entry.row), []).append(entry)
             for key, row in now.items():
-                present = known.get(key) if known is not None else None
+                present = known_here.get(key) if known_here is not None else None
                 if present is None:
-                    present = _ProcessOnDevice(row=row, last=at, older=known is None)
-                    if known is not None:
+                    present = _ProcessOnDevice(row=row, last=at, since_before=known_here is None)
+                    if known_here is not None:
                         added.setdefault(_identity(row), []).append(row)
                 present.row = row
                 present.observe(row, at, max_gap_seconds)
-                here[key] = present
-        forget_gone({device.uuid for device in snapshot.devices}, self._here)
+                now_here[key] = present
+        forget_gone({device.uuid for device in snapshot.devices}, self._on_devices)
         return unsampled + self._events(gone, added, snapshot, at), freed
 
-    def _max_gap(self, at: float) -> float:
-        """Notes the time of a sample; the most seconds before it that are no gap."""
-        usual = min(self._steps, default=0.0)
+    def _note_time(self, at: float) -> float:
+        """Notes the time of a sample; returns the most seconds before it that are no gap."""
+        shortest = min(self._intervals, default=0.0)
         if self._at is not None and at > self._at:
-            self._steps.append(at - self._at)
+            self._intervals.append(at - self._at)
         self._at = at
-        return unobserved_limit(usual)
+        return unobserved_limit(shortest)
 
     def _events(
         self,
@@ -111,37 +111,39 @@ class ProcessEvents:
         at: float,
     ) -> list[MachineEvent]:
         """The events, in the order: exits, then starts."""
-        peaks, used = self._peaks, self._add_up()
+        peaks, used = self._peaks, self._update_peaks()
         found: list[MachineEvent] = []
-        for program, holders in gone.items():
+        for program, entries in gone.items():
             if program in self._starting:
-                found.append(self._started(program, at))
-            self._leaving.setdefault(program, []).extend(holders)
+                found.append(self._start_event(program, at))
+            self._leaving.setdefault(program, []).extend(entries)
+        alive = {_identity(row) for row in (*snapshot.processes, *snapshot.bystanders)} if self._leaving else set()
         for program in list(self._leaving):
             if program not in gone or not used.get(program):
-                found.append(_end_event(self._leaving.pop(program), at, snapshot, peaks.get(program)))
+                leaving = self._leaving.pop(program)
+                found.append(_end_event(leaving, at, snapshot, peaks.get(program), lives=program in alive))
         for program, rows in added.items():
             self._starting.setdefault(program, []).extend(rows)
         for program in list(self._starting):
             if program not in added or len(self._starting[program][0].device_map) <= used.get(program, 0):
-                found.append(self._started(program, at))
+                found.append(self._start_event(program, at))
         return found
 
-    def _started(self, program: _Identity, at: float) -> MachineEvent:
+    def _start_event(self, program: _Identity, at: float) -> MachineEvent:
         rows = self._starting.pop(program)
         where = gpu_list_text(row.device_index for row in rows if row.device_index is not None)
         return process_event(rows, at, "process.started", f"started using {where}{_why_unnamed(rows[0])}")
 
-    def _add_up(self) -> dict[_Identity, int]:
-        """Updates the peaks; the number of devices that each process uses."""
+    def _update_peaks(self) -> dict[_Identity, int]:
+        """Updates the peaks; returns the number of devices that each process uses."""
         used: dict[_Identity, int] = {}
-        held: dict[_Identity, float] = {}
-        for holders in self._here.values():
-            for holder in holders.values():
-                program = _identity(holder.row)
+        held_bytes: dict[_Identity, float] = {}
+        for entries in self._on_devices.values():
+            for entry in entries.values():
+                program = _identity(entry.row)
                 used[program] = used.get(program, 0) + 1
-                held[program] = held.get(program, 0.0) + (holder.row.number("gpu_memory_bytes") or 0.0)
-        self._peaks = {program: max(held[program], self._peaks.get(program, 0.0)) for program in held}
+                held_bytes[program] = held_bytes.get(program, 0.0) + (entry.row.number("gpu_memory_bytes") or 0.0)
+        self._peaks = {program: max(held_bytes[program], self._peaks.get(program, 0.0)) for program in held_bytes}
         return used
 
 
@@ -149,17 +151,17 @@ def _identity(row: Process) -> _Identity:
     return (row.pid, row.create_time)
 
 
-def _end_event(holders: list[_ProcessOnDevice], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
-    """The end of a process, or of its use of some devices: what was observed of it there."""
-    rows = [holder.row for holder in holders]
+def _end_event(
+    entries: list[_ProcessOnDevice], at: float, snapshot: Snapshot, peak: float | None, *, lives: bool
+) -> MachineEvent:
+    """The end of a process, or of its use of some devices if it ``lives``: what was observed of it there."""
+    rows = [entry.row for entry in entries]
     row = rows[0]
-    others = (*snapshot.processes, *snapshot.bystanders)
-    lives = any((other.pid, other.create_time) == (row.pid, row.create_time) for other in others)
     where = gpu_list_text(row.device_index for row in rows if row.device_index is not None)
-    ran = row.run_seconds(max(holder.last for holder in holders))
+    ran = row.run_seconds(max(entry.last for entry in entries))
     what = f"stopped using {where}" if lives else f"exited on {where}"
     after = f" after {hours_minutes(ran)}" if ran is not None else ""
-    observed = _observed_text(holders, None if lives else peak)
+    observed = _observed_text(entries, None if lives else peak)
     accounted = [] if lives else _accounting_text(rows, snapshot)
     return process_event(
         rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_why_unnamed(row)}"
@@ -173,10 +175,10 @@ def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
         device = snapshot.device(row.device_uuid)
         accounted = device.accounted if device is not None else ()
         found += [process for process in accounted if process.is_of(row.pid, row.create_time)][-1:]
-    known = [process.gpu_percent for process in found if process.gpu_percent is not None]
-    if len(found) < len(rows) or not known:
+    known_here = [process.gpu_percent for process in found if process.gpu_percent is not None]
+    if len(found) < len(rows) or not known_here:
         return []
-    return [f"according to the driver's accounting, GPU avg {sum(known) / len(known):.0f} % over its life"]
+    return [f"according to the driver's accounting, GPU avg {sum(known_here) / len(known_here):.0f} % over its life"]
 
 
 def _unsampled_event(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
@@ -196,28 +198,28 @@ def _unsampled_event(found: list[tuple[Device, AccountedProcess]], at: float) ->
     return events
 
 
-def _observed_text(holders: list[_ProcessOnDevice], peak: float | None) -> list[str]:
+def _observed_text(entries: list[_ProcessOnDevice], peak: float | None) -> list[str]:
     """How long it held its GPUs, SM utilization and memory. ``peak``: bytes on all its devices together, if known."""
     parts = []
-    several = len(holders) > 1
-    freed = sum(holder.row.number("gpu_memory_bytes") or 0.0 for holder in holders)
+    several = len(entries) > 1
+    freed = sum(entry.row.number("gpu_memory_bytes") or 0.0 for entry in entries)
     if freed:
         parts.append(f"{memory(freed)} freed")
-    peak = peak if several else holders[0].memory_peak_bytes
+    peak = peak if several else entries[0].memory_peak_bytes
     if peak:
         parts.append(f"peak {memory(peak)}{' in total' if several else ''}")
-    held = sum(holder.held_seconds for holder in holders)
-    if held > 0:
-        since = " since gpuwatch started" if any(holder.older for holder in holders) else ""
-        longest = max(holder.held_seconds for holder in holders)
-        together = f" ({hours_minutes(held)} of GPU time)" if several else ""
+    held_seconds = sum(entry.held_seconds for entry in entries)
+    if held_seconds > 0:
+        since = " since gpuwatch started" if any(entry.since_before for entry in entries) else ""
+        longest = max(entry.held_seconds for entry in entries)
+        together = f" ({hours_minutes(held_seconds)} of GPU time)" if several else ""
         parts.append(f"held {'them' if several else 'it'} for {hours_minutes(longest)}{together}{since}")
-    known = sum(holder.sm_seconds for holder in holders)
-    most = [holder.sm_percent_max for holder in holders if holder.sm_percent_max is not None]
-    if known > 0 and most:
-        part = f" in {hours_minutes(known)} with samples" if known < held / 2 else ""
-        mean = sum(holder.sm_percent_seconds for holder in holders) / known
-        parts.append(f"SM avg {mean:.0f} % max {max(most):.0f} %{part}")
+    sampled_seconds = sum(entry.sm_seconds for entry in entries)
+    peaks = [entry.sm_percent_max for entry in entries if entry.sm_percent_max is not None]
+    if sampled_seconds > 0 and peaks:
+        part = f" in {hours_minutes(sampled_seconds)} with samples" if sampled_seconds < held_seconds / 2 else ""
+        mean = sum(entry.sm_percent_seconds for entry in entries) / sampled_seconds
+        parts.append(f"SM avg {mean:.0f} % max {max(peaks):.0f} %{part}")
     return parts
 
 

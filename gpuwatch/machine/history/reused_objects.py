@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.sample_frames import MOVING
+from gpuwatch.machine.history.sample_frames import CHANGING_FIELDS
 
 _R = TypeVar("_R", Device, Process)
 _T = TypeVar("_T")
@@ -28,32 +28,32 @@ def same_or_new(before: tuple[_T, ...], now: Sequence[_T]) -> tuple[_T, ...]:
 class MappedRows(Generic[_T]):
     """Rows made of rows, of each object once: unchanged rows, and tuples of them, stay the same objects."""
 
-    def __init__(self, make: Callable[[_T], _T]) -> None:
-        self._make = make
-        self._last: tuple[tuple[_T, ...], tuple[_T, ...]] = ((), ())
+    def __init__(self, make_row: Callable[[_T], _T]) -> None:
+        self._make_row = make_row
+        self._previous: tuple[tuple[_T, ...], tuple[_T, ...]] = ((), ())
 
-    def of(self, given: tuple[_T, ...]) -> tuple[_T, ...]:
+    def of(self, rows: tuple[_T, ...]) -> tuple[_T, ...]:
         """The rows for these, in the order of the samples."""
-        if given is not self._last[0]:
-            known = dict(zip(map(id, self._last[0]), self._last[1], strict=True))
-            self._last = (given, tuple([known.get(id(row)) or self._make(row) for row in given]))
-        return self._last[1]
+        if rows is not self._previous[0]:
+            known = dict(zip(map(id, self._previous[0]), self._previous[1], strict=True))
+            self._previous = (rows, tuple([known.get(id(row)) or self._make_row(row) for row in rows]))
+        return self._previous[1]
 
 
-_LASTING = tuple(name for name in Snapshot.__struct_fields__ if name not in MOVING)
+_LASTING_FIELDS = tuple(name for name in Snapshot.__struct_fields__ if name not in CHANGING_FIELDS)
 
 
 def with_reused_objects(now: Snapshot, before: Snapshot) -> Snapshot:
     """The snapshot with the objects of the previous one where they are equal, as feeds give them."""
     if now.devices is before.devices and now.processes is before.processes:
         return now
-    lasting = {name: getattr(before, name) for name in _LASTING if getattr(now, name) == getattr(before, name)}
+    unchanged = {name: getattr(before, name) for name in _LASTING_FIELDS if getattr(now, name) == getattr(before, name)}
     return replace(
         now,
         devices=_reuse_equal(now.devices, before.devices),
         processes=_reuse_equal(now.processes, before.processes),
         bystanders=_reuse_equal(now.bystanders, before.bystanders),
-        **lasting,
+        **unchanged,
     )
 
 

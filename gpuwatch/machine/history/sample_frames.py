@@ -28,7 +28,7 @@ from gpuwatch.core.safe_text import printable
 KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
 """Kinds of frames: a whole snapshot, the differences from the previous frame, the findings from the next snapshot on,
 compressed frames."""
-_HEAD = struct.Struct(">Ic")
+_HEADER = struct.Struct(">Ic")
 
 Row = TypeVar("Row", Device, Process)
 _T = TypeVar("_T")
@@ -73,27 +73,27 @@ class _Delta(msgspec.Struct, array_like=True, omit_defaults=True):
     """Everything else, if any of it changed, as a snapshot without rows."""
 
 
-_delta_of = msgspec.msgpack.Decoder(_Delta).decode
-_snapshot_of = msgspec.msgpack.Decoder(Snapshot).decode
-_findings_of = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
+_decode_delta = msgspec.msgpack.Decoder(_Delta).decode
+_decode_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
+_decode_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
-MOVING = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
-_rest = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in MOVING))
-_of_device = attrgetter(*(name for name in Device.__struct_fields__ if name not in ("readings", "mig_instances")))
-_of_instance = attrgetter(*(name for name in MigInstance.__struct_fields__ if name != "readings"))
-_PROCESS_MOVES = ("readings", "workers_cpu_percent", "state")
-_of_process = attrgetter(*(name for name in Process.__struct_fields__ if name not in _PROCESS_MOVES))
+CHANGING_FIELDS = ("taken_at", "took_seconds", "host", "devices", "processes", "bystanders")
+_lasting_fields = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in CHANGING_FIELDS))
+_device_identity = attrgetter(*(name for name in Device.__struct_fields__ if name not in ("readings", "mig_instances")))
+_instance_identity = attrgetter(*(name for name in MigInstance.__struct_fields__ if name != "readings"))
+_CHANGING_PROCESS_FIELDS = ("readings", "workers_cpu_percent", "state")
+_process_identity = attrgetter(*(name for name in Process.__struct_fields__ if name not in _CHANGING_PROCESS_FIELDS))
 
 
 def framed(kind: bytes, body: bytes) -> bytes:
     """A frame: length, kind, body."""
-    return _HEAD.pack(len(body), kind) + body
+    return _HEADER.pack(len(body), kind) + body
 
 
 def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
     """Kind and body of the next frame; None at the end of the stream, be it in the middle of a frame."""
-    head = stream.read(_HEAD.size)
-    length, kind = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, b"")
+    head = stream.read(_HEADER.size)
+    length, kind = _HEADER.unpack(head) if len(head) == _HEADER.size else (0, b"")
     body = stream.read(length)
     return (kind, body) if kind and len(body) == length else None
 
@@ -106,31 +106,31 @@ def packed_frame(frames: bytes) -> bytes:
 def split_frames(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each frame, packed ones included; a tail that was cut off is ignored."""
     start = 0
-    while len(data) - start >= _HEAD.size:
-        length, kind = _HEAD.unpack_from(data, start)
-        start += _HEAD.size
+    while len(data) - start >= _HEADER.size:
+        length, kind = _HEADER.unpack_from(data, start)
+        start += _HEADER.size
         body = data[start : start + length]
         if len(body) < length:
             return
         start += length
         if kind == PACKED:
-            yield from split_frames(inflated(body))
+            yield from split_frames(decompress_zlib(body))
         else:
             yield kind, body
 
 
-def inflated(data: bytes) -> bytes:
+def decompress_zlib(data: bytes) -> bytes:
     """Decompresses zlib's data. Raises :class:`DamagedData`."""
-    return unpacked(zlib.decompressobj(), data, zlib.error, TypeError)  # a database may have anything anywhere
+    return decompress_all(zlib.decompressobj(), data, zlib.error, TypeError)  # a database may have anything anywhere
 
 
-def unpacked(unpack: Any, data: bytes, *errors: type[Exception]) -> bytes:
+def decompress_all(decompressor: Any, data: bytes, *errors: type[Exception]) -> bytes:
     """Decompresses all of the data. Raises :class:`DamagedData`, also for more than a recording's reader takes."""
     try:
-        plain: bytes = unpack.decompress(data, input_size_limits.RECORDING.bytes)
+        plain: bytes = decompressor.decompress(data, input_size_limits.RECORDING.bytes)
     except errors as error:
         raise DamagedData(str(error)) from error
-    if not unpack.eof:
+    if not decompressor.eof:
         raise DamagedData("truncated, or too large")
     return plain
 
@@ -143,8 +143,8 @@ def decoded(decode: Callable[[bytes], _T], data: bytes) -> _T:
         raise DamagedData(printable(str(error))) from error
 
 
-def _note_changed(now: dict[str, Value], before: dict[str, Value], first: int, moved: _Readings) -> bool:
-    """Adds changed values to ``moved``, by position from ``first`` on; False if there are different readings."""
+def _add_changed(now: dict[str, Value], before: dict[str, Value], first: int, changed: _Readings) -> bool:
+    """Adds changed values to ``changed``, by position from ``first`` on; False if there are different readings."""
     if now is before:
         return True
     if len(now) != len(before):
@@ -154,39 +154,41 @@ def _note_changed(now: dict[str, Value], before: dict[str, Value], first: int, m
         if name is not old_name and name != old_name:
             return False
         if value is not old and value != old:
-            moved[place] = value
+            changed[place] = value
         place += 1
     return True
 
 
 def _changed_readings(now: Row, before: Row) -> _Readings | None:
     """The changed readings; None if anything else about the row has changed."""
-    moved: _Readings = {}
-    if not _note_changed(now.readings, before.readings, 0, moved):
+    changed: _Readings = {}
+    if not _add_changed(now.readings, before.readings, 0, changed):
         return None
     if isinstance(now, Process):
         assert isinstance(before, Process)
-        if _of_process(now) != _of_process(before):
+        if _process_identity(now) != _process_identity(before):
             return None
         if now.workers_cpu_percent != before.workers_cpu_percent:
-            moved[_WORKERS] = now.workers_cpu_percent
+            changed[_WORKERS] = now.workers_cpu_percent
         if now.state != before.state:
-            moved[_STATE] = now.state
-        return moved
+            changed[_STATE] = now.state
+        return changed
     assert isinstance(before, Device)
-    parts, old_parts = now.mig_instances, before.mig_instances
-    if _of_device(now) != _of_device(before) or len(parts) != len(old_parts):
+    instances, old_instances = now.mig_instances, before.mig_instances
+    if _device_identity(now) != _device_identity(before) or len(instances) != len(old_instances):
         return None
     first = len(now.readings)
-    for value, old in zip(parts, old_parts, strict=True) if parts is not old_parts else ():
-        if _of_instance(value) != _of_instance(old) or not _note_changed(value.readings, old.readings, first, moved):
+    for value, old in zip(instances, old_instances, strict=True) if instances is not old_instances else ():
+        if _instance_identity(value) != _instance_identity(old) or not _add_changed(
+            value.readings, old.readings, first, changed
+        ):
             return None
         first += len(value.readings)
-    return moved
+    return changed
 
 
-def _with_changes(row: Row, moved: _Readings) -> Row:
-    readings, others = _put_changes(row.readings, moved)
+def _with_changes(row: Row, changed: _Readings) -> Row:
+    readings, others = _put_changes(row.readings, changed)
     if not others:
         return replace(row, readings=readings)
     if isinstance(row, Process):
@@ -200,11 +202,11 @@ def _with_changes(row: Row, moved: _Readings) -> Row:
     return replace(row, readings=readings, mig_instances=tuple(instances))
 
 
-def _put_changes(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str, Any], _Readings]:
+def _put_changes(readings: dict[str, Value], changed: _Readings) -> tuple[dict[str, Any], _Readings]:
     """The readings with their changes, and the changes at other positions."""
     now: dict[str, Any] = readings.copy()
     names, others = tuple(now), _Readings()
-    for place, value in moved.items():
+    for place, value in changed.items():
         if 0 <= place < len(names):
             now[names[place]] = value
         else:
@@ -244,7 +246,7 @@ def _difference(before: Snapshot, now: Snapshot) -> _Delta:
         delta.process_readings, delta.processes = _changed_rows(rows, now.processes)
     if now.bystanders is not before.bystanders and now.bystanders != before.bystanders:
         delta.bystanders = now.bystanders
-    if _rest(now) != _rest(before):
+    if _lasting_fields(now) != _lasting_fields(before):
         delta.rest = replace(now, host=_NO_HOST, devices=(), processes=(), bystanders=())
     return delta
 
@@ -267,11 +269,11 @@ def _changed_rows(before: Sequence[Row | None], now: Sequence[Row]) -> tuple[dic
     for place, (row, old) in enumerate(zip(now, before, strict=True)):
         if row is old:
             continue
-        moved = _changed_readings(row, old) if old is not None else None
-        if moved is None:
+        changed = _changed_readings(row, old) if old is not None else None
+        if changed is None:
             whole[place] = row
-        elif moved:
-            readings[place] = moved
+        elif changed:
+            readings[place] = changed
     return readings, whole
 
 
@@ -306,15 +308,15 @@ class FrameDecoder:
         """The snapshot of the last frame, with outdated rows."""
         self._devices: tuple[Device, ...] = ()
         self._processes: tuple[Process, ...] = ()
-        self._moved_devices: dict[int, _Readings] = {}
-        self._moved_processes: dict[int, _Readings] = {}
+        self._changed_device_readings: dict[int, _Readings] = {}
+        self._changed_process_readings: dict[int, _Readings] = {}
         """Changes since the rows above were built."""
 
     def read(self, frames: bytes) -> Iterator[FrameDecoder]:
         """Takes these frames; yields itself after each sample, to be read before the next. :class:`DamagedData`."""
         for kind, body in split_frames(frames):
             if kind == FINDINGS:
-                self.findings = decoded(_findings_of, body)
+                self.findings = decoded(_decode_findings, body)
             else:
                 self.take(kind, body)
                 yield self
@@ -323,9 +325,9 @@ class FrameDecoder:
         """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedData` otherwise."""
         try:
             if kind == KEY:
-                self.begin(decoded(_snapshot_of, body))
+                self.continue_from(decoded(_decode_snapshot, body))
             elif kind == DELTA and self._last is not None:
-                self._apply(self._last, decoded(_delta_of, body))
+                self._apply(self._last, decoded(_decode_delta, body))
             else:
                 raise DamagedData(f"a frame of kind {kind!r} without a key frame before it")
         except (LookupError, ValueError, TypeError) as error:
@@ -337,11 +339,11 @@ class FrameDecoder:
         self.take(kind, body)
         return self.snapshot()
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def continue_from(self, snapshot: Snapshot) -> None:
         """Goes on from this snapshot."""
         self._last = snapshot
         self._devices, self._processes = snapshot.devices, snapshot.processes
-        self._moved_devices, self._moved_processes = {}, {}
+        self._changed_device_readings, self._changed_process_readings = {}, {}
 
     def _apply(self, last: Snapshot, delta: _Delta) -> None:
         host = last.host
@@ -359,19 +361,21 @@ class FrameDecoder:
             bystanders=last.bystanders if delta.bystanders is None else delta.bystanders,
         )
         if delta.order is not None:
-            rows, moved, new = self._processes, self._moved_processes, delta.processes
+            rows, changed, new = self._processes, self._changed_process_readings, delta.processes
             self._processes = tuple([rows[old] if old >= 0 else new[place] for place, old in enumerate(delta.order)])
-            self._moved_processes = {at: {**moved[old]} for at, old in enumerate(delta.order) if old in moved}
+            self._changed_process_readings = {
+                at: {**changed[old]} for at, old in enumerate(delta.order) if old in changed
+            }
         if delta.devices:
-            self._devices = _replaced_rows(self._devices, delta.devices, self._moved_devices)
+            self._devices = _replaced_rows(self._devices, delta.devices, self._changed_device_readings)
         if delta.processes:
-            self._processes = _replaced_rows(self._processes, delta.processes, self._moved_processes)
-        for moved, readings in (
-            (self._moved_devices, delta.device_readings),
-            (self._moved_processes, delta.process_readings),
+            self._processes = _replaced_rows(self._processes, delta.processes, self._changed_process_readings)
+        for changed, readings in (
+            (self._changed_device_readings, delta.device_readings),
+            (self._changed_process_readings, delta.process_readings),
         ):
             for place, values_of_row in readings.items():
-                moved.setdefault(place, {}).update(values_of_row)
+                changed.setdefault(place, {}).update(values_of_row)
 
     @property
     def at(self) -> float:
@@ -380,21 +384,24 @@ class FrameDecoder:
         return self._last.taken_at.timestamp()
 
     def devices(self) -> tuple[Device, ...]:
-        if self._moved_devices:
-            self._devices, self._moved_devices = _up_to_date(self._devices, self._moved_devices), {}
+        if self._changed_device_readings:
+            self._devices, self._changed_device_readings = _up_to_date(self._devices, self._changed_device_readings), {}
         return self._devices
 
     def processes(self) -> tuple[Process, ...]:
-        if self._moved_processes:
-            self._processes, self._moved_processes = _up_to_date(self._processes, self._moved_processes), {}
+        if self._changed_process_readings:
+            self._processes, self._changed_process_readings = (
+                _up_to_date(self._processes, self._changed_process_readings),
+                {},
+            )
         return self._processes
 
     def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:
         """The rows of one process in the last frame, bystanders too, without updating the others."""
         assert self._last is not None
-        moved, who = self._moved_processes, (pid, create_time)
+        changed, who = self._changed_process_readings, (pid, create_time)
         found = [
-            _with_changes(row, moved[place]) if place in moved else row
+            _with_changes(row, changed[place]) if place in changed else row
             for place, row in enumerate(self._processes)
             if (row.pid, row.create_time) == who
         ]
@@ -408,13 +415,13 @@ class FrameDecoder:
         return StoredSample(self.at, self.snapshot(), self.findings)
 
 
-def _replaced_rows(rows: tuple[Row, ...], new: dict[int, Row], moved: dict[int, _Readings]) -> tuple[Row, ...]:
+def _replaced_rows(rows: tuple[Row, ...], new: dict[int, Row], changed: dict[int, _Readings]) -> tuple[Row, ...]:
     listed = list(rows)
     for place, row in new.items():
-        moved.pop(place, None)
+        changed.pop(place, None)
         listed[place] = row
     return tuple(listed)
 
 
-def _up_to_date(rows: tuple[Row, ...], moved: dict[int, _Readings]) -> tuple[Row, ...]:
-    return tuple([_with_changes(row, moved[place]) if place in moved else row for place, row in enumerate(rows)])
+def _up_to_date(rows: tuple[Row, ...], changed: dict[int, _Readings]) -> tuple[Row, ...]:
+    return tuple([_with_changes(row, changed[place]) if place in changed else row for place, row in enumerate(rows)])

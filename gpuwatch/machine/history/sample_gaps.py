@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 MAX_UNOBSERVED_SECONDS = 15.0
@@ -13,7 +14,7 @@ _MAX_LATE_SECONDS = 4.0
 
 
 def gap_limit(interval: float) -> float:
-    """From how long on it is told as a gap, if a sample is taken every ``interval`` seconds."""
+    """From how many seconds on a time is shown as a gap, if a sample is taken every ``interval`` seconds."""
     return max(MIN_GAP_INTERVALS * interval, interval + _MAX_LATE_SECONDS)
 
 
@@ -30,4 +31,20 @@ class Gap(NamedTuple):
     end: float
     """Time of the first sample after it."""
     damaged: bool
-    """Whether there are samples of it that could not be read."""
+    """Whether samples were recorded in it that cannot be read."""
+
+
+def join_spans(
+    spans: Iterable[tuple[float, float]], max_gap_seconds: Callable[[float], float]
+) -> list[tuple[float, float]]:
+    """Joins spans (begin and end, in the order of time) between which there is no gap.
+
+    ``max_gap_seconds``: the most seconds before the span that begins at a time that are no gap.
+    """
+    joined: list[tuple[float, float]] = []
+    for begin, end in spans:
+        if joined and begin - joined[-1][1] <= max_gap_seconds(begin):
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from gpuwatch.machine.history.sample_frames import DamagedData, decoded, encoded, inflated, unpacked
+from gpuwatch.machine.history.sample_frames import DamagedData, decoded, decompress_all, decompress_zlib, encoded
 
 try:
     import lzma
@@ -79,7 +79,7 @@ def decompress(data: object) -> bytes:
     """The data that :func:`compress` stored. Raises :class:`DamagedData`."""
     body = without_checksum(data)
     if not body.startswith(_XZ):
-        return inflated(body)
+        return decompress_zlib(body)
     if lzma is None:
         raise DamagedData("compressed with xz, which this Python was built without")
-    return unpacked(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY_BYTES), body, lzma.LZMAError)
+    return decompress_all(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY_BYTES), body, lzma.LZMAError)

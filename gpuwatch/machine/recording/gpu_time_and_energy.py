@@ -16,9 +16,10 @@ from msgspec.structs import fields, replace
 
 from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
+from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
-from gpuwatch.machine.history.sample_frames import decoded, inflated
+from gpuwatch.machine.history.sample_frames import decoded, decompress_zlib
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
@@ -82,8 +83,8 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def merge(self, other: ProcessTime) -> None:
         _add_numbers(self, other)
-        self.sm_percent_max = _max_known(self.sm_percent_max, other.sm_percent_max)
-        self.memory_peak_bytes = _max_known(self.memory_peak_bytes, other.memory_peak_bytes)
+        self.sm_percent_max = max_known((self.sm_percent_max, other.sm_percent_max))
+        self.memory_peak_bytes = max_known((self.memory_peak_bytes, other.memory_peak_bytes))
         self.take_facts(other)
 
     def take_facts(self, source: ProcessTime | Process) -> None:
@@ -159,7 +160,7 @@ _decode = msgspec.msgpack.Decoder(GpuTime).decode
 
 def unpack_gpu_time(data: bytes) -> GpuTime:
     """What :func:`pack_gpu_time` stored. Raises :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
-    return decoded(_decode, inflated(data))
+    return decoded(_decode, decompress_zlib(data))
 
 
 class _Window:
@@ -279,7 +280,7 @@ class GpuTimeMeter:
                 process.gpu_seconds += share
                 if percent is not None:
                     process.used_seconds += seconds * percent / 100
-                    process.sm_percent_max = _max_known(process.sm_percent_max, percent)
+                    process.sm_percent_max = max_known((process.sm_percent_max, percent))
                     process.own_seconds += seconds if is_own else 0.0
                     process.shared_seconds += 0.0 if is_own else seconds
             known = [percent for percent, _ in used if percent is not None]
@@ -293,7 +294,7 @@ class GpuTimeMeter:
     def _see(self, hour: _Hour, key: ProcessKey, row: Process) -> None:
         process = self._process(hour, key, row)
         process.samples += 1
-        process.memory_peak_bytes = _max_known(process.memory_peak_bytes, row.number("gpu_memory_bytes"))
+        process.memory_peak_bytes = max_known((process.memory_peak_bytes, row.number("gpu_memory_bytes")))
         if self._rows.get(key) is not row:
             self._rows[key] = row
             process.take_facts(row)
@@ -384,12 +385,6 @@ def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tu
         unsampled = [(lack := row.missing.get("sm_percent")) is not None and lack.reason == "no_sample" for row in rows]
         own = [0.0 if percent is None and idle else percent for percent, idle in zip(own, unsampled, strict=True)]
     return [(rest, False) if percent is None else (percent, True) for percent in own]
-
-
-def _max_known(value: float | None, other: float | None) -> float | None:
-    if value is None or other is None:
-        return other if value is None else value
-    return max(value, other)
 
 
 def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:

@@ -13,6 +13,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageDevice, UsageGap, UsageGroup
+from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc import utc
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
@@ -119,8 +120,8 @@ def _usage_group(members: list[ProcessTime], time: GpuTime, by: GroupBy | None) 
         process_hours_shared=sum(member.shared_seconds for member in members) / HOUR_SECONDS,
         gpu_hours_unknown=max(process_seconds - known, 0.0) / HOUR_SECONDS,
         sm_percent_mean=100 * used / known if known else None,
-        sm_percent_max=_max_known(member.sm_percent_max for member in members),
-        memory_peak_bytes=_max_known(member.memory_peak_bytes for member in members),
+        sm_percent_max=max_known(member.sm_percent_max for member in members),
+        memory_peak_bytes=max_known(member.memory_peak_bytes for member in members),
         energy_joules=sum(member.energy_joules for member in members) if energy_seconds else None,
         energy_gpu_hours=energy_seconds / HOUR_SECONDS,
         energy_sampled_gpu_hours=sum(member.sampled_seconds for member in members) / HOUR_SECONDS,
@@ -171,10 +172,6 @@ def _notes(recording: Recording, begin: float, end: float) -> Iterator[str]:
 def _common_value(values: Iterable[str | None]) -> str | None:
     found = set(values)
     return found.pop() if len(found) == 1 else None
-
-
-def _max_known(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _gpu_time(recording: Recording, begin: float, end: float, progress: Callable[[float], None]) -> GpuTime:

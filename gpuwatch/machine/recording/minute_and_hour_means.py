@@ -15,7 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.sample_frames import DamagedData, decoded, inflated
+from gpuwatch.machine.history.sample_frames import DamagedData, decoded, decompress_zlib
 
 MINUTE, HOUR = 60, 3600
 BLOCK_SECONDS = {MINUTE: 3600, HOUR: 86_400}
@@ -110,7 +110,7 @@ def pack_points(points: Points) -> bytes:
 
 def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
     """The points of a block, of these metrics or all; :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
-    block = decoded(_block_of, inflated(data))
+    block = decoded(_block_of, decompress_zlib(data))
     points: Points = {begin: {} for begin in block.begins}
     try:
         for uuid, found in block.metrics.items():

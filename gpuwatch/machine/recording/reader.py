@@ -21,6 +21,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, StoredSample
+from gpuwatch.machine.history.sample_gaps import join_spans
 from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.database_reader import Database
@@ -247,13 +248,7 @@ class Recording(SampleStore):
         spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._blocks)
         if len(self._blocks) <= _MAX_CACHED_TIMES // 2:
             spans = ((at, at) for at in self._every_time())
-        found: list[tuple[float, float]] = []
-        for begin, end in spans:
-            if found and begin - found[-1][1] <= longer:
-                found[-1] = (found[-1][0], end)
-            else:
-                found.append((begin, end))
-        return found
+        return join_spans(spans, lambda begin: longer)
 
     def _every_time(self) -> Iterator[float]:
         for block in self._blocks:
@@ -424,7 +419,7 @@ class Recording(SampleStore):
         if number == OPEN_BLOCK:
             open_ = FrameDecoder()
             for _, snapshot, open_.findings in self._open:
-                open_.begin(snapshot)
+                open_.continue_from(snapshot)
                 yield open_
             return
         try:

@@ -49,9 +49,9 @@ def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None)
     return when.timestamp()
 
 
-def time_text(at: float, zone: datetime.tzinfo | None = None) -> str:
+def time_text(at: float) -> str:
     """``2026-05-11 14:05:31``, in local time; a number that is no time, as it is."""
     try:
-        return datetime.datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError, TypeError):
         return f"@{at}"
