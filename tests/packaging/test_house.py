@@ -79,12 +79,15 @@ def test_probe_names_match_their_files() -> None:
     assert all(script.title and script.summary for script in probes.values())
 
 
-GUIDE = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+GUIDE = (ROOT / ".github" / "CONTRIBUTING.md").read_text() + "\n".join(
+    path.read_text() for path in sorted((ROOT / "gpuwatch").rglob("__init__.py"))
+)
+"""The guide, and what packages say on adding to them."""
 SHORT = ("", "gpuwatch/")
 """The guide leaves out the first folder of a path."""
 
 
-@every(sorted(set(re.findall(r"`([\w./*]+\.(?:py|c|css|json|txt))`", GUIDE))))
+@every(sorted(set(re.findall(r"(?<!`)`([\w./*]+\.(?:py|c|css|json|txt))`", GUIDE))))
 def test_the_guide_names_files_that_exist(name: str) -> None:
     assert any(list(ROOT.glob(folder + name)) for folder in SHORT)
 

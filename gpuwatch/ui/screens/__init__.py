@@ -1,1 +1,4 @@
-"""Full screens: one file each."""
+"""Full screens: one file each.
+
+What `y` copies is `command` of the screen.
+"""
