@@ -9,7 +9,7 @@ import msgspec
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.rules.op_placement import _to_blame
+from gpuwatch.explain.diagnosis.rules.op_placement import _member_without_kernel
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import PLACED_TOGETHER, _with_their_makers
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -38,8 +38,8 @@ Op: Const
 def test_the_variable_is_to_blame_not_the_constant_beside_it() -> None:
     (report,) = parse(_REPORT).colocations
     assert report.lacking == ("AssignVariableOp", "VarHandleOp")
-    assert _to_blame(report, "Const").node == "counter"
-    assert _to_blame(report, "AssignVariableOp").node == "assign"
+    assert _member_without_kernel(report, "Const").node == "counter"
+    assert _member_without_kernel(report, "AssignVariableOp").node == "assign"
     (found,) = [one for one in diagnose(Evidence(log=parse(_REPORT))) if one.id == "placement.no-kernel"]
     assert (
         "kernels for CPU: AssignVariableOp assign, VarHandleOp counter (with it, colocated: 1 more)"

@@ -18,8 +18,8 @@ from gpuwatch.explain.diagnosis.rule_registry import info_finding, rule, warning
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
-_MAPPED_SHARE = 0.8
-_USED_SHARE = 0.1
+_MIN_ALLOCATED_SHARE = 0.8
+_MAX_USED_SHARE = 0.1
 _SMALL_MODEL_RATIO = 1000
 """A device with a replica of a small model has about as much in use as the others, not a fraction of it."""
 _UNTOUCHED_BYTES = 64 << 10
@@ -28,37 +28,39 @@ _ONE_SCALAR_BYTES, _MIN_MODEL_BYTES = 1 << 10, 1 << 20
 """Bytes that no replica of a model gets by with, beside one with so many."""
 _MIN_SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
-_HELD_SECONDS = 20.0
+_MIN_HELD_SECONDS = 20.0
 """For less nobody waits for the GPU, unless it is a training, however short."""
 _MIN_STEPS = 20
-_WORK_SECONDS = 3.0
+_MIN_STEPS_SECONDS = 3.0
 """For steps of less than this, memory and kernels were not seen often enough."""
-_TO_THE_GPU = (
+_MOVE_TO_GPU_ACTION = (
     "Move the model and each batch to the GPU (.to(device)) and leave them there: look for .cpu(), .to('cpu') and "
     "tensors created without device=. If it should run on the CPU, hide the GPU (CUDA_VISIBLE_DEVICES=-1)."
 )
-_TO_THE_GPU_OPS = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows where each op runs."
-_ALL_OPS_SHARE = 0.9
+_FIND_CPU_OPS_ACTION = "Look for tf.device('/CPU:0'); gpuwatch run --placement shows where each op runs."
+_MIN_OPS_SHARE = 0.9
 """Share of a program's ops from which on one scope holds all of its work."""
-_MULTIPLIES = re.compile(r"MatMul|Conv\dD|Einsum|RNN")
+_HEAVY_OP = re.compile(r"MatMul|Conv\dD|Einsum|RNN")
 CPU_SCOPE_TITLE = "tf.device"
 """Beginning of the title of a finding on a program that is on the CPU by its own line."""
-_CHOICES = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
+_GPU_CHOOSING_SETTINGS = ("visible devices", "visible_device_list", "CUDA_VISIBLE_DEVICES")
 """Settings by which a program chooses its GPUs."""
 _LONG_HELD_SECONDS = 120.0
 """Seconds from which on a program may gain by more GPUs."""
 
-GROWTH = (
+GROWTH_ACTION = (
     "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared "
     "GPU, use the variable with a memory_limit: memory then grows up to it."
 )
 
 
-_NEUTRAL = "Nothing to do if only this program uses the GPU; otherwise lower what it allocates at startup."
+_OTHER_FRAMEWORK_ACTION = (
+    "Nothing to do if only this program uses the GPU; otherwise lower what it allocates at startup."
+)
 
 
 @rule("idle.memory-held", needs="run")
-def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
+def allocated_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow allocated nearly the whole device and used little of it."""
     if run.is_program and len(run.processes) > 1:
         return  # NVML's sum over processes, beside the peak of one
@@ -69,16 +71,16 @@ def mapped_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if peak is None or held is None or not total or not limit:
         return
     # With memory growth the limit is the same but NVML shows little: only allocated memory counts.
-    if held >= _MAPPED_SHARE * total and peak <= _USED_SHARE * limit:
+    if held >= _MIN_ALLOCATED_SHARE * total and peak <= _MAX_USED_SHARE * limit:
         yield info_finding(
             "idle.memory-held",
-            title=f"{_name(evidence)} allocated {size(held)} of{_which_gpus(run)} {size(total)}"
+            title=f"{_framework_text(evidence)} allocated {size(held)} of{_which_gpus(run)} {size(total)}"
             f" and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
                 f"NVML: this process held {memory(held)} of {size(total)}",
             ),
-            action=GROWTH if _name(evidence) == "TensorFlow" else _NEUTRAL,
+            action=GROWTH_ACTION if _framework_text(evidence) == "TensorFlow" else _OTHER_FRAMEWORK_ACTION,
         )
 
 
@@ -100,70 +102,81 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     replicas = _replicas(evidence)
     stepped = run.throughput is not None and run.throughput.steps >= _MIN_STEPS
-    least = 1.0 if stepped or replicas else _HELD_SECONDS
-    held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= least}
+    min_seconds = 1.0 if stepped or replicas else _MIN_HELD_SECONDS
+    held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= min_seconds}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
-    taken = [mapping for mapping in run.device_map if mapping.uuid in held and (not peaks or _device(mapping) in peaks)]
+    mapped = [
+        mapping
+        for mapping in run.device_map
+        if mapping.uuid in held and (not peaks or _framework_device(mapping) in peaks)
+    ]
     # Several logical devices on one GPU are another matter.
-    if len({mapping.uuid for mapping in taken}) != len(taken):
+    if len({mapping.uuid for mapping in mapped}) != len(mapped):
         return
-    most = max(peaks.values(), default=0)
+    highest_peak = max(peaks.values(), default=0)
     at_work = replicas | {device_name(placement.actual) for placement in run.placements}
     idle: dict[DeviceMapping, str] = {}
     used: dict[DeviceMapping, str] = {}
-    for mapping in taken:
-        of_gpu = held[mapping.uuid or ""]
-        peak, busy = peaks.get(_device(mapping)), of_gpu.busiest_percent
-        if peak is None and (busy is None or of_gpu.own_samples < _MIN_SAMPLES):
+    for mapping in mapped:
+        gpu_memory = held[mapping.uuid or ""]
+        peak, busy = peaks.get(_framework_device(mapping)), gpu_memory.busiest_percent
+        if peak is None and (busy is None or gpu_memory.own_samples < _MIN_SAMPLES):
             return
-        how = f"utilization at most {percent(busy)} in {of_gpu.own_samples} samples"
-        how = how if peak is None else f"its allocator's peak {size(peak)}"
-        little = peak <= min(_UNTOUCHED_BYTES, most // _SMALL_MODEL_RATIO) if peak is not None else busy == 0
+        usage = f"utilization at most {percent(busy)} in {gpu_memory.own_samples} samples"
+        usage = usage if peak is None else f"its allocator's peak {size(peak)}"
+        is_unused = peak <= min(_UNTOUCHED_BYTES, highest_peak // _SMALL_MODEL_RATIO) if peak is not None else busy == 0
         # A replica holds a copy of each variable, a batch and gradients: more than one scalar.
-        alone = (
-            peak is not None and peak <= _ONE_SCALAR_BYTES and most >= _MIN_MODEL_BYTES and _device(mapping) in replicas
+        without_replica = (
+            peak is not None
+            and peak <= _ONE_SCALAR_BYTES
+            and highest_peak >= _MIN_MODEL_BYTES
+            and _framework_device(mapping) in replicas
         )
-        if little and (alone or _device(mapping) not in at_work):
-            nvml = f"according to NVML the process held {memory(of_gpu.process_bytes)}"
-            idle[mapping] = f"{_device(mapping)} (GPU {mapping.physical_index}): {how}, and {nvml}"
+        if is_unused and (without_replica or _framework_device(mapping) not in at_work):
+            nvml = f"according to NVML the process held {memory(gpu_memory.process_bytes)}"
+            idle[mapping] = f"{_framework_device(mapping)} (GPU {mapping.physical_index}): {usage}, and {nvml}"
         else:
-            used[mapping] = f"{_device(mapping)} (GPU {mapping.physical_index}): {how}"
-    if idle and used and (most or not peaks):
-        yield _unused_finding(evidence, idle, used, worth=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS)
+            used[mapping] = f"{_framework_device(mapping)} (GPU {mapping.physical_index}): {usage}"
+    if idle and used and (highest_peak or not peaks):
+        yield _unused_gpus_finding(
+            evidence, idle, used, ran_long=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS
+        )
 
 
 @rule("idle.memory-held", needs="program")
 def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Processes of one program on the same GPU at once, each of which saw another one that no process of it used."""
     used = {mapping.uuid for process in run.processes for mapping in process.device_map}
-    for entry in run.memory.devices:
-        there = [
+    for gpu in run.memory.devices:
+        holding = [
             (process, holder)
             for process in run.processes
-            for holder in entry.holders
-            if holder.pid == process.pid and {mapping.uuid for mapping in process.device_map} == {entry.uuid}
+            for holder in gpu.holders
+            if holder.pid == process.pid and {mapping.uuid for mapping in process.device_map} == {gpu.uuid}
         ]
-        together = [one for one in there if any(one is not other and held_at_once(one[1], other[1]) for other in there)]
-        seen = min((_physical_gpus(process) for process, _ in together), default=0)
-        if len(together) < 2 or seen <= len(used) or not _others_free(evidence, used):
+        at_once = [
+            pair for pair in holding if any(pair is not other and held_at_once(pair[1], other[1]) for other in holding)
+        ]
+        gpus_seen = min((_physical_gpus(process) for process, _ in at_once), default=0)
+        if len(at_once) < 2 or gpus_seen <= len(used) or not _others_free(evidence, used):
             continue
-        pids = ", ".join(str(process.pid) for process, _ in together[:6])
+        pids = ", ".join(str(process.pid) for process, _ in at_once[:6])
         yield info_finding(
             "idle.memory-held",
             certainty="likely",
-            title=f"{len(together)} processes of the program share GPU {entry.index}, and {seen - len(used)} of"
-            f" the {seen} GPUs that each of them sees had no work",
+            title=f"{len(at_once)} processes of the program share GPU {gpu.index}, and {gpus_seen - len(used)} of"
+            f" the {gpus_seen} GPUs that each of them sees had no work",
             evidence=[
-                f"GPU {entry.index}: processes {pids}, at the same time",
+                f"GPU {gpu.index}: processes {pids}, at the same time",
                 *(
                     f"process {process.pid} sees {_physical_gpus(process)} GPUs and chose "
                     + ", ".join(f"GPU {mapping.physical_index}" for mapping in process.device_map)
-                    for process, _ in together[:6]
+                    for process, _ in at_once[:6]
                 ),
             ],
             action="Give each process its own GPU: check what it chooses by (its rank on this machine,"
             " LOCAL_RANK, or CUDA_VISIBLE_DEVICES set for each). Nothing to do if they share it on purpose.",
-            device_uuid=entry.uuid,
+            device_uuid=gpu.uuid,
         )
 
 
@@ -195,28 +208,32 @@ def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     first, last = run.step_times[0], run.step_times[-1]
     begin = first.t - first.seconds
     points = [point for point in run.memory.timeline if begin <= point.t <= last.t and point.process_bytes]
-    held, told = {point.allocator_bytes for point in points}, [point.computes for point in points]
-    if len(points) < 3 or last.t - begin < _WORK_SECONDS or True in told:
+    allocated, computing = {point.allocator_bytes for point in points}, [point.computes for point in points]
+    if len(points) < 3 or last.t - begin < _MIN_STEPS_SECONDS or True in computing:
         return
-    unseen = told.count(False)
-    idle = unseen >= max(3, len(points) / 2)
+    without_kernel = computing.count(False)
+    mostly_without_kernel = without_kernel >= max(3, len(points) / 2)
     # What PyTorch has never allocated it does not report.
-    never = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
-    most = max((amount or 0 for amount in held), default=0) if None not in held or never else None
-    nothing = most is not None and most <= (_UNTOUCHED_BYTES if idle else 0)
-    if not nothing and not (len(held) == 1 and len(points) == unseen >= _MIN_SAMPLES):
+    never_allocated = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
+    max_bytes = (
+        max((amount or 0 for amount in allocated), default=0) if None not in allocated or never_allocated else None
+    )
+    holds_nothing = max_bytes is not None and max_bytes <= (_UNTOUCHED_BYTES if mostly_without_kernel else 0)
+    if not holds_nothing and not (len(allocated) == 1 and len(points) == without_kernel >= _MIN_SAMPLES):
         return
     yield warning_finding(
         "idle.memory-held",
-        certainty="fact" if nothing and idle else "likely",
+        certainty="fact" if holds_nothing and mostly_without_kernel else "likely",
         title=f"Steps {first.number} to {last.number} did not use the GPU that the program had allocated",
         evidence=(
-            f"from {begin:.1f} to {last.t:.1f} s the framework held {size(most)} on the GPU in all {len(points)}"
+            f"from {begin:.1f} to {last.t:.1f} s the framework held {size(max_bytes)} on the GPU in all {len(points)}"
             f" samples; its peak {size(run.memory.allocator_peak_bytes)}",
-            f"NVML: no kernel of it in {unseen} of these samples" if unseen else "NVML does not report its kernels",
+            f"NVML: no kernel of it in {without_kernel} of these samples"
+            if without_kernel
+            else "NVML does not report its kernels",
             f"according to NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
         ),
-        action=_TO_THE_GPU_OPS if framework_of(evidence) == TENSORFLOW else _TO_THE_GPU,
+        action=_FIND_CPU_OPS_ACTION if framework_of(evidence) == TENSORFLOW else _MOVE_TO_GPU_ACTION,
     )
 
 
@@ -232,14 +249,23 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if steps < _MIN_STEPS or not peaks or max(peaks) > _UNTOUCHED_BYTES or any(steps_without_the_gpu(evidence, run)):
         return
     coverage = run.placement_coverage
-    asked: Counter[str | None] = Counter()
-    for one in run.placements:
-        asked[one.scope if one.requested == "CPU:0" else None] += one.count
-    total = asked.total() + (coverage.unclear if coverage is not None else 0)
-    del asked[None]
-    scope, count = next(iter(asked.most_common(1)), (None, 0))
-    heavy = [one for one in run.placements if one.scope == scope and one.cuda_kernel and _MULTIPLIES.search(one.op)]
-    if not scope or not heavy or count < _ALL_OPS_SHARE * total or any("GPU" in one.actual for one in run.placements):
+    ops_by_scope: Counter[str | None] = Counter()
+    for placement in run.placements:
+        ops_by_scope[placement.scope if placement.requested == "CPU:0" else None] += placement.count
+    total = ops_by_scope.total() + (coverage.unclear if coverage is not None else 0)
+    del ops_by_scope[None]
+    scope, count = next(iter(ops_by_scope.most_common(1)), (None, 0))
+    heavy = [
+        placement
+        for placement in run.placements
+        if placement.scope == scope and placement.cuda_kernel and _HEAVY_OP.search(placement.op)
+    ]
+    if (
+        not scope
+        or not heavy
+        or count < _MIN_OPS_SHARE * total
+        or any("GPU" in placement.actual for placement in run.placements)
+    ):
         return
     yield info_finding(
         "idle.memory-held",
@@ -258,31 +284,33 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 def _held_seconds(entry: DeviceMemory) -> float:
     """For how long the run itself was seen on a GPU."""
-    seen = [(holder.first_seconds, holder.last_seconds) for holder in entry.holders if holder.own]
-    return max((last - first for first, last in seen if first is not None and last is not None), default=0.0)
+    periods = [(holder.first_seconds, holder.last_seconds) for holder in entry.holders if holder.own]
+    return max((last - first for first, last in periods if first is not None and last is not None), default=0.0)
 
 
-def _device(entry: DeviceMapping) -> str:
+def _framework_device(entry: DeviceMapping) -> str:
     return device_name(entry.framework_device)
 
 
-def _unused_finding(
-    evidence: Evidence, idle: Mapping[DeviceMapping, str], used: Mapping[DeviceMapping, str], *, worth: bool
+def _unused_gpus_finding(
+    evidence: Evidence, idle: Mapping[DeviceMapping, str], used: Mapping[DeviceMapping, str], *, ran_long: bool
 ) -> Finding:
-    """``worth``: whether the program ran long enough to gain by more GPUs."""
-    names = ", ".join(map(_device, idle))
-    only = ",".join(str(entry.cuda_ordinal) for entry in used)
+    """``ran_long``: whether the program ran long enough to gain by more GPUs."""
+    names = ", ".join(map(_framework_device, idle))
+    ordinals = ",".join(str(entry.cuda_ordinal) for entry in used)
     # Whoever asked for certain GPUs without effect is told that: these may not be the ones in use.
-    asked = any(name in evidence.run.settings for name in _CHOICES) if evidence.run is not None else False
-    known = evidence.visible_devices is None and not asked and "None" not in only
-    hide = f" (CUDA_VISIBLE_DEVICES={only})" if known else ""
+    chose_gpus = (
+        any(name in evidence.run.settings for name in _GPU_CHOOSING_SETTINGS) if evidence.run is not None else False
+    )
+    can_name_ordinals = evidence.visible_devices is None and not chose_gpus and "None" not in ordinals
+    hide = f" (CUDA_VISIBLE_DEVICES={ordinals})" if can_name_ordinals else ""
     title = f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}"
     strategy = (
         ", or let it use all of them: a distribution strategy (tf.distribute.MirroredStrategy; in PyTorch"
         " DistributedDataParallel)"
     )
-    action = f"Hide unused GPUs{hide}{strategy if worth else ''}."
-    if _replicas(evidence).issuperset(map(_device, idle)):
+    action = f"Hide unused GPUs{hide}{strategy if ran_long else ''}."
+    if _replicas(evidence).issuperset(map(_framework_device, idle)):
         title = f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model"
         action = (
             "Create the model and its optimizer inside strategy.scope(), and run each step with strategy.run() (or "
@@ -304,7 +332,7 @@ def _which_gpus(run: Run) -> str:
     return f" GPU {index}'s" if index is not None and len(run.memory.devices) > 1 else ""
 
 
-def _name(evidence: Evidence) -> str:
+def _framework_text(evidence: Evidence) -> str:
     return "TensorFlow" if framework_of(evidence) == TENSORFLOW else "The program"
 
 

@@ -13,17 +13,19 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 
-_EARLIER = "Call tf.config right after the import, before any tensor or model is created."
-_FIRST_SESSION = "Give it to the ConfigProto of the first session, or to tf.config right after the import."
-_POLICY = "Set the policy before the model's layers are created; a loaded model keeps the types it was saved with."
-_PASS_ON = "Give the ConfigProto to the session: tf.compat.v1.Session(config=config)."
-_ALIKE = (
+_SET_EARLIER_ACTION = "Call tf.config right after the import, before any tensor or model is created."
+_FIRST_SESSION_ACTION = "Give it to the ConfigProto of the first session, or to tf.config right after the import."
+_POLICY_ACTION = (
+    "Set the policy before the model's layers are created; a loaded model keeps the types it was saved with."
+)
+_PASS_CONFIG_ACTION = "Give the ConfigProto to the session: tf.compat.v1.Session(config=config)."
+_SAME_GROWTH_ACTION = (
     "Set memory growth the same on every GPU. For growth up to a limit, set only memory_limit, and"
     " TF_FORCE_GPU_ALLOW_GROWTH=true in the environment."
 )
-_COMPARED = ("memory growth", "memory_limit", "logical devices", "visible devices")
+_READ_BACK_SETTINGS = ("memory growth", "memory_limit", "logical devices", "visible devices")
 """Settings of tf.config whose effective values the watcher reads from TensorFlow's own state."""
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 _TOO_LATE, _OVERRIDDEN, _REFUSED, _UNUSED = "too late", "overridden by ", "refused: ", "not in effect: "
 """Beginnings of the watcher's notes on settings (_gpuwatch_tensorflow_settings.py)."""
 
@@ -33,58 +35,58 @@ def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
     """A program asked for a setting that TensorFlow does not have, also if it caught the error."""
     run = evidence.program
     settings = run.settings if run is not None else {}
-    lost = {name: setting for name, setting in settings.items() if _lost(name, setting)}
-    forced = {name: setting for name, setting in lost.items() if setting.note.startswith(_OVERRIDDEN)}
-    late = {name: setting for name, setting in lost.items() if name not in forced}
+    without_effect = {name: setting for name, setting in settings.items() if _is_without_effect(name, setting)}
+    overridden = {name: setting for name, setting in without_effect.items() if setting.note.startswith(_OVERRIDDEN)}
+    too_late = {name: setting for name, setting in without_effect.items() if name not in overridden}
     stated, _ = error_lines(evidence, "config.too-late")
-    if late:
+    if too_late:
         failed = run is not None and run.verdict == "error" and bool(stated)
-        remedy = _FIRST_SESSION if all(setting.note for setting in late.values()) else _EARLIER
-        if _VISIBLE in late:
-            remedy = "If this process should use it, set it in the shell, or before the framework is imported."
+        action = _FIRST_SESSION_ACTION if all(setting.note for setting in too_late.values()) else _SET_EARLIER_ACTION
+        if _VISIBLE_DEVICES in too_late:
+            action = "If this process should use it, set it in the shell, or before the framework is imported."
         yield finding(
             "config.too-late",
             "error" if failed else "warning",
-            title=f"Set too late, and not in effect: {', '.join(late)}",
-            evidence=[*_compared(late), *stated],
-            action=remedy,
+            title=f"Set too late, and not in effect: {', '.join(too_late)}",
+            evidence=[*_setting_texts(too_late), *stated],
+            action=action,
         )
     elif stated:
-        yield from stated_error(evidence, "config.too-late", _EARLIER)
+        yield from stated_error(evidence, "config.too-late", _SET_EARLIER_ACTION)
     unused = {name: setting for name, setting in settings.items() if setting.note.startswith(_UNUSED)}
     if unused:
         yield warning_finding(
             "config.inconsistent",
             title=f"Not in effect: {', '.join(unused)}",
-            evidence=_compared(unused),
-            action=_POLICY if "mixed precision" in unused else _PASS_ON,
+            evidence=_setting_texts(unused),
+            action=_POLICY_ACTION if "mixed precision" in unused else _PASS_CONFIG_ACTION,
         )
-    for name, setting in forced.items():
+    for name, setting in overridden.items():
         variable = setting.note.removeprefix(_OVERRIDDEN)
         yield warning_finding(
             "config.inconsistent",
             title=f"{variable} overrides the program's own {name}",
-            evidence=_compared({name: setting}),
+            evidence=_setting_texts({name: setting}),
             action=f"Unset {variable.partition('=')[0]}, or set it to what the program requests.",
         )
 
 
-def _lost(name: str, setting: Setting) -> bool:
+def _is_without_effect(name: str, setting: Setting) -> bool:
     """Whether a setting is known not to be in effect."""
     if setting.note.startswith(_TOO_LATE):
         return True
-    compared = name in _COMPARED or setting.note.startswith(_OVERRIDDEN)
+    compared = name in _READ_BACK_SETTINGS or setting.note.startswith(_OVERRIDDEN)
     if not compared or setting.effective is None or setting.asked is None:
         return False
-    return _plain(setting.asked) != _plain(setting.effective)
+    return _normalized(setting.asked) != _normalized(setting.effective)
 
 
-def _plain(value: object) -> object:
+def _normalized(value: object) -> object:
     """A list of names in any order is the same setting."""
     return sorted(value) if isinstance(value, list) and all(isinstance(entry, str) for entry in value) else value
 
 
-def _compared(settings: Mapping[str, Setting]) -> Iterator[str]:
+def _setting_texts(settings: Mapping[str, Setting]) -> Iterator[str]:
     for name, setting in settings.items():
         where = f" at {printable(setting.source)}" if setting.source else ""
         has = "none" if setting.effective == [] else setting.effective
@@ -115,10 +117,10 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
     """Settings that TensorFlow rejects: in combination, or because it has no field of that name."""
     lines, _ = error_lines(evidence, "config.inconsistent")
     unknown = next((match for line in lines if (match := _UNKNOWN_FIELD.search(line))), None)
-    title, action = "", _ALIKE
+    title, action = "", _SAME_GROWTH_ACTION
     if unknown is not None:
         message, field = unknown["message"], unknown["field"]
-        title = f"{message} has no field {field}{_meant(message, field)}"
+        title = f"{message} has no field {field}{_field_meant(message, field)}"
         action = "Correct the field's name where the program sets it."
     settings = evidence.program.settings if evidence.program is not None else {}
     refused = {name: setting for name, setting in settings.items() if setting.note.startswith(_REFUSED)}
@@ -126,13 +128,13 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
         yield warning_finding(
             "config.inconsistent",
             title=f"TensorFlow rejected {', '.join(refused)}, and therefore uses no GPU",
-            evidence=_compared(refused),
-            action=_ALIKE,
+            evidence=_setting_texts(refused),
+            action=_SAME_GROWTH_ACTION,
         )
     yield from stated_error(evidence, "config.inconsistent", action, title)
 
 
-def _meant(message: str, field: str) -> str:
+def _field_meant(message: str, field: str) -> str:
     """The field that was probably meant, if one resembles it."""
     for owner in sorted(_FIELDS, key=lambda name: name != message):
         for near in get_close_matches(field.lower(), _FIELDS[owner], 1, _MIN_NAME_SIMILARITY):

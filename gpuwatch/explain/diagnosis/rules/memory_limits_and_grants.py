@@ -35,13 +35,13 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_find
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.logs.log_facts import LogFacts
 
-_ON_PURPOSE = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
+_SHARE_ON_PURPOSE_ACTION = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
 _MIN_OTHERS_SHARE = 0.1
 """Share of a device that others must hold to be worth a warning."""
 
 
 @rule("memory.other-process", "config.inconsistent", "unknown", needs="log")
-def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
+def driver_refused_memory(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The driver had less memory than TensorFlow requested, by the request, the device's size and what others held.
 
     A series that shrinks by a tenth each time is the allocator's back-off, which may still succeed; the same size
@@ -51,21 +51,21 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     refusals = log.refusals
     severity: Severity = "error" if refusals.constant_bytes is not None else "warning"
-    what = f"the driver refused 1 allocation of {size(refusals.first_bytes)}"
+    refused_text = f"the driver refused 1 allocation of {size(refusals.first_bytes)}"
     if refusals.count > 1:
         span = f"from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}"
-        what = f"the driver refused {refusals.count} allocations, {span}"
+        refused_text = f"the driver refused {refusals.count} allocations, {span}"
     lines = log.lines_of("memory.refused")
-    wants = list(_wanted_per_gpu(evidence))
-    too_much = next((want for want in wants if want.alone_bytes > want.total), None)
-    crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
+    grants = list(_granted_per_gpu(evidence))
+    too_large = next((grant for grant in grants if grant.alone_bytes > grant.total), None)
+    crowded = next((grant for grant in grants if grant.others and grant.alone_bytes + grant.others > grant.total), None)
     cause, uuid = "memory.other-process", None
     certainty: Certainty = "likely"
     title, action = "The driver has less free memory than TensorFlow requests", GENERAL_ADVICE
-    why: list[str] = []
-    if too_much is not None:
-        cause, certainty, uuid = "config.inconsistent", "fact", too_much.device.uuid
-        title, why = _limits_too_large(too_much), [too_much.arithmetic]
+    reasons: list[str] = []
+    if too_large is not None:
+        cause, certainty, uuid = "config.inconsistent", "fact", too_large.device.uuid
+        title, reasons = _limits_too_large(too_large), [too_large.arithmetic]
         action = (
             "Set limits below what is free on the GPU, with room for a CUDA context, or no limit: TensorFlow allocates"
             " nearly all memory by default."
@@ -77,26 +77,35 @@ def driver_refuses(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         )
         named, held = holders_headline(snapshot, crowded.device), holders(snapshot, crowded.device)
         title = f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free"
-        why = [crowded.arithmetic, *(holder_text(amount, process) for amount, process in held[:3])]
+        reasons = [crowded.arithmetic, *(holder_text(amount, process) for amount, process in held[:3])]
         action = free_memory_advice(snapshot, crowded.device, crowded.granted)
-    elif evidence.run is not None and wants and all(want.others is not None for want in wants):
+    elif evidence.run is not None and grants and all(grant.others is not None for grant in grants):
         cause, certainty, title, action = "unknown", "fact", REFUSED_TITLE, REFUSED_ACTION
-        why = [want.arithmetic for want in wants]
+        reasons = [grant.arithmetic for grant in grants]
     yield finding(
-        cause, severity, certainty, title=title, evidence=(what, *why, *lines), action=action, device_uuid=uuid
+        cause,
+        severity,
+        certainty,
+        title=title,
+        evidence=(refused_text, *reasons, *lines),
+        action=action,
+        device_uuid=uuid,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _GrantedOnGpu:
     """What the framework's devices on one GPU may take together, against what that GPU has, in bytes."""
 
     device: Device
     parts: int
+    """Number of the framework's devices on it."""
     granted: int
     total: int
     overhead: int
+    """What the driver and the CUDA context take."""
     others: int | None
+    """What others hold; None if unknown."""
 
     @property
     def alone_bytes(self) -> int:
@@ -113,16 +122,16 @@ class _Wanted:
         )
 
 
-def _limits_too_large(want: _Wanted) -> str:
-    if want.parts == 1 and want.granted > want.total:
-        return f"The limit of {size(want.granted)} is larger than the GPU, which has {size(want.total)} in all"
-    limits = "The limits" if want.parts > 1 else "The limit"
-    beside = f" and {size(want.overhead)} for the driver and the CUDA context" if want.overhead else ""
-    of = f" of {size(want.granted)}" + (" together" if want.parts > 1 else "")
-    return f"{limits}{of}{beside} are more than GPU {want.device.index} has, {size(want.total)}"
+def _limits_too_large(grant: _GrantedOnGpu) -> str:
+    if grant.parts == 1 and grant.granted > grant.total:
+        return f"The limit of {size(grant.granted)} is larger than the GPU, which has {size(grant.total)} in all"
+    limits = "The limits" if grant.parts > 1 else "The limit"
+    beside = f" and {size(grant.overhead)} for the driver and the CUDA context" if grant.overhead else ""
+    of = f" of {size(grant.granted)}" + (" together" if grant.parts > 1 else "")
+    return f"{limits}{of}{beside} are more than GPU {grant.device.index} has, {size(grant.total)}"
 
 
-def _wanted_per_gpu(evidence: Evidence) -> Iterator[_Wanted]:
+def _granted_per_gpu(evidence: Evidence) -> Iterator[_GrantedOnGpu]:
     granted: dict[str, list[int]] = {}
     devices: dict[str, Device] = {}
     for mapping in evidence.device_map:
@@ -133,11 +142,11 @@ def _wanted_per_gpu(evidence: Evidence) -> Iterator[_Wanted]:
     for uuid, amounts in granted.items():
         held = others_memory(devices[uuid], samples_of(evidence.run, devices[uuid]), evidence.run)
         if held.total:
-            yield _Wanted(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
+            yield _GrantedOnGpu(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
 
 
 @rule("memory.other-process")
-def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
+def less_granted_than_alone(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow's default limit is the free memory at its start: memory held by others then is missing."""
     run, snapshot = evidence.run, evidence.snapshot
     if run is None or snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
@@ -146,36 +155,38 @@ def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
         return  # JAX's limit is a share of the whole device
     if has_memory_limit(run) or evidence.log.refusals.count:
         return
-    for want in _wanted_per_gpu(evidence):
-        entry = samples_of(run, want.device)
-        others = others_memory(want.device, entry, run).start
-        if others is None or others < _MIN_OTHERS_SHARE * want.total:
+    for grant in _granted_per_gpu(evidence):
+        entry = samples_of(run, grant.device)
+        others = others_memory(grant.device, entry, run).start
+        if others is None or others < _MIN_OTHERS_SHARE * grant.total:
             continue
-        if is_round_limit(want.granted) and is_small_limit(want.granted, want.total - others):
+        if is_round_limit(grant.granted) and is_small_limit(grant.granted, grant.total - others):
             continue  # a limit of the program's own, which others did not touch
-        seen = others_during_run(snapshot, entry, at_start_only=True)
-        held = holders(seen, want.device)
-        named = holders_headline(seen, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
+        snapshot_of_run = others_during_run(snapshot, entry, at_start_only=True)
+        held = holders(snapshot_of_run, grant.device)
+        named = (
+            holders_headline(snapshot_of_run, grant.device) or f"Others held {size(others)} of GPU {grant.device.index}"
+        )
         yield warning_finding(
             "memory.other-process",
-            title=f"{named}: TensorFlow was granted {size(want.granted)}",
+            title=f"{named}: TensorFlow was granted {size(grant.granted)}",
             evidence=(
-                f"GPU {want.device.index} has {size(want.total)}; others held {size(others)} of it when TensorFlow"
-                f" started, which granted itself {size(want.granted)} of the rest",
+                f"GPU {grant.device.index} has {size(grant.total)}; others held {size(others)} of it when TensorFlow"
+                f" started, which granted itself {size(grant.granted)} of the rest",
                 *(holder_text(amount, process) for amount, process in held[:3]),
             ),
-            action=f"{free_memory_advice(seen, want.device)} {_ON_PURPOSE}",
-            device_uuid=want.device.uuid,
+            action=f"{free_memory_advice(snapshot_of_run, grant.device)} {_SHARE_ON_PURPOSE_ACTION}",
+            device_uuid=grant.device.uuid,
         )
 
 
 _MUCH_SHARE = 0.5
 """Share of a GPU that the first must hold, and of its grant below which the other's is small."""
-_AT_ONCE_SECONDS = 2.0
+_TOGETHER_SECONDS = 2.0
 """Seconds within which either of two processes may have allocated first."""
 
 
-class _Tenant(NamedTuple):
+class _ProcessOnGpu(NamedTuple):
     pid: int
     granted: int
     took: int | None
@@ -185,37 +196,43 @@ class _Tenant(NamedTuple):
 
 
 @rule("memory.other-process", needs="program")
-def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
+def granted_what_another_left(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Not told of limits that the program set, nor of processes one after another, nor if memory ran out."""
     if run.ooms:
         return
     for entry in run.memory.devices:
-        tenants = sorted(_tenants(run, entry), key=_began_at)
-        soon = [tenant for tenant in tenants if _began_at(tenant) - _began_at(tenants[0]) <= _AT_ONCE_SECONDS]
-        first = max(soon, key=lambda tenant: tenant.held.peak_bytes or 0, default=None)
+        processes = sorted(_processes_on_gpu(run, entry), key=_first_seen_at)
+        first_together = [
+            process
+            for process in processes
+            if _first_seen_at(process) - _first_seen_at(processes[0]) <= _TOGETHER_SECONDS
+        ]
+        first = max(first_together, key=lambda process: process.held.peak_bytes or 0, default=None)
         if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH_SHARE * entry.total_bytes:
             continue
         left = entry.total_bytes - (first.held.peak_bytes or 0)
-        small = [
-            tenant
-            for tenant in (
-                _with_actual_grant(candidate, left) if candidate in soon else candidate for candidate in tenants
+        small_grants = [
+            process
+            for process in (
+                _with_actual_grant(candidate, left) if candidate in first_together else candidate
+                for candidate in processes
             )
-            if tenant.pid != first.pid
-            and tenant.granted <= min(left, _MUCH_SHARE * first.granted)
-            and not is_round_limit(tenant.granted)
-            and held_at_once(tenant.held, first.held)
+            if process.pid != first.pid
+            and process.granted <= min(left, _MUCH_SHARE * first.granted)
+            and not is_round_limit(process.granted)
+            and held_at_once(process.held, first.held)
         ]
-        if small:
+        if small_grants:
             yield warning_finding(
                 "memory.other-process",
-                title=f"{len(small) + 1} processes of the program share GPU {entry.index}: process {small[0].pid} was"
-                f" granted {size(small[0].granted)}, the memory that process {first.pid} left",
+                title=f"{len(small_grants) + 1} processes of the program share GPU {entry.index}: process"
+                f" {small_grants[0].pid} was granted {size(small_grants[0].granted)}, the memory that process"
+                f" {first.pid} left",
                 evidence=[
-                    f"process {tenant.pid}: granted {size(tenant.granted)},"
-                    f" from {tenant.held.first_seconds or 0.0:.1f} s to"
-                    f" {tenant.held.last_seconds or 0.0:.1f} s{tenant.command}"
-                    for tenant in (first, *small)
+                    f"process {process.pid}: granted {size(process.granted)},"
+                    f" from {process.held.first_seconds or 0.0:.1f} s to"
+                    f" {process.held.last_seconds or 0.0:.1f} s{process.command}"
+                    for process in (first, *small_grants)
                 ],
                 action="Give each process its own GPU (CUDA_VISIBLE_DEVICES), or share one on purpose: a"
                 f" memory_limit for each, or TF_FORCE_GPU_ALLOW_GROWTH=true, first of all for process {first.pid}.",
@@ -223,19 +240,19 @@ def left_by_the_first(evidence: Evidence, run: Run) -> Iterator[Finding]:
             )
 
 
-def _began_at(tenant: _Tenant) -> float:
-    return tenant.held.first_seconds or 0.0
+def _first_seen_at(process: _ProcessOnGpu) -> float:
+    return process.held.first_seconds or 0.0
 
 
-def _with_actual_grant(tenant: _Tenant, left: int) -> _Tenant:
+def _with_actual_grant(process: _ProcessOnGpu, left: int) -> _ProcessOnGpu:
     """Two processes that start together are each granted everything; the first op then takes what the other has left.
 
     What took far less than that needs no more: it may have growth of its own.
     """
-    return tenant._replace(granted=tenant.took) if tenant.took and tenant.took >= _MUCH_SHARE * left else tenant
+    return process._replace(granted=process.took) if process.took and process.took >= _MUCH_SHARE * left else process
 
 
-def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
+def _processes_on_gpu(run: Run, entry: DeviceMemory) -> Iterator[_ProcessOnGpu]:
     """The processes of the run that NVML saw on this GPU, with what their frameworks were granted there."""
     for process in run.processes:
         granted = sum(mapping.granted_bytes or 0 for mapping in process.device_map if mapping.uuid == entry.uuid)
@@ -246,4 +263,4 @@ def _tenants(run: Run, entry: DeviceMemory) -> Iterator[_Tenant]:
             grows = any("growth" in name.lower() for name in (*run.settings, *process.environment))
             took = min(granted, held.peak_bytes) if used and not grows and held.peak_bytes else None
             command = f": {quoted(process.command, 80)}" if process.command else ""
-            yield _Tenant(process.pid, granted, took, held, command)
+            yield _ProcessOnGpu(process.pid, granted, took, held, command)

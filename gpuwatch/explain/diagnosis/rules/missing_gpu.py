@@ -13,15 +13,15 @@ from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 
-_NO_GPU = "gpu.none"
+_NO_GPU_TOPIC = "gpu.none"
 WITHOUT_REASON = ", and the log does not say why"
-_CPU_XLA = "xla.interpreter"
+_XLA_WITHOUT_CUDA = "xla.interpreter"
 """XLA's log of the platforms that it started, without CUDA, not even as a failure."""
 
 
 def requires_a_gpu(log: LogFacts) -> bool:
     """Whether the last exception says that there is no GPU."""
-    return bool(log.errors) and _NO_GPU in topics_of(line_of(log.errors[-1]))
+    return bool(log.errors) and _NO_GPU_TOPIC in topics_of(line_of(log.errors[-1]))
 
 
 @rule("unknown", "build.cpu-only", needs="log")
@@ -29,28 +29,28 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The framework reports no GPU, and nothing in the log says why."""
     if evidence.gpu_usable or evidence.run is not None:
         return
-    lines = log.lines_of(_NO_GPU)
+    lines = log.lines_of(_NO_GPU_TOPIC)
     if "device.used" not in log.topics and "devices.xla-gpu" not in log.topics:
         lines += tuple(line for line in log.lines_of("devices.cpu") if "gpu" not in line.lower())
     if not lines or log.ooms or names_cause(log.topics):
         return
-    if wheel := log.lines_of("build.cpu-wheel", _CPU_XLA):
+    if cpu_build_lines := log.lines_of("build.cpu-wheel", _XLA_WITHOUT_CUDA):
         yield warning_finding(
             "build.cpu-only",
             certainty="likely",
-            evidence=(*lines, *wheel),
+            evidence=(*lines, *cpu_build_lines),
             action=gpu_build_advice(framework_of(evidence, lines)),
         )
         return
     if reports_completion(log.ending_line):
-        told = (log.ending_line, *lines)
-        yield healthy_finding(title="The program finished without a GPU", evidence=told)
+        evidence_lines = (log.ending_line, *lines)
+        yield healthy_finding(title="The program finished without a GPU", evidence=evidence_lines)
         return
-    ended = requires_a_gpu(log)
+    required = requires_a_gpu(log)
     yield finding(
         "unknown",
-        "error" if ended else "warning",
-        title=f"The program {'requires a GPU and finds none' if ended else 'has no GPU'}{WITHOUT_REASON}",
+        "error" if required else "warning",
+        title=f"The program {'requires a GPU and finds none' if required else 'has no GPU'}{WITHOUT_REASON}",
         evidence=lines,
         action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
         " distinguish a missing driver, a hidden GPU and a build without CUDA.",

@@ -24,9 +24,9 @@ LIMIT = "simulation.limit"
 REFUSED = "refused"
 """Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""
 MADE_THERE = "TensorFlow creates it there, regardless of the request"
-_MISSING = "missing"
+_DEVICE_MISSING = "missing"
 """Why it is not known where an op ran that requested a GPU which does not exist: the watcher's word."""
-_ABSENT = "absent"
+_DEVICE_MISSING_AND_NOT_RUN = "absent"
 """The same without soft placement: it did not run."""
 HOPS = "cpu_hops"
 """Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_only_ops.py)."""
@@ -47,9 +47,10 @@ _LACKING_ACTION = (
 _OUTPUT_ACTION = (
     "Harmless: ops that print or write belong on the CPU. To avoid the copy to the CPU in each step, print less often."
 )
-_HELD_ACTION = "Create and use it outside tf.device: no GPU can hold it."
+_RESOURCE_ACTION = "Create and use it outside tf.device: no GPU can hold it."
 _TABLE_ACTION = (
-    f"{_HELD_ACTION} If a step looks up values in a table that does not change, do that earlier, in the dataset's map."
+    f"{_RESOURCE_ACTION} If a step looks up values in a table that does not change, do that earlier, in the dataset's"
+    " map."
 )
 _NO_TYPE_ACTION = (
     "Leave it on the CPU: no other type helps. If it works on a step's input, do it earlier, in the dataset's map."
@@ -59,16 +60,16 @@ _REFUSED_ACTION = (
     "for a session allow_soft_placement=True in its ConfigProto."
 )
 _OTHER_TYPE = " A type that has a GPU kernel helps too, if the values allow another."
-_IN_DATA_ACTION = (
+_IN_DATASET_ACTION = (
     "Do it in the dataset (dataset.map(layer), for a layer such as TextVectorization), which works ahead of the steps."
 )
-_NO_GPU_MATHS_ACTION = (
+_CPU_OP_ACTION = (
     "It runs on the CPU, regardless of its type: keep it out of the step, or accept the copies back and forth."
 )
-_OF_DATA = re.compile(r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|Json|Csv")
+_DATA_OP = re.compile(r"String|Regex|Unicode|Decode|Encode|Parse|Lookup|HashTable|Hash|Bucketize|ReadFile|Json|Csv")
 """Ops whose input is data: text, files, tables, encoded examples; they can be done in the dataset."""
-_OUTPUT = re.compile(r"^Print|^StringFormat$|^Assert$|Summar|WriteFile$")
-_HELD = re.compile(r"Dataset|Lookup|HashTable|Queue|Barrier|^Stack|Staging|Variable|VarHandle|^Resource")
+_OUTPUT_OP = re.compile(r"^Print|^StringFormat$|^Assert$|Summar|WriteFile$")
+_RESOURCE_OP = re.compile(r"Dataset|Lookup|HashTable|Queue|Barrier|^Stack|Staging|Variable|VarHandle|^Resource")
 """Ops that make or use a dataset, variable, table or queue."""
 _TOGETHER_ACTION = "TensorFlow runs it where its variable or table is: to move it, change the line that creates that{}."
 
@@ -97,26 +98,34 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     """A device was requested by name that the framework does not have."""
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
-    fell = _fallbacks_of(evidence, cause)
-    for of_process, entries in group_by(fell, lambda entry: entry.detail.startswith(ITS_PROCESS)).items():
+    fallbacks = _fallbacks_of(evidence, cause)
+    for of_process, entries in group_by(fallbacks, lambda entry: entry.detail.startswith(ITS_PROCESS)).items():
         action = _PROCESS_ACTION if of_process else _DEVICE_ACTION
         yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
-    told = (_MISSING,) if error_lines(evidence, cause)[0] else (_MISSING, _ABSENT)
-    known = [placement for placement in run.placements if placement.why in told] if run is not None else []
-    seen = {(entry.op, entry.requested, entry.scope) for entry in fell}  # in a later run's graph
-    known = [one for one in known if (one.op, device_name(one.requested or ""), one.scope) not in seen]
-    if known:
-        asked = ", ".join(dict.fromkeys(device_name(placement.requested or "") for placement in known))
-        survived = run is not None and run.verdict != "error" and all(entry.why == _ABSENT for entry in known)
+    reasons = (_DEVICE_MISSING,) if error_lines(evidence, cause)[0] else (_DEVICE_MISSING, _DEVICE_MISSING_AND_NOT_RUN)
+    placements = [placement for placement in run.placements if placement.why in reasons] if run is not None else []
+    in_fallbacks = {(entry.op, entry.requested, entry.scope) for entry in fallbacks}  # in a later run's graph
+    placements = [
+        placement
+        for placement in placements
+        if (placement.op, device_name(placement.requested or ""), placement.scope) not in in_fallbacks
+    ]
+    if placements:
+        requested = ", ".join(dict.fromkeys(device_name(placement.requested or "") for placement in placements))
+        continued = (
+            run is not None
+            and run.verdict != "error"
+            and all(entry.why == _DEVICE_MISSING_AND_NOT_RUN for entry in placements)
+        )
         yield finding(
             cause,
-            "info" if survived else "warning",
-            title=printable(f"{asked} was requested and does not exist"),
+            "info" if continued else "warning",
+            title=printable(f"{requested} was requested and does not exist"),
             evidence=[
                 printable(f"{placement.scope}: {placement.op} requested {device_name(placement.requested or '')}; ")
-                + ("where it ran is not known" if placement.why == _MISSING else "it did not run")
-                for placement in known
+                + ("where it ran is not known" if placement.why == _DEVICE_MISSING else "it did not run")
+                for placement in placements
             ],
             action=_DEVICE_ACTION,
         )
@@ -126,10 +135,10 @@ def _refused_device(evidence: Evidence) -> str:
     """``GPU:5 was requested and does not exist: TensorFlow has GPU:0, CPU:0``; empty if an error does not say that."""
     run = evidence.run
     for error in run.errors if run is not None else ():
-        if found := _NO_DEVICE.search(error.message):
-            has = ", ".join(dict.fromkeys(map(device_name, found[2].split(",")))) if found[2] else ""
-            told = f": TensorFlow has {has}" if has else ""
-            return printable(f"{device_name(found[1])} was requested and does not exist{told}")
+        if match := _NO_DEVICE.search(error.message):
+            existing = ", ".join(dict.fromkeys(map(device_name, match[2].split(",")))) if match[2] else ""
+            devices_text = f": TensorFlow has {existing}" if existing else ""
+            return printable(f"{device_name(match[1])} was requested and does not exist{devices_text}")
     return ""
 
 
@@ -152,32 +161,32 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     asks_gpu_without_any = not evidence.gpu_usable and moved
     if lines and _simulated_only(evidence, moved=moved) is not None:
         return
-    fell = _fallbacks_of(evidence, cause)
+    fallbacks = _fallbacks_of(evidence, cause)
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
-        lines += _by_scope(fell) if by_design else ()
+        lines += _by_scope(fallbacks) if by_design else ()
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
-        title = _refused_op(evidence, cause) or _fallbacks_text(fell)
-        action = next(iter(_by_advice(fell)), _KERNEL_ACTION)
+        title = _refused_op(evidence, cause) or _fallbacks_text(fallbacks)
+        action = next(iter(_by_advice(fallbacks)), _KERNEL_ACTION)
         if not moved and evidence.run is not None:
             action = _REFUSED_ACTION + (_OTHER_TYPE if _other_type_helps(evidence.run, cause) else "")
         yield finding(cause, severity, title=title, evidence=lines, action=action)
     else:
-        for action, alike in _by_advice(fell).items():
+        for action, alike in _by_advice(fallbacks).items():
             yield from _fallback_findings(evidence, cause, action, alike)
 
 
 def _by_advice(entries: list[Fallback]) -> dict[str, list[Fallback]]:
     """The fallbacks by what helps with them, most of them first."""
-    lacking = {entry.op: entry for entry in entries if not entry.colocated}
-    led = {entry.colocated for entry in entries}
+    by_op = {entry.op: entry for entry in entries if not entry.colocated}
+    colocating_ops = {entry.colocated for entry in entries}
 
-    def helps(entry: Fallback) -> str:
-        blamed = lacking.get(entry.colocated or "", entry)
-        together = blamed.op in led and blamed.some_type is False
-        return _LACKING_ACTION.format(blamed.op) if together else _advice(blamed)
+    def advice_for(entry: Fallback) -> str:
+        blamed = by_op.get(entry.colocated or "", entry)
+        together = blamed.op in colocating_ops and blamed.some_type is False
+        return _LACKING_ACTION.format(blamed.op) if together else _kernel_advice(blamed)
 
-    return dict(sorted(group_by(entries, helps).items(), key=lambda kind: -len(kind[1])))
+    return dict(sorted(group_by(entries, advice_for).items(), key=lambda kind: -len(kind[1])))
 
 
 def _other_type_helps(run: Run, cause: str) -> bool:
@@ -187,7 +196,7 @@ def _other_type_helps(run: Run, cause: str) -> bool:
     return not devices or not devices.isdisjoint(("GPU", "DEFAULT", NOT_SIMULATED))
 
 
-def _advice(fallback: Fallback) -> str:
+def _kernel_advice(fallback: Fallback) -> str:
     """What helps with an op that has no kernel for a GPU, by what it works on."""
     if fallback.colocated:
         return _LACKING_ACTION.format(fallback.colocated)
@@ -195,11 +204,11 @@ def _advice(fallback: Fallback) -> str:
         return "Remove tf.device from the dataset's functions: tf.data runs them on the CPU, ahead of the steps."
     if fallback.dtype != "string" and fallback.some_type is not False:
         return _KERNEL_ACTION
-    if _OUTPUT.search(fallback.op):
+    if _OUTPUT_OP.search(fallback.op):
         return _OUTPUT_ACTION
-    if _HELD.search(fallback.op):
-        return _TABLE_ACTION if "Table" in fallback.op else _HELD_ACTION
-    return _NO_TYPE_ACTION if fallback.dtype == "string" or _OF_DATA.search(fallback.op) else _NO_GPU_MATHS_ACTION
+    if _RESOURCE_OP.search(fallback.op):
+        return _TABLE_ACTION if "Table" in fallback.op else _RESOURCE_ACTION
+    return _NO_TYPE_ACTION if fallback.dtype == "string" or _DATA_OP.search(fallback.op) else _CPU_OP_ACTION
 
 
 @rule("placement.no-kernel")
@@ -217,30 +226,30 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
             "placement.no-kernel",
             title=printable(f"Each of the {calls} calls of {function} goes to the CPU for {first}{more} no GPU kernel"),
             evidence=[*map(printable, made), "results of this are copied to the GPU, by the function's placed graph"],
-            action=_IN_DATA_ACTION if _OF_DATA.search(first) else _NO_GPU_MATHS_ACTION,
+            action=_IN_DATASET_ACTION if _DATA_OP.search(first) else _CPU_OP_ACTION,
         )
 
 
 @rule("placement.no-kernel", needs="run")
 def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Without soft placement, ops that a GPU has no kernel for, in a program that caught the errors."""
-    ended = " ".join(error_lines(evidence, "placement.no-kernel")[0])
+    error_text = " ".join(error_lines(evidence, "placement.no-kernel")[0])
     # A GPU that is simulated as a plug-in lacks kernels that real ones have.
-    known = [placement for placement in run.placements if placement.why == REFUSED and placement.op not in ended]
-    known = [placement for placement in known if run.simulation != "plugin" or placement.some_type is False]
-    if known:
-        more = and_more(len(known) - 1)
+    refused = [placement for placement in run.placements if placement.why == REFUSED and placement.op not in error_text]
+    refused = [placement for placement in refused if run.simulation != "plugin" or placement.some_type is False]
+    if refused:
+        more = and_more(len(refused) - 1)
         yield finding(
             "placement.no-kernel",
             "warning" if run.verdict == "error" else "info",
-            title=f"{known[0].op}{more} requested {known[0].requested} and did not run: no GPU kernel, and soft"
+            title=f"{refused[0].op}{more} requested {refused[0].requested} and did not run: no GPU kernel, and soft"
             " placement is off",
             evidence=[
                 printable(
                     f"{placement.line or placement.scope}: {placement.op} requested {placement.requested},"
                     f" refused ×{placement.count}"
                 )
-                for placement in known
+                for placement in refused
             ],
             action=_REFUSED_ACTION,
         )
@@ -250,19 +259,27 @@ def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
 def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
     made = any(entry.detail == MADE_THERE for entry in (evidence.run.fallbacks if evidence.run is not None else ()))
-    action = _MADE_THERE_ACTION if made else _TOGETHER_ACTION.format(_makers(evidence))
+    action = _MADE_THERE_ACTION if made else _TOGETHER_ACTION.format(_resource_makers_text(evidence))
     yield from _fallback_findings(evidence, "placement.together", action)
 
 
-def _makers(evidence: Evidence) -> str:
+def _resource_makers_text(evidence: Evidence) -> str:
     """What the program requested for the variables and tables of the types and devices of such ops."""
-    held = {(entry.dtype, entry.actual) for entry in _fallbacks_of(evidence, "placement.together")}
+    resources = {(entry.dtype, entry.actual) for entry in _fallbacks_of(evidence, "placement.together")}
     placements = evidence.run.placements if evidence.run is not None else ()
     makers = [placement for placement in placements if RESOURCE_OPS.search(placement.op)]
-    found = [one for one in makers if (one.dtype, device_name(one.actual)) in held]
-    asked = dict.fromkeys(f"{one.scope} requests {one.requested}" for one in found if one.scope and one.requested)
-    meant = ": nothing to do if that is intended" if all(one.requested == one.actual for one in found) else ""
-    return f" ({', '.join(list(asked)[:3])}{meant})" if asked else ""
+    matching = [placement for placement in makers if (placement.dtype, device_name(placement.actual)) in resources]
+    requests = dict.fromkeys(
+        f"{placement.scope} requests {placement.requested}"
+        for placement in matching
+        if placement.scope and placement.requested
+    )
+    intended = (
+        ": nothing to do if that is intended"
+        if all(placement.requested == placement.actual for placement in matching)
+        else ""
+    )
+    return f" ({', '.join(list(requests)[:3])}{intended})" if requests else ""
 
 
 @rule("unknown")
@@ -335,28 +352,28 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     reports = [*(parse(message).colocations if "Colocation" in message else ()), *evidence.log.colocations]
     report = next((entry for entry in reports if entry.failed and entry.members), None)
     results = run.results if run is not None and message else {}
-    op, dtype, asked = (str(results.get(name) or "") for name in ("op", "dtype", "requested"))
+    op, dtype, requested = (str(results.get(name) or "") for name in ("op", "dtype", "requested"))
     supported: tuple[str, ...] = ()
     together = ""
     if report is not None:
-        first = _to_blame(report, op)
+        first = _member_without_kernel(report, op)
         supported = report.supported
-        asked = asked or report.requested or first.requested
+        requested = requested or report.requested or first.requested
         op = f"{first.op} `{first.node}`"
         others = [f"{member.op} `{member.node}`" for member in report.members if member is not first]
         together = f", and it is colocated with {first_and_more(others, 3)}" if others else ""
     elif match := _GPU_TYPES.search(message):
         supported = tuple(part.strip() for part in match[1].split(",") if part.strip())
-    if not op or not asked:
+    if not op or not requested:
         return ""
     kind = f"its type {dtype}" if dtype else "it"
     has = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
     if supported and not dtype and report is None:
         has += " for the types of its inputs"
-    return printable(f"{op} requested /{device_name(asked).upper()}, {kind} {has}{together}")
+    return printable(f"{op} requested /{device_name(requested).upper()}, {kind} {has}{together}")
 
 
-def _to_blame(report: ColocationReport, named: str) -> ColocatedOp:
+def _member_without_kernel(report: ColocationReport, named: str) -> ColocatedOp:
     """The member of the group that has no kernel; what makes a variable or table before what uses it."""
     lacking = [member for member in report.members if member.op in report.lacking] or list(report.members)
     makers = [member for member in lacking if RESOURCE_OPS.search(member.op)]
@@ -391,8 +408,8 @@ def _fallback_findings(
     named = all(entry.requested != "auto" for entry in entries)
     title = _fallbacks_text(entries) if evidence.run.is_program else ""
     if cause == "placement.device-missing" and title:
-        asked = ", ".join(dict.fromkeys(entry.requested for entry in entries))
-        title = printable(f"{asked} was requested and does not exist: {entries[0].detail}")
+        requested = ", ".join(dict.fromkeys(entry.requested for entry in entries))
+        title = printable(f"{requested} was requested and does not exist: {entries[0].detail}")
     severity: Severity = "info" if named and cause != "unknown" else "warning"
     yield finding(cause, severity, title=title, evidence=_by_scope(entries), action=action)
 
@@ -400,25 +417,31 @@ def _fallback_findings(
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:
     """One line for each line of the program and device: a scope around a whole model has many ops."""
     groups = group_by(
-        entries, lambda one: (one.scope, one.requested, one.actual, None if one.scope else f"{one.op} {one.dtype}")
+        entries,
+        lambda entry: (
+            entry.scope,
+            entry.requested,
+            entry.actual,
+            None if entry.scope else f"{entry.op} {entry.dtype}",
+        ),
     )
     for (scope, requested, actual, _), group in groups.items():
-        ops = list(dict.fromkeys(_called_text(fallback) for fallback in group))
+        ops = list(dict.fromkeys(_op_text(fallback) for fallback in group))
         names = first_and_more(ops, 6)
         details = list(dict.fromkeys(entry.detail for entry in group if entry.detail))
         why = f": {details[0]}" + (f" (and {len(details) - 1} more)" if len(details) > 1 else "") if details else ""
         yield printable(f"{f'{scope}: ' if scope else ''}{names} requested {requested}, ran on {actual}{why}")
 
 
-def _called_text(fallback: Fallback) -> str:
+def _op_text(fallback: Fallback) -> str:
     return f"{fallback.kind} ({fallback.line})" if fallback.line and fallback.line != fallback.scope else fallback.kind
 
 
-_FEWER = (
+_FEWER_PROCESSES_ACTION = (
     "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
     " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
 )
-_NONE_SEEN = (
+_NO_GPU_SEEN_ACTION = (
     "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or run gpuwatch doctor there to see why none is "
     "visible; to run on the CPU: Trainer(accelerator='cpu')."
 )
@@ -431,7 +454,9 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     if run is None or not (missing := result.get("missing")):
         none = any("machine only has: []" in line for line in evidence.log.lines_of("gpu.none"))
         title = "The program requests GPUs, but the process sees none" if none else ""
-        yield from stated_error(evidence, "distribution.devices-missing", _NONE_SEEN if none else _FEWER, title)
+        yield from stated_error(
+            evidence, "distribution.devices-missing", _NO_GPU_SEEN_ACTION if none else _FEWER_PROCESSES_ACTION, title
+        )
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
     yield finding(

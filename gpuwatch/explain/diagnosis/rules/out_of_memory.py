@@ -38,20 +38,20 @@ from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 
 ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": GENERAL_ADVICE}
 
-_STATE = frozenset({"weights", "optimizer state", "other variables"})
+_STATE_GROUPS = frozenset({"weights", "optimizer state", "other variables"})
 _MAIN_PART_SHARE = 0.8
 """Share of the peak from which what is as large as the variables is what has to become smaller."""
-_FEWER = (
+_SMALLER_VARIABLES_ACTION = (
     "Make the largest variables smaller, or use an optimizer with less state (SGD, Adafactor) and sparse gradients"
     " (tf.gather of the variable itself): variables, their gradients and the optimizer's state fill it, regardless "
     "of the batch size."
 )
 _SHAPE = re.compile(r"shape\s?\[(\d+(?:,\d+)*)\]")
-_SPLIT = (
+_SPLIT_ACTION = (
     "Compute this tensor in parts, or make its largest dimension ({}) smaller: its first is 1, so no smaller batch"
     " helps."
 )
-_CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
+_CRASH_TOPICS = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
 """Topics after which every call of a CUDA library fails."""
 _LIBRARIES_START_BYTES = 1 << 30
 """With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
@@ -59,16 +59,16 @@ _NOT_OF_MEMORY = re.compile(
     r"CU\w{2,4}_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH|MAPPING_ERROR|BAD_PARAM|LICENSE_ERROR)\w*"
 )
 """Statuses of cuDNN and cuBLAS that no lack of memory causes."""
-_LOOK_FIRST, _IF_GROWING = row_named("look-first").action, row_named("if-growing").action
+_LOOK_FIRST_ACTION, _IF_GROWING_ACTION = row_named("look-first").action, row_named("if-growing").action
 ADDRESS_SPACE = ("address_limit_bytes", "address_peak_bytes")
 """Names of the watcher's results: limit and peak of the address space of a process that ended in a MemoryError."""
-_COPY = "Dst tensor is not initialized"
+_COPY_FAILED = "Dst tensor is not initialized"
 """TensorFlow's message for a copy from the host that does not fit on the GPU."""
 _NOTABLE_TENSOR_SHARE = 0.1
 """Share of the allocator's limit from which one tensor is worth keeping on the CPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
-_KEEP_ON_CPU, _SHARE = row_named("keep-on-cpu").action, row_named("share-gpu").action
-_UNUSED_BYTES = 1 << 20
+_KEEP_ON_CPU_ACTION, _SHARE_GPU_ACTION = row_named("keep-on-cpu").action, row_named("share-gpu").action
+_MAX_UNUSED_BYTES = 1 << 20
 """A device with less than this in use was hardly used, if at all."""
 
 
@@ -111,33 +111,33 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         title = next((judged.title for _, judged in failures if judged.title), "")
         action = next((judged.action for _, judged in failures if judged.action), "")
         if cause in ("memory.other-process", "memory.context-failed"):
-            named, remedy = _holders_named(evidence, device, failures[0][0])
-            title, action = title or named * (cause == "memory.other-process"), action or remedy
+            title_of_holders, remedy = _holders_named(evidence, device, failures[0][0])
+            title, action = title or title_of_holders * (cause == "memory.other-process"), action or remedy
         if cause == "unknown" and evidence.run is None:
-            less = memory_advice("memory.model-too-large", framework_of(evidence, lines), evidence)
-            action = f"{less} {action}".strip()
+            less_memory_action = memory_advice("memory.model-too-large", framework_of(evidence, lines), evidence)
+            action = f"{less_memory_action} {action}".strip()
         action = action or memory_advice(cause, framework_of(evidence), evidence) or ACTIONS[cause]
         if action == ACTIONS.get(cause):
-            action = _whatever_the_batch(evidence, failures[0][0], cause) or action
-        untold = evidence.run is None and OTHERS_UNKNOWN in lines and failures[0][0].requested_bytes is None
-        if untold and action == ACTIONS[cause]:
-            action = f"{_LOOK_FIRST} {action[:1].lower()}{action[1:]}"
+            action = _advice_beyond_batch_size(evidence, failures[0][0], cause) or action
+        size_unknown = evidence.run is None and OTHERS_UNKNOWN in lines and failures[0][0].requested_bytes is None
+        if size_unknown and action == ACTIONS[cause]:
+            action = f"{_LOOK_FIRST_ACTION} {action[:1].lower()}{action[1:]}"
         if not expected:
             may_grow = cause in ("memory.growing", "memory.model-too-large") and not of_host
             grown = _growth_text(evidence, failures) if may_grow else ""
             alike = next(filter(None, (equal_blocks(oom) for oom, _ in failures)), None)
             if grown and cause == "memory.model-too-large":
                 # Without steps it may as well be a model that is built layer by layer.
-                certain, title, action = False, "GPU memory in use grew until no more was free", _IF_GROWING
+                certain, title, action = False, "GPU memory in use grew until no more was free", _IF_GROWING_ACTION
             elif cause == "memory.model-too-large" and alike is not None:
-                action = _IF_GROWING
+                action = _IF_GROWING_ACTION
                 if alike.many:
                     tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the GPU"
                     certain, title = False, f"{tensors}: a list that grows, or a model of equal layers"
             copied = _copied_text(evidence, failures[-1][0])
             copied = copied if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
-                title, action = copied, _KEEP_ON_CPU
+                title, action = copied, _KEEP_ON_CPU_ACTION
             lines = [
                 grown,
                 _requested_at_text(evidence),
@@ -146,7 +146,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 _unused_gpus_text(evidence, failures),
                 _recorded_holder(evidence, failures[0][0]),
             ]
-        lines += _in_log(evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1)
+        lines += _framework_lines(
+            evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1
+        )
         if of_host:
             title = "Out of host memory (a CPU allocator), not GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the program more RAM."
@@ -166,7 +168,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
+def _advice_beyond_batch_size(evidence: Evidence, oom: Oom, cause: str) -> str:
     """What helps where the numbers show that no smaller batch does; else empty."""
     if cause == "memory.request-too-large":
         shapes = (
@@ -175,36 +177,36 @@ def _whatever_the_batch(evidence: Evidence, oom: Oom, cause: str) -> str:
             if same_request(line, oom.requested_bytes)
         )
         shape = next((found[1].split(",") for found in shapes if found), [])
-        return _SPLIT.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
-    own, _ = _profile_of(evidence, oom)
-    if cause != "memory.model-too-large" or own is None or (oom.in_use_bytes or 0) > 1.1 * own.peak_bytes:
+        return _SPLIT_ACTION.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
+    profile, _ = _profile_of(evidence, oom)
+    if cause != "memory.model-too-large" or profile is None or (oom.in_use_bytes or 0) > 1.1 * profile.peak_bytes:
         return ""
-    shapes_of_state = {holder.shape for holder in own.holders if holder.group in _STATE}
+    shapes_of_state = {holder.shape for holder in profile.holders if holder.group in _STATE_GROUPS}
     fixed = sum(
         holder.allocated_bytes
-        for holder in own.holders
-        if holder.group in _STATE or (holder.group == "gradients" and holder.shape in shapes_of_state)
+        for holder in profile.holders
+        if holder.group in _STATE_GROUPS or (holder.group == "gradients" and holder.shape in shapes_of_state)
     )
-    return _FEWER if fixed >= _MAIN_PART_SHARE * own.peak_bytes else ""
+    return _SMALLER_VARIABLES_ACTION if fixed >= _MAIN_PART_SHARE * profile.peak_bytes else ""
 
 
 def _profile_of(evidence: Evidence, oom: Oom) -> tuple[MemoryProfile | None, bool]:
     """The recording of the failure's device (``run --memory``), and whether several processes have one."""
     profiles = evidence.run.memory_profiles if evidence.run is not None else ()
     number = (oom.device or ":0").rpartition(":")[2]
-    there = [profile for profile in profiles if profile.device.rpartition(":")[2] == number]
-    used = oom.in_use_bytes or 0
-    own = min(there, key=lambda profile: abs(profile.peak_bytes - used) if used else 0, default=None)
-    return own, len({profile.pid for profile in there}) > 1
+    of_device = [profile for profile in profiles if profile.device.rpartition(":")[2] == number]
+    in_use = oom.in_use_bytes or 0
+    profile = min(of_device, key=lambda profile: abs(profile.peak_bytes - in_use) if in_use else 0, default=None)
+    return profile, len({profile.pid for profile in of_device}) > 1
 
 
 def _recorded_holder(evidence: Evidence, oom: Oom) -> str:
     """Who held the most of the device's memory, if it was recorded (``run --memory``)."""
-    own, several = _profile_of(evidence, oom)
-    if own is None:
+    profile, several = _profile_of(evidence, oom)
+    if profile is None:
         return ""
-    own = replace(own, program_peak_bytes=max(own.program_peak_bytes or 0, oom.in_use_bytes or 0))
-    return describe_largest_holder(own) + (f" (process {own.pid})" if several else "")
+    profile = replace(profile, program_peak_bytes=max(profile.program_peak_bytes or 0, oom.in_use_bytes or 0))
+    return describe_largest_holder(profile) + (f" (process {profile.pid})" if several else "")
 
 
 def _address_space_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]) -> str:
@@ -225,7 +227,7 @@ def _copied_text(evidence: Evidence, oom: Oom) -> str:
     if oom.requested_bytes is not None and oom.requested_bytes < _NOTABLE_TENSOR_SHARE * (oom.limit_bytes or 0):
         return ""
     errors = [error.message for error in evidence.run.errors] if evidence.run is not None else []
-    line = next((line for line in (*errors, *evidence.log.lines_of("memory.oom")) if _COPY in line), None)
+    line = next((line for line in (*errors, *evidence.log.lines_of("memory.oom")) if _COPY_FAILED in line), None)
     if line is None:
         return ""
     op = match[1] if (match := _COPIED_OP.search(line)) else ""
@@ -278,12 +280,12 @@ def _unused_gpus_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]
         if (name := device_name(entry.framework_device)) not in full
         and entry.granted_bytes
         and peaks.get(name) is not None
-        and peaks[name] < _UNUSED_BYTES
+        and peaks[name] < _MAX_UNUSED_BYTES
     ]
     return f"with room meanwhile: {', '.join(idle)}" if full and idle else ""
 
 
-def _in_log(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> list[str]:
+def _framework_lines(lines: tuple[str, ...], failures: list[Oom], *, several: bool) -> list[str]:
     """The framework's lines; if the numbers are shown already, only the line with the tensor's shape.
 
     ``several``: there are failures with another cause, whose lines are no evidence for this one.
@@ -304,8 +306,8 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
         lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
     if evidence.snapshot is None:
         return lines + _holders_in_table(evidence)
-    tenants = _tenants(evidence, full_device(evidence, oom))
-    return lines + [holder_text(amount, process) for amount, process in tenants[:3]]
+    others = _other_holders(evidence, full_device(evidence, oom))
+    return lines + [holder_text(amount, process) for amount, process in others[:3]]
 
 
 def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
@@ -319,19 +321,22 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
         of = f" of GPU {device.index}'s {size(int(total))}" if device is not None and total else " of the GPU"
         which = f"The {printable(largest.name)} process" if largest.name else f"Process {largest.pid}"
         first = f"{which} of this run held {memory(largest.held_bytes)}"
-        tenants = _tenants(evidence, device)
-        taken = sum(amount for amount, _ in tenants)
-        if is_negligible(taken, int(total) if total else None):
-            return f"{first}{of}", _SHARE
-        who = f"process {tenants[0][1].pid}" if len(tenants) == 1 else f"{len(tenants)} other processes"
-        return f"{first} and {who} {memory(taken)}{of}", f"{free_memory_advice(snapshot, device)} {_SHARE}"
+        others = _other_holders(evidence, device)
+        others_bytes = sum(amount for amount, _ in others)
+        if is_negligible(others_bytes, int(total) if total else None):
+            return f"{first}{of}", _SHARE_GPU_ACTION
+        who = f"process {others[0][1].pid}" if len(others) == 1 else f"{len(others)} other processes"
+        return (
+            f"{first} and {who} {memory(others_bytes)}{of}",
+            f"{free_memory_advice(snapshot, device)} {_SHARE_GPU_ACTION}",
+        )
     if snapshot is None or device is None:
         return "", ""
     need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
     return holders_headline(snapshot, device), free_memory_advice(snapshot, device, need)
 
 
-def _tenants(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
+def _other_holders(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
     """Processes of others that held memory on the device while the program ran there."""
     snapshot = evidence.snapshot
     return (
@@ -355,7 +360,9 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     if {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
         return
     # What failed may as well be the victim of a kernel that crashed.
-    if _CRASHES.intersection(log.topics) or not {"memory.library-failed", "memory.masked"}.intersection(log.topics):
+    if _CRASH_TOPICS.intersection(log.topics) or not {"memory.library-failed", "memory.masked"}.intersection(
+        log.topics
+    ):
         return
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.library_free_bytes

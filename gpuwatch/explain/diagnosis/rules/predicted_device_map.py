@@ -17,7 +17,7 @@ _MIB = 1 << 20
 
 
 @rule("memory.other-process", "unknown", needs="run")
-def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
+def differs_from_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Another GPU than expected, or another amount of memory."""
     if run.predicted is None or run.workers or run.verdict in ("skipped", "timeout"):
         return
@@ -29,7 +29,7 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
             yield warning_finding(
                 "unknown",
                 title="TensorFlow mapped no GPU, although one was expected",
-                evidence=[f"expected {_expected(entry)}" for entry in run.predicted],
+                evidence=[f"expected {_expected_text(entry)}" for entry in run.predicted],
                 action="Read the log from its first line: it should say why the GPUs were ignored.",
             )
         return
@@ -37,7 +37,9 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     expected = {device_name(entry.framework_device): entry for entry in run.predicted}
     if evidence.log.ignored_gpus or "build.gpu-jit" in evidence.log.topics:
         return  # the log says itself which GPUs it takes, and why
-    other_map = [_differs(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})]
+    other_map = [
+        _mapping_difference(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})
+    ]
     if any(other_map):
         yield warning_finding(
             "unknown",
@@ -47,10 +49,10 @@ def against_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
         )
         return
     for name, entry in expected.items():
-        yield from _amount_differs(run, evidence.gpus, entry, observed[name])
+        yield from _amount_findings(run, evidence.gpus, entry, observed[name])
 
 
-def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:
+def _mapping_difference(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:
     if observed is None:
         return f"{name} was expected on physical GPU {expected.physical_index}, but does not exist" if expected else ""
     if expected is None:
@@ -63,42 +65,46 @@ def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMappi
     )
 
 
-def _amount_differs(
+def _amount_findings(
     run: Run, gpus: Iterable[Device], expected: PredictedMapping, observed: DeviceMapping
 ) -> Iterator[Finding]:
     if expected.granted_bytes is None or observed.granted_bytes is None:
         return
-    missing = expected.granted_bytes - observed.granted_bytes
-    if abs(missing) <= expected.tolerance_bytes:
+    difference = expected.granted_bytes - observed.granted_bytes
+    if abs(difference) <= expected.tolerance_bytes:
         return
     name = device_name(expected.framework_device)
-    lines = [f"expected {_expected(expected)}", f"granted {_mib(observed.granted_bytes)}"]
+    lines = [f"expected {_expected_text(expected)}", f"granted {_mib_text(observed.granted_bytes)}"]
     entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
-    peak, first = (entry.others_peak_bytes, entry.others_before_bytes) if entry is not None else (None, None)
-    taken = peak - first if peak is not None and first is not None else None
+    others_peak, others_before = (
+        (entry.others_peak_bytes, entry.others_before_bytes) if entry is not None else (None, None)
+    )
+    allocated_meanwhile = others_peak - others_before if others_peak is not None and others_before is not None else None
     held = others_memory(device_behind(observed, gpus), entry, run)
-    left = held.before - held.start if held.before is not None and held.start is not None else 0
+    freed_meanwhile = held.before - held.start if held.before is not None and held.start is not None else 0
     cause = "memory.other-process"
-    if missing > 0 and taken is not None and taken >= missing / 2:
-        lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
-        title = f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile"
+    if difference > 0 and allocated_meanwhile is not None and allocated_meanwhile >= difference / 2:
+        lines.append(
+            f"NVML: other processes allocated {size(allocated_meanwhile)} between the prediction and the end of the run"
+        )
+        title = f"{name} was granted {size(difference)} less than was free: another process allocated memory meanwhile"
         action = "Compare runs only while no other program starts on this GPU; run this one again."
-    elif missing < 0 and left >= -missing / 2:
+    elif difference < 0 and freed_meanwhile >= -difference / 2:
         lines.append(f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start")
         lines += (
             f"process {holding.pid} held {memory(holding.before_bytes)} and exited"
             for holding in (entry.holders if entry is not None else ())
             if not holding.own and holding.last_seconds is None and holding.before_bytes
         )
-        title = f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile"
+        title = f"{name} was granted {size(-difference)} more than was free at first: another process exited meanwhile"
         action = "Nothing to do: the measurement was made without that process."
     else:
         cause = "unknown"
-        title = f"{name} was granted {size(abs(missing))} {'less' if missing > 0 else 'more'} than expected"
+        title = f"{name} was granted {size(abs(difference))} {'less' if difference > 0 else 'more'} than expected"
         action = "Check whether another program used this GPU at the start, or a variable changes the reserve."
     yield finding(
         cause,
-        "info" if cause != "unknown" and missing < 0 else "warning",
+        "info" if cause != "unknown" and difference < 0 else "warning",
         "fact" if cause == "unknown" else "likely",
         title=title,
         evidence=lines,
@@ -107,11 +113,11 @@ def _amount_differs(
     )
 
 
-def _expected(entry: PredictedMapping) -> str:
+def _expected_text(entry: PredictedMapping) -> str:
     within = f" ± {entry.tolerance_bytes // _MIB}" if entry.tolerance_bytes else ""
-    amount = f"{_mib(entry.granted_bytes)}{within}" if entry.granted_bytes is not None else "an unknown amount"
+    amount = f"{_mib_text(entry.granted_bytes)}{within}" if entry.granted_bytes is not None else "an unknown amount"
     return f"{device_name(entry.framework_device)} on GPU {entry.physical_index}: {amount} ({entry.how})"
 
 
-def _mib(amount: int) -> str:
+def _mib_text(amount: int) -> str:
     return f"{amount // _MIB} MiB"
