@@ -20,7 +20,7 @@ class Limit(NamedTuple):
     """Levels of nesting; 0 if it has none, or what is read of it is at a fixed depth."""
 
     @property
-    def most(self) -> str:
+    def size_text(self) -> str:
         """``32 MiB``."""
         unit = next(step for step in range(3, -1, -1) if self.bytes >> 10 * step)
         return f"{self.bytes >> 10 * unit} {('bytes', 'KiB', 'MiB', 'GiB')[unit]}"
@@ -28,7 +28,7 @@ class Limit(NamedTuple):
     @property
     def too_large(self) -> str:
         """Why something larger is refused."""
-        return f"it is larger than {self.most}, the maximum"
+        return f"it is larger than {self.size_text}, the maximum"
 
     @property
     def too_deep(self) -> str:

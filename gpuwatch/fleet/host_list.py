@@ -42,7 +42,7 @@ def parse_hosts(text: str) -> list[str]:
         UsageError: an empty list or name, brackets that are not ranges, or more than :data:`MAX_HOSTS` hosts.
     """
     if len(text) > input_size_limits.HOSTS.bytes:
-        raise UsageError(f"the list of hosts is longer than {input_size_limits.HOSTS.most}")
+        raise UsageError(f"the list of hosts is longer than {input_size_limits.HOSTS.size_text}")
     hosts: dict[str, None] = {}
     made = 0
     for pattern in _parts(text):

@@ -170,7 +170,7 @@ class Prometheus:
             parts.append(chunk)
             size += len(chunk)
             if size > limit.bytes:
-                raise OSError(f"its answer is larger than {limit.most}")
+                raise OSError(f"its answer is larger than {limit.size_text}")
             if time.monotonic() > deadline:
                 raise TimeoutError
         return b"".join(parts)

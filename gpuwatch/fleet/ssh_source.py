@@ -214,7 +214,7 @@ class SshConnections:
             del connection.stdout_rest[: end + 1]
             self._parse_line(connection, newest)
         if len(connection.stdout_rest) > input_size_limits.HOST_LINE.bytes:
-            self._fail(connection, f"sent a line of more than {input_size_limits.HOST_LINE.most}")
+            self._fail(connection, f"sent a line of more than {input_size_limits.HOST_LINE.size_text}")
 
     def _parse_line(self, connection: HostConnection, line: bytes) -> None:
         if not line.startswith(b"{"):

@@ -389,7 +389,7 @@ def test_what_is_no_message_is_passed_over(sim_machine: Machine) -> None:
     while 78 not in answers or 77 not in answers:
         message = json.loads(server.stdout.readline())
         answers[message.get("id")] = message
-    assert answers[77]["error"]["message"] == f"the message is longer than {input_size_limits.MCP_MESSAGE.most}"
+    assert answers[77]["error"]["message"] == f"the message is longer than {input_size_limits.MCP_MESSAGE.size_text}"
     assert not answers[78]["result"]["isError"]
     assert psutil.Process(server.pid).memory_info().rss < 200 << 20
     server.stdin.buffer.write(b"\n".join(hostile) + b"\n" + (last % 99).encode())

@@ -51,8 +51,12 @@ HELLO = encode_frame("hello", json.dumps({"version": "9", "host": "h"}).encode()
         (shell(f"echo '{HELLO}'"), "failed", "the connection was lost"),
         (shell(f"echo '{HELLO}'; kill -9 $$"), "failed", "the connection was lost"),
         (agent("sh", "-c", "kill -SEGV $$"), "failed", "killed by SIGSEGV"),
-        (shell("yes"), "failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output"),
-        (shell("cat /dev/zero"), "failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output"),
+        (shell("yes"), "failed", f"prints more than {input_size_limits.NODE_CHATTER.size_text} of other output"),
+        (
+            shell("cat /dev/zero"),
+            "failed",
+            f"prints more than {input_size_limits.NODE_CHATTER.size_text} of other output",
+        ),
     ]
 )
 def test_reasons(command: tuple[str, ...], state: str, reason: str) -> None:

@@ -206,7 +206,7 @@ def test_what_is_deeper_ends_in_one_line(name: str, tmp_path: Path) -> None:
 
 def test_every_limit_is_in_the_docs() -> None:
     rows = re.findall(r"^\| (.+?) \| ([\d.]+ \w+) \|(?: ([\d,]+))? \|$", DOCS.read_text(), re.MULTILINE)
-    told = [(one.what, one.most, f"{one.depth:,}" if one.depth else "") for one in ALL_LIMITS]
+    told = [(one.what, one.size_text, f"{one.depth:,}" if one.depth else "") for one in ALL_LIMITS]
     assert rows == told
     for seconds in (ANSWER_SECONDS, nvidia_smi_and_kernel_log._ANSWER_SECONDS, ssh_source._FIRST_LINE_SECONDS):
         assert f" {seconds:g} s" in DOCS.read_text()

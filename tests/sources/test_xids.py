@@ -157,4 +157,4 @@ def test_a_gpu_that_the_kernel_may_suspend_is_left_alone() -> None:
 @pytest.mark.parametrize("code", [0, 13, 79, 500, None])
 def test_every_xid_has_words(code: int | None) -> None:
     assert Xid(1.0, code).text.isprintable()
-    assert Xid(1.0, code).hardware is (code == 79)
+    assert Xid(1.0, code).is_hardware_fault is (code == 79)

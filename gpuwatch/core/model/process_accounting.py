@@ -20,7 +20,7 @@ class AccountedProcess(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int | None
     """The most memory that it held."""
 
-    def is_of(self, pid: int, create_time: float | None) -> bool:
+    def may_be(self, pid: int, create_time: float | None) -> bool:
         """Whether it can be this process: a pid is used again."""
         return self.pid == pid and (
             create_time is None or self.started_at >= create_time - MAX_CLOCK_DIFFERENCE_SECONDS

@@ -102,8 +102,8 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
         return number(self.get(reading_id))
 
 
-UNIDENTIFIED, ASLEEP_AT = "unknown-", "asleep-"
-"""Begin of what stands for the UUID of a device of which only the place is known: it does not answer, or sleeps."""
+UNIDENTIFIED_PREFIX, ASLEEP_PREFIX = "unknown-", "asleep-"
+"""Start of what stands for the UUID of a device of which only the place is known: it does not answer, or sleeps."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,15 +153,17 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
         return answers and (unread is None or "list of processes" not in unread.detail)
 
     @property
-    def is_place(self) -> bool:
+    def is_placeholder(self) -> bool:
         """Whether only its place is known: it does not answer, or is suspended, since gpuwatch was started."""
-        return self.uuid.startswith((UNIDENTIFIED, ASLEEP_AT))
+        return self.uuid.startswith((UNIDENTIFIED_PREFIX, ASLEEP_PREFIX))
 
-    def was(self, place: Device) -> bool:
-        """Whether it is the device of which only the place was known before."""
-        if self.is_place or not place.is_place:
+    def identifies(self, placeholder: Device) -> bool:
+        """Whether it is the device for which the placeholder stood, of which only the place was known."""
+        if self.is_placeholder or not placeholder.is_placeholder:
             return False
-        return self.pci_bus_id == place.pci_bus_id if place.pci_bus_id else self.index == place.index
+        if placeholder.pci_bus_id:
+            return self.pci_bus_id == placeholder.pci_bus_id
+        return self.index == placeholder.index
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
@@ -393,7 +395,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
         return (
             before is not None
             and (self.devices is before.devices or not devices)
-            and all(map(is_, _lasting(self), _lasting(before)))
+            and all(map(is_, _compared_parts(self), _compared_parts(before)))
         )
 
     def device(self, uuid: str | None) -> Device | None:
@@ -404,8 +406,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
         return None
 
 
-_MOVING = ("taken_at", "took_seconds", "host", "devices")
-_lasting = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in _MOVING))
+_ALWAYS_CHANGING = ("taken_at", "took_seconds", "host", "devices")
+_compared_parts = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in _ALWAYS_CHANGING))
 
 
 def pci_slot(pci_bus_id: str) -> str:

@@ -190,13 +190,13 @@ class Xid(msgspec.Struct, frozen=True):
         return f"Xid {self.code} ({kind.meaning})" if kind else f"Xid {self.code}"
 
     @property
-    def hardware(self) -> bool:
+    def is_hardware_fault(self) -> bool:
         """Whether it points to the card, its link or its firmware rather than the program."""
         kind = KINDS.get(self.code or 0)
         return kind is not None and kind.blame in ("hardware", "link", "driver") and self.code not in _HARMLESS
 
     @property
-    def programs(self) -> bool:
+    def is_program_fault(self) -> bool:
         """Whether it is a program's fault, or a consequence of one, until others speak."""
         kind = KINDS.get(self.code or 0)
         return kind is not None and kind.blame in ("program", "nobody")
@@ -225,4 +225,8 @@ def most_important_xid(xids: Iterable[Xid]) -> Xid | None:
 
 def _rank(xid: Xid) -> tuple[bool, bool, int]:
     kind = KINDS.get(xid.code or 0)
-    return (xid.code != OFF_THE_BUS, not xid.hardware, _RANKS[kind.blame] if kind is not None else _RANKS["driver"])
+    return (
+        xid.code != OFF_THE_BUS,
+        not xid.is_hardware_fault,
+        _RANKS[kind.blame] if kind is not None else _RANKS["driver"],
+    )

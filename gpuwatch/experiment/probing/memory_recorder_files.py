@@ -148,7 +148,7 @@ class MemoryRecordings:
             self._read_errors.append(f"a recording cannot be read: {error.strerror}")
             return None
         if len(content) > input_size_limits.RUN_MEMORY.bytes:
-            self._read_errors.append(f"a recording larger than {input_size_limits.RUN_MEMORY.most} was omitted")
+            self._read_errors.append(f"a recording larger than {input_size_limits.RUN_MEMORY.size_text} was omitted")
             return None
         return content
 

@@ -245,7 +245,9 @@ class _FanOut:
             self._apply_frame(self.reply(one_line(name, 80)), frame)
         if job.decoder.other_bytes > input_size_limits.NODE_CHATTER.bytes and job.stdin_closed_at is None:
             for reply in self._replies(job):
-                reply.set_state("failed", f"prints more than {input_size_limits.NODE_CHATTER.most} of other output")
+                reply.set_state(
+                    "failed", f"prints more than {input_size_limits.NODE_CHATTER.size_text} of other output"
+                )
             job.close_stdin()
             job.terminate_now()
 

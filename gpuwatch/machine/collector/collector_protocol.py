@@ -52,7 +52,7 @@ def note_seen_devices(seen: dict[str, SeenDevice], devices: Iterable[Device]) ->
     """Adds the devices of a sample, but for those of which only the place is known."""
     for device in devices:
         known = seen.get(device.uuid)
-        if device.is_place:
+        if device.is_placeholder:
             continue
         xids = device.xids or (known.xids if known is not None else ())
         if known is None or (known.index, known.state, known.xids) != (device.index, device.state, xids):

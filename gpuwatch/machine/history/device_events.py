@@ -33,13 +33,13 @@ class DeviceEvents:
         """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
         found: list[MachineEvent] = []
         first = not self._devices
-        places = [known for known in self._devices.values() if known.is_place]
+        places = [known for known in self._devices.values() if known.is_placeholder]
         for device in snapshot.devices:
             before = self._devices.get(device.uuid)
             if before is device and not freed:
                 continue
             self._devices[device.uuid] = device
-            if before is None and not first and not any(map(device.was, places)):
+            if before is None and not first and not any(map(device.identifies, places)):
                 found.append(device_event(device, at, "device.new", "appeared", "good"))
             elif before is not None and device.state not in BAD_STATES:
                 found += _mig_events(before, device, at)
@@ -67,7 +67,7 @@ class DeviceEvents:
         """Xids that are about a program, not the hardware; and once, why Xids are not reported."""
         found = []
         for xid in device.xids:
-            if not xid.hardware and xid.at > self._xid_at.get(device.uuid, float("-inf")):
+            if not xid.is_hardware_fault and xid.at > self._xid_at.get(device.uuid, float("-inf")):
                 self._xid_at[device.uuid] = xid.at
                 found.append(device_event(device, at, "program.xid", f": driver reported {xid.text}", "warning"))
         why_missing = device.xids_missing

@@ -174,7 +174,7 @@ def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
     for row in rows:
         device = snapshot.device(row.device_uuid)
         accounted = device.accounted if device is not None else ()
-        found += [process for process in accounted if process.is_of(row.pid, row.create_time)][-1:]
+        found += [process for process in accounted if process.may_be(row.pid, row.create_time)][-1:]
     known_here = [process.gpu_percent for process in found if process.gpu_percent is not None]
     if len(found) < len(rows) or not known_here:
         return []

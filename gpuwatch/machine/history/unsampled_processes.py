@@ -44,4 +44,4 @@ class UnsampledProcesses:
 
     def _was_seen(self, uuid: str, process: AccountedProcess) -> bool:
         create_time, last = self._seen.get((uuid, process.pid), (None, float("-inf")))
-        return process.is_of(process.pid, create_time) and process.started_at <= last + MAX_CLOCK_DIFFERENCE_SECONDS
+        return process.may_be(process.pid, create_time) and process.started_at <= last + MAX_CLOCK_DIFFERENCE_SECONDS

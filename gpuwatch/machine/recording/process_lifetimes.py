@@ -71,7 +71,7 @@ class ProcessLives:
                 life
                 for life in self._lives.values()
                 if life.device_uuid == device.uuid
-                and process.is_of(life.pid, life.create_time)
+                and process.may_be(life.pid, life.create_time)
                 and process.started_at <= life.last + MAX_CLOCK_DIFFERENCE_SECONDS
                 and not life.accounted
             ]

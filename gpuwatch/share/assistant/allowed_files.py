@@ -65,7 +65,7 @@ def _open(
         if folders and not any(real_path.is_relative_to(folder) for folder in folders):
             raise UsageError(f"{name} is outside the folders that --logs allows")
         if status.st_size > limit.bytes:
-            raise UsageError(f"{name} is larger than {limit.most}", hint=f"{command} reads it in a terminal")
+            raise UsageError(f"{name} is larger than {limit.size_text}", hint=f"{command} reads it in a terminal")
         if status.st_size == 0:
             raise UsageError(f"{name} is empty")
     except BaseException:

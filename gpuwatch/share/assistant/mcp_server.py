@@ -199,7 +199,7 @@ def make_server(tool_context: ToolContext, *, allow_work: bool) -> Server[dict[s
         return result
 
     async def refuse(context: ServerRequestContext[Any, Any], params: types.RequestParams) -> types.EmptyResult:
-        raise MCPError(types.INVALID_REQUEST, f"the message is longer than {input_size_limits.MCP_MESSAGE.most}")
+        raise MCPError(types.INVALID_REQUEST, f"the message is longer than {input_size_limits.MCP_MESSAGE.size_text}")
 
     server: Server[dict[str, Any]] = Server(
         "gpuwatch",

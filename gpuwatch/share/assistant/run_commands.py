@@ -113,7 +113,7 @@ class CommandRunner:
 
 def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
     if len(output) > input_size_limits.MCP_DOCUMENT.bytes:
-        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {input_size_limits.MCP_DOCUMENT.most}")
+        raise GpuwatchError(f"the answer of gpuwatch {name} is larger than {input_size_limits.MCP_DOCUMENT.size_text}")
     with suppress(msgspec.DecodeError):
         document = msgspec.json.decode(output)
         if isinstance(document, dict):

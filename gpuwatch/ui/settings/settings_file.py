@@ -113,7 +113,7 @@ def load_settings(path: Path) -> LoadedSettings:
             path, problems=(f"is not used: {why}",)
         )  # a file named explicitly is used whoever owns it
     if len(content) > limit.bytes:
-        return LoadedSettings(path, problems=(f"is larger than {limit.most}",))
+        return LoadedSettings(path, problems=(f"is larger than {limit.size_text}",))
     if any(line.partition(b"=")[0].count(b".") > limit.depth for line in content.splitlines()):
         return LoadedSettings(path, problems=(f"is nested more than {limit.depth} deep",))
     try:

@@ -57,7 +57,7 @@ class LostGpu(Condition):
     def end_text(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 is back, after 3 min``; nothing if it was removed for good."""
         device = occurrence.device
-        if not any(item.uuid == device.uuid or item.was(device) for item in context.devices.values()):
+        if not any(item.uuid == device.uuid or item.identifies(device) for item in context.devices.values()):
             return ""
         return f"GPU {device.index} is back, after {rounded_duration(context.at - occurrence.since)}"
 

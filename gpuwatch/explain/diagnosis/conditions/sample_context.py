@@ -146,7 +146,7 @@ class SampleHistory:
     def add_devices(self, listed: Mapping[str, Device], at: float) -> None:
         """Adds the devices of a sample; one that is not listed anymore is kept for a quarter of an hour."""
         for uuid in self.devices.keys() - listed.keys():
-            identified = any(device.was(self.devices[uuid]) for device in listed.values())
+            identified = any(device.identifies(self.devices[uuid]) for device in listed.values())
             if identified or at - self.unlisted_since.setdefault(uuid, at) > _REMOVED_SECONDS:
                 del self.devices[uuid]
                 self.unlisted_since.pop(uuid, None)
@@ -211,7 +211,7 @@ class SampleContext:
             if device.xids:
                 known = history.xids.get(uuid, ())
                 latest = known[-1].at if known else float("-inf")
-                new = [xid for xid in device.xids if xid.hardware and xid.at > latest]
+                new = [xid for xid in device.xids if xid.is_hardware_fault and xid.at > latest]
                 history.xids[uuid] = (*known, *new)[-_MAX_XIDS:]
                 if new:
                     history.seconds_since_xid[uuid] = self.at - new[-1].at if first else 0.0

@@ -41,12 +41,12 @@ def gpu_fault(evidence: Evidence) -> Iterator[Finding]:
     xid, title, action = most_important_xid(xids), "", _RESET_ACTION
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
-    if (xid is None or not xid.hardware) and any("fallen off the bus" in line.lower() for line in lines):
+    if (xid is None or not xid.is_hardware_fault) and any("fallen off the bus" in line.lower() for line in lines):
         title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
     only_xids = bool(xids) and all(xid_in_line(line) is not None for line in lines)
     yield finding(
         "unknown"
-        if only_xids and all(xid.programs and xid.code != _RECOVERY_XID for xid in xids)
+        if only_xids and all(xid.is_program_fault and xid.code != _RECOVERY_XID for xid in xids)
         else "hardware.fault",
         severity,
         "fact" if not only_xids and any(states_explicitly(line, "hardware.fault") for line in lines) else "likely",

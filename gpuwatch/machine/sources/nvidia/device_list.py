@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import astuple
 
 from gpuwatch.core.model.metrics import Lane
-from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_AT, UNIDENTIFIED
+from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_PREFIX, UNIDENTIFIED_PREFIX
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_from_nvml, text_of
@@ -103,7 +103,7 @@ class DeviceList:
     def _sleeping(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
         """A suspended device: the known one, or a placeholder for its PCI address."""
         before = next((device for device in known.values() if device.pci_bus_id == pci_bus_id), None)
-        device = before or NvmlDevice(index, f"{ASLEEP_AT}{pci_bus_id}", "sleeping GPU", pci_bus_id)
+        device = before or NvmlDevice(index, f"{ASLEEP_PREFIX}{pci_bus_id}", "sleeping GPU", pci_bus_id)
         device.index, device.state, device.state_detail = index, ASLEEP, _SUSPENDED
         return device
 
@@ -120,10 +120,10 @@ class DeviceList:
     def _silent(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
         """A device that does not say which it is: as it was before, or a placeholder."""
         if answer.handle is not None:  # the other queries may well answer
-            uuid = before.uuid if before is not None else f"{UNIDENTIFIED}{index}"
+            uuid = before.uuid if before is not None else f"{UNIDENTIFIED_PREFIX}{index}"
             known = {} if before is None else {uuid: before}
             return self._describe(index, _Answer(answer.handle, uuid), known)
-        device = before or NvmlDevice(index, f"{UNIDENTIFIED}{index}", "unknown GPU", place)
+        device = before or NvmlDevice(index, f"{UNIDENTIFIED_PREFIX}{index}", "unknown GPU", place)
         device.index, device.handle = index, None
         device.state, device.state_detail = answer.lost or "failed", answer.detail
         return device
