@@ -101,7 +101,7 @@ def explanation_of(path: Path) -> Explanation:
         if stat.S_ISREG(status.st_mode) and status.st_size == 0:
             raise UsageError(f"{file_name(path)} is empty")
         reader = LogReader()
-        lines = join_wrapped_lines(lines_of(descriptor, path), lambda: reader.parser.skip())
+        lines = join_wrapped_lines(lines_of(descriptor, path), lambda: reader.parser.count_line())
         return trace_explanation(descriptor, path) or explain_log.explain(lines, source=str(path), reader=reader)
     finally:
         os.close(descriptor)

@@ -11,13 +11,13 @@ from gpuwatch.explain.logs.reported_ends import (
     CANCELLED,
     CONTINUED,
     CRASH,
-    FAILED,
     FATAL,
     HOST_MEMORY,
     KERNEL_DIED,
     KILLED,
     NOT_STARTED,
     PREEMPTED,
+    PROCESS_FAILED,
     TERMINATED,
     TIME_LIMIT,
     reported_end,
@@ -56,12 +56,12 @@ Root Cause (first observed failure):
 ============================================================"""
 
 ENDS = [
-    ("srun: error: n7: task 3: Exited with exit code 1", FAILED),
+    ("srun: error: n7: task 3: Exited with exit code 1", PROCESS_FAILED),
     ("srun: error: n7: tasks 0-3,5: Killed", KILLED),
-    ("State: FAILED (exit code 3)", FAILED),
+    ("State: FAILED (exit code 3)", PROCESS_FAILED),
     ("State: OUT_OF_MEMORY (exit code 0)", HOST_MEMORY),
     ("State: TIMEOUT (exit code 0)", TIME_LIMIT),
-    ("[2026-05-01 10:00:00,7] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4711", FAILED),
+    ("[2026-05-01 10:00:00,7] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4711", PROCESS_FAILED),
     ("srun: error: n7: task 3: Segmentation fault (core dumped)", CRASH),
     ("srun: error: n7: task 0: Exited with exit code 143", TERMINATED),
     ("slurmstepd: error: *** JOB 44 ON n3 CANCELLED AT 2026-05-01T10:00:00 DUE TO TIME LIMIT ***", TIME_LIMIT),
@@ -78,17 +78,17 @@ ENDS = [
     ),
     ("mpirun noticed that process rank 2 with PID 4231 on node n3 exited on signal 9 (Killed).", KILLED),
     ("mpirun noticed that process rank 2 with PID 4231 on node n3 exited on signal 11 (Segmentation fault).", CRASH),
-    ("Primary job  terminated normally, but 1 process returned", FAILED),
-    ("mpirun detected that one or more processes exited with non-zero status, thus causing", FAILED),
+    ("Primary job  terminated normally, but 1 process returned", PROCESS_FAILED),
+    ("mpirun detected that one or more processes exited with non-zero status, thus causing", PROCESS_FAILED),
     ("make: *** [Makefile:12: train] Error 137", KILLED),
     ("zsh: killed     python train.py", KILLED),
     ("[1]    12345 segmentation fault (core dumped)  python train.py", CRASH),
     ("Terminated", TERMINATED),
     ("error: command terminated with exit code 137", KILLED),
-    ("command terminated with exit code 3", FAILED),
+    ("command terminated with exit code 3", PROCESS_FAILED),
     ("train-1 exited with code 139", CRASH),
     ("  Exit Code:    137", KILLED),
-    ("##[error]Process completed with exit code 1.", FAILED),
+    ("##[error]Process completed with exit code 1.", PROCESS_FAILED),
     ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", HOST_MEMORY),
     ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", TIME_LIMIT),
     ("=>> PBS: job killed: walltime 3602 exceeded limit 3600", TIME_LIMIT),
@@ -96,7 +96,10 @@ ENDS = [
     ("memory allocation of 2097152 bytes failed", HOST_MEMORY),
     ("Nov 22 10:11:12 n1 systemd[1]: train.service: Main process exited, code=killed, status=9/KILL", KILLED),
     ("Nov 22 10:11:12 n1 systemd[1]: train.service: Main process exited, code=dumped, status=11/SEGV", CRASH),
-    ("Nov 22 10:11:12 n1 systemd[1]: train.service: Main process exited, code=exited, status=1/FAILURE", FAILED),
+    (
+        "Nov 22 10:11:12 n1 systemd[1]: train.service: Main process exited, code=exited, status=1/FAILURE",
+        PROCESS_FAILED,
+    ),
     ("train.service: A process of this unit has been killed by the OOM killer.", HOST_MEMORY),
     ("[2026-11-22 10:11:13 +0000] [1] [ERROR] Worker (pid:47) was sent SIGKILL! Perhaps out of memory?", KILLED),
     ("The kernel for train.ipynb appears to have died. It will restart automatically.", KERNEL_DIED),
@@ -120,10 +123,13 @@ ENDS = [
     ("/var/spool/job7/slurm_script: line 15: --epochs: command not found", CONTINUED),
     ("train.py: error: unrecognized arguments: --bacth 3", NOT_STARTED),
     ("python: symbol lookup error: /env/libx.so: undefined symbol: foo", NOT_STARTED),
-    ("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", FAILED),
-    ("Command '['train', '--seed', '42']' returned non-zero exit status 1.", FAILED),
+    (
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+        PROCESS_FAILED,
+    ),
+    ("Command '['train', '--seed', '42']' returned non-zero exit status 1.", PROCESS_FAILED),
     ("(0) Abnormal termination (signal 9)", KILLED),
-    ("(1) Normal termination (return value 2)", FAILED),
+    ("(1) Normal termination (return value 2)", PROCESS_FAILED),
     ("subprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.", KILLED),
 ]
 _TITLES = {
@@ -138,7 +144,12 @@ _TITLES = {
     PREEMPTED: "preempted",
     CANCELLED: "cancel",
     KERNEL_DIED: "kernel died",
-    FAILED: ("process of the job failed", "ended with exit code", "command that make ran", "DeepSpeed's launcher"),
+    PROCESS_FAILED: (
+        "process of the job failed",
+        "ended with exit code",
+        "command that make ran",
+        "DeepSpeed's launcher",
+    ),
 }
 
 
@@ -160,7 +171,7 @@ def test_torchruns_root_cause_counts_not_the_ranks_that_were_ended_for_it(code: 
 
 
 def test_a_make_within_a_make() -> None:
-    assert reported_end("make[2]: *** [train] Error 2") == FAILED
+    assert reported_end("make[2]: *** [train] Error 2") == PROCESS_FAILED
 
 
 def test_the_programs_own_error_is_told_not_the_launchers() -> None:

@@ -78,8 +78,8 @@ def test_sentences_are_no_frames(text: str) -> None:
 def test_any_lines(lines: list[str]) -> None:
     finder = FrameFinder()
     for line in lines:
-        finder.line(line)
-        finder.code(line)
+        finder.take_frame(line)
+        finder.take_code(line)
     assert finder.frame is None or finder.frame.line >= 0
 
 

@@ -34,7 +34,7 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
-_ENDED_FROM_OUTSIDE = reported_ends.FROM_OUTSIDE | {
+_ENDED_FROM_OUTSIDE = reported_ends.ENDED_FROM_OUTSIDE | {
     reported_ends.KILLED,
     reported_ends.TERMINATED,
     reported_ends.HOST_MEMORY,
@@ -63,17 +63,17 @@ def explain(
     for line in without_summaries(lines):
         if not is_of_query(line):
             empty_lines = 0
-            if (key := reader.key) is not None and key in line and reader.begins(line):
+            if (key := reader.key) is not None and key in line and reader.takes_as_start(line):
                 feed = reader.parser.feed
             feed(line)
-            if reader.parser.starts:
-                reader.begun()
+            if reader.parser.start_lines:
+                reader.restart_at_last_lines()
                 feed = reader.parser.feed
         elif empty_lines < _MAX_EMPTY_LINES:  # what nvidia-smi only lists is not for the rules on log lines
             empty_lines += 1
             feed("")
         else:
-            reader.parser.skip()
+            reader.parser.count_line()
     reader.parser.close()
     last = explain_facts(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
     return last if reader.earlier is None else _explanation_of_starts(last, reader.earlier, reader)
@@ -82,7 +82,7 @@ def explain(
 def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:
     """The explanation of the last of several starts; of another one if that failed and the last only followed from it,
     shows nothing, or is of another program, which worked."""
-    facts, count, first = reader.parser.facts, reader.count, reader.first
+    facts, count, first = reader.parser.facts, reader.start_count, reader.first_line
     before = explain_facts(earlier, {}, source=last.source, machine=last.machine)
     worked = last.primary == "healthy" and facts.ending_kind in (WORK, KERAS_WORK)
     explained, lines = before, [f"the last start begins at line {first}"]

@@ -23,7 +23,7 @@ class CudaError(msgspec.Struct, frozen=True):
     """In the driver API and the runtime, in lower case."""
     text: str
     """The beginning of cudaGetErrorString's text, in lower case."""
-    alone: bool = True
+    unambiguous: bool = True
     """Whether the text is enough in a line that does not mention CUDA."""
 
 
@@ -84,24 +84,26 @@ TABLE: tuple[CudaError, ...] = (
 )  # fmt: skip
 
 
-def _names(name: str) -> tuple[str, ...]:
+def _full_names(name: str) -> tuple[str, ...]:
     return f"cuda_error_{name}", f"cudaerror{name}", f"hiperror{name.replace('_', '')}"
 
 
-_BY_NAME = {full: entry for entry in TABLE for name in entry.names for full in _names(name)}
+_BY_NAME = {full: entry for entry in TABLE for name in entry.names for full in _full_names(name)}
 _OTHER = CudaError("cuda.other-error", (), (), "")
 """A number that is not in the table."""
 _BY_NUMBER = {number: entry for entry in TABLE for number in entry.numbers}
-_ALONE = tuple(entry for entry in TABLE if entry.alone)
+_UNAMBIGUOUS = tuple(entry for entry in TABLE if entry.unambiguous)
 
 _NAME = re.compile(r"\bcuda_error_[a-z_]{1,60}|\b(?:cuda|hip)error[a-z]{1,60}")
 # "CUDA error: TEXT", "failed to initialize CUDA: TEXT", "(30 vs. 0)  TEXT", "CUDA failed with error TEXT".
-_AFTER = (
+_AFTER_CUDA = (
     r"(?:(?:cuda|\bcudart|\bhip)\w{0,40}\b(?:[^.\n]|\.\w){0,60}?(?:error|fail|exception|check|:)[^\n]{0,80}?"
     r"[ :'\"(<\])]"
     r"|cuda ?success \(\d{1,3} vs\. 0\) {0,4})"
 )
-_TEXTS = tuple((entry.text, re.compile(_AFTER + re.escape(entry.text)), entry) for entry in TABLE if not entry.alone)
+_TEXTS = tuple(
+    (entry.text, re.compile(_AFTER_CUDA + re.escape(entry.text)), entry) for entry in TABLE if not entry.unambiguous
+)
 _NUMBER = re.compile(
     r"cuda ?(?:runtime|driver|rt)?[ _]?(?:api )?(?:error|failure|err|status)(?: code)?[ :#=(]{0,3}(\d{1,3})\b(?![.\d])"
     r"|cuda initialization failure with error:? (\d{1,3})"
@@ -118,7 +120,7 @@ _REPORT = re.compile(r"error|fail|exception|unable|cannot|could not|check|return
 
 def errors(text: str) -> list[CudaError]:
     """The CUDA errors in ``text``, which is in lower case with plain quotes."""
-    found = [entry for entry in _ALONE if entry.text in text]
+    found = [entry for entry in _UNAMBIGUOUS if entry.text in text]
     if "cud" not in text and "hip" not in text:
         # "THCudaCheck", "CUDA error", "cudart" and all names contain one.
         return found

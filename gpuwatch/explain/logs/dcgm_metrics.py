@@ -14,12 +14,12 @@ _BUS = re.compile(r'pci_bus_id="([\da-fA-F:.]{7,20})"')
 _MIN_BLANK = 2.0**62
 """DCGM's "no value" is near the largest 64-bit integer."""
 _THERMAL, _POWER = 0x20 | 0x40, 0x80
-_XID = "DCGM_FI_DEV_XID_ERRORS"
-_FAULTS = tuple(
+_XID_METRIC = "DCGM_FI_DEV_XID_ERRORS"
+_FAULT_COUNTERS = tuple(
     f"DCGM_FI_DEV_{name}" for name in ("ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "ROW_REMAP_PENDING", "RETIRED_PENDING")
 )
 """Counters that are 0 on a healthy GPU."""
-_REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+_THROTTLE_REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 
 
 def topics_of(line: str) -> Iterator[tuple[str, str]]:
@@ -28,12 +28,12 @@ def topics_of(line: str) -> Iterator[tuple[str, str]]:
     if sample is None or (value := float(sample[3])) >= _MIN_BLANK:
         return
     yield "driver.answered", line
-    if sample[1] == _XID and value:
+    if sample[1] == _XID_METRIC and value:
         bus = _BUS.search(sample[2])
-        yield "hardware.fault", f"Xid (PCI:{bus[1] if bus else '?'}): {int(value)}, the last that {_XID} tells"
-    elif value and sample[1] in _FAULTS:
+        yield "hardware.fault", f"Xid (PCI:{bus[1] if bus else '?'}): {int(value)}, the last that {_XID_METRIC} tells"
+    elif value and sample[1] in _FAULT_COUNTERS:
         yield "hardware.fault", line
-    elif sample[1] in _REASONS and int(value) & _THERMAL:
+    elif sample[1] in _THROTTLE_REASONS and int(value) & _THERMAL:
         yield "throttle.thermal", line
-    elif sample[1] in _REASONS and int(value) & _POWER:
+    elif sample[1] in _THROTTLE_REASONS and int(value) & _POWER:
         yield "throttle.power", line

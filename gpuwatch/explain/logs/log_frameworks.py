@@ -25,17 +25,17 @@ FRAMEWORK_WORDS = (
 """Words of a relevant line, in lower case, to the name that findings use. Of several in one line the first tells which
 program failed: others use PyTorch, XLA's lines look like TensorFlow's."""
 
-_NOT_BESIDE = {"whisper.cpp": "llama.cpp", "Lua Torch": "pytorch"}
+_MISTAKEN_FOR = {"whisper.cpp": "llama.cpp", "Lua Torch": "pytorch"}
 """Programs whose lines contain the words of another one, which they are not."""
 
 
-def leave_out_unused(facts: LogFacts, *, placed: bool, worked: bool) -> None:
+def drop_unused_frameworks(facts: LogFacts, *, placed: bool, worked: bool) -> None:
     """Drops the frameworks of a log's facts that its program did not use.
 
     ``placed``: TensorFlow logged where ops ran; ``worked``: the log ends at work that is not TensorFlow's.
     """
-    not_beside = {_NOT_BESIDE.get(name) for name in facts.frameworks}
-    facts.frameworks[:] = [name for name in facts.frameworks if name not in not_beside]
+    mistaken = {_MISTAKEN_FOR.get(name) for name in facts.frameworks}
+    facts.frameworks[:] = [name for name in facts.frameworks if name not in mistaken]
     others = [name for name in facts.frameworks if name != "tensorflow"]
     unused = others or (worked and not facts.errors)
     if worked and others == ["bitsandbytes"]:

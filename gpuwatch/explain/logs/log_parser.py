@@ -31,14 +31,14 @@ from gpuwatch.explain.logs.line_prefixes import (
     without_prefixes,
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.log_frameworks import leave_out_unused, only_imported_tensorflow
+from gpuwatch.explain.logs.log_frameworks import drop_unused_frameworks, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, MessageReader, absl_thread
 from gpuwatch.explain.logs.multiline_messages import OpenMessages
 from gpuwatch.explain.logs.nvidia_smi_table import driver_version_of_table
 from gpuwatch.explain.logs.oom_collector import OomCollector
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.program_output import program_lines
-from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, not_compiled
+from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, is_compile_place
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import refused_bytes
@@ -47,18 +47,18 @@ from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterErro
 
 _MAX_LINE_CHARS = 20_000
 _MAX_KEPT_CHARS = 2000
-_NAMES_PYTORCH = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
-_PLACES = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
+_PYTORCH_HINTS = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
+_ENVIRONMENT_OF_PATH = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """Parts of the path of a program, which tell the system or the service on which it ran."""
 _MEMO_CHARS = 600
-_NOTHING, _REFUSAL, _TORCH, _ERROR = 1, 2, 3, 4
-_hinted, _shape = message_topics.hinted, message_topics.message_shape
+_MEANINGLESS_KIND, _REFUSED_KIND, _TORCH_OOM_KIND, _ERROR_KIND = 1, 2, 3, 4
+_hinted, _shape = message_topics.may_matter, message_topics.message_shape
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
 # A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
-_FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
-_MIG_COLUMN = re.compile(r"\|\s+\|\s+\|\s+ERR!\s+\|")
+_FATAL_PREFIX = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
+_MIG_ERROR_COLUMN = re.compile(r"\|\s+\|\s+\|\s+ERR!\s+\|")
 """Where nvidia-smi could not read whether MIG is enabled: no fault of the GPU."""
 # TensorFlow 2.21 prints file names without paths.
 _TENSORFLOW_SOURCES = frozenset(
@@ -76,21 +76,21 @@ class LogParser:
         self._ooms = OomCollector()
         self._memo: dict[str | bytes, tuple[str, str] | list[str] | int | None] = {}
         """What to do with a message, by its text; its kind, by its text without digits."""
-        self._units = OpenMessages(self._facts)
+        self._multiline = OpenMessages(self._facts)
         self._frames = FrameFinder()
-        self._ends = ReportedEnds(self._facts)
+        self._reported_ends = ReportedEnds(self._facts)
         self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._work = WorkAfterError(self._facts)
-        self._marks = ProgramStartLines()
+        self._start_lines = ProgramStartLines()
         self._traceback = self._last_of_dump = ""  # the heads of the last ones
-        self.starts: list[str] = []
+        self.start_lines: list[str] = []
         """The last lines, if they began another program than those before them."""
-        self._last: deque[str] = deque(maxlen=log_ending.LAST_LINES)
-        self._keep_last = self._last.append
-        self._messages = MessageReader(self._facts, self._ooms, self._units, self._last)
-        self._ended = EndedProgram(self._last)
-        self._failed = FailedItems()
-        self._ooms_seen = self._ooms_survived = self._dumps = 0
+        self._last_lines: deque[str] = deque(maxlen=log_ending.LAST_LINES)
+        self._keep_last = self._last_lines.append
+        self._messages = MessageReader(self._facts, self._ooms, self._multiline, self._last_lines)
+        self._ended_program = EndedProgram(self._last_lines)
+        self._failed_items = FailedItems()
+        self._ooms_seen = self._ooms_continued_after = self._dumps = 0
         """``_dumps``: of the lines about memory that ran out, those of an allocator that tries again."""
 
     @property
@@ -104,7 +104,7 @@ class LogParser:
         self._facts.last_survived_error_line = max(
             self._facts.last_survived_error_line, self._work.survived_error_line * self._work.went_on
         )
-        self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_survived
+        self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_continued_after
         self._facts.memory_request_frame = self._frames.memory_request_frame
         self._name_packages()
         if (constant := self._facts.refusals.constant_bytes) is not None and not self._facts.ooms:
@@ -117,42 +117,42 @@ class LogParser:
         facts.lines += 1
         if line and not line.isspace():
             self._keep_last(line if len(line) < _MAX_KEPT_CHARS else bounded(line, _MAX_KEPT_CHARS))
-        elif self._ended.since is not None:
-            self._ended.since.append(line)
+        elif self._ended_program.lines_since is not None:
+            self._ended_program.lines_since.append(line)
         placer = "): /" in line
         # Of graphs there is a line for each node, in which nothing else needs a look.
-        busy = placer and (self._work.wants_lines or self._exceptions.open or self._frames.open or self._units.open)
-        if placer and not busy and not self._ooms.in_dump() and self._placements.known_node(line):
+        busy = placer and (self._work.wants_lines or self._exceptions.open or self._frames.open or self._multiline.open)
+        if placer and not busy and not self._ooms.in_dump() and self._placements.take_known_placer_line(line):
             return
-        if line.startswith('{"') and self._enveloped(line):
+        if line.startswith('{"') and self._take_json_line(line):
             return
         framed = ", line " in line
         if framed and TRACEBACK in line and (pieces := lines_of_joined_traceback(line)):
-            self._pieces(pieces)
+            self._take_pieces(pieces)
             return
         if self._work.wants_lines:
-            self._after_error(line)
+            self._take_line_after_error(line)
         elif self._work.wants_lines_before_error:
             self._work.take_before_error(line)
         if self._exceptions.open:
             self._frames.rank = rank_prefix(line)
-            self._exceptions.follow(line)
-            if self._frames.another and self._ran_again(line):
+            self._exceptions.take_following_line(line)
+            if self._frames.is_new_program and self._is_another_start(line):
                 return
-            self._error_here(line)
+            self._after_exception(line)
         if self._frames.open:
             self._frames.rank = rank_prefix(line)
-            self._frames.code(without_prefixes(undecorated(line[:_MAX_LINE_CHARS])))
+            self._frames.take_code(without_prefixes(undecorated(line[:_MAX_LINE_CHARS])))
         if framed:
             self._frames.rank = rank_prefix(line)
-        if framed and self._frames.line(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
-            if self._frames.another and self._ran_again(line):
+        if framed and self._frames.take_frame(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
+            if self._frames.is_new_program and self._is_another_start(line):
                 return
-            facts.last_frame_line = None if self._exceptions.of_a_stack() else facts.lines
-            if self._exceptions.outside and not_compiled(line):
-                self.starts = [line]
+            facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.lines
+            if self._exceptions.is_outside_traceback and is_compile_place(line):
+                self.start_lines = [line]
         elif TRACEBACK in line:
-            self._exceptions.begin(line)
+            self._exceptions.begin_traceback(line)
             self._traceback = line
         at = line.find(".cc:")
         if at > 0:
@@ -163,7 +163,7 @@ class LogParser:
                 if known is None:
                     return
                 if known.__class__ is tuple:
-                    self._placements.again(known)
+                    self._placements.count_again(known)
                     return
                 if known.__class__ is list:
                     facts.topic_line_numbers.update(dict.fromkeys(known, facts.lines))
@@ -174,49 +174,49 @@ class LogParser:
                 if self._ooms.in_dump():
                     if message.startswith(_CHUNK_IN_USE):
                         return
-                elif not self._units.open:
-                    if line.startswith("placer", at - 6) and self._placements.node(message):
+                elif not self._multiline.open:
+                    if line.startswith("placer", at - 6) and self._placements.take_placer_line(message):
                         self._messages.add_framework("tensorflow")
                         return
-                    if self._again(message):
+                    if self._take_known_kind(message):
                         return
-                self._source_line(line, message)
+                self._take_source_line(line, message)
                 return
-        if self._units.open and self._row(line):
+        if self._multiline.open and self._take_table_line(line):
             return
-        if not self._units.open and not self._ooms.in_dump():
-            if placer and self._placements.node(line):
+        if not self._multiline.open and not self._ooms.in_dump():
+            if placer and self._placements.take_placer_line(line):
                 return
             shape = _shape(line)
             kind = self._memo.get(shape)
             if kind is not None:
-                if kind == _TORCH:
+                if kind == _TORCH_OOM_KIND:
                     facts.topics["memory.oom"] += 1
                     facts.topic_line_numbers["memory.oom"] = facts.lines
                     facts.last_error_line = facts.lines
-                elif kind == _ERROR:
-                    self._failed.take(shape)
+                elif kind == _ERROR_KIND:
+                    self._failed_items.take(shape)
                 return
             if not _hinted(shape):
-                self._learn(shape, _NOTHING)
+                self._remember(shape, _MEANINGLESS_KIND)
                 return
             if len(line) > _MEMO_CHARS:
-                self._plain_line(line)
-            elif not self._plain_line(line):
-                of_an_item = is_error_line(line) and self._failed.take(shape, line)
-                self._learn(shape, _ERROR if of_an_item else _NOTHING)
+                self._take_plain_line(line)
+            elif not self._take_plain_line(line):
+                of_an_item = is_error_line(line) and self._failed_items.take(shape, line)
+                self._remember(shape, _ERROR_KIND if of_an_item else _MEANINGLESS_KIND)
             elif self._ooms.is_full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
-                self._learn(shape, _TORCH)
+                self._remember(shape, _TORCH_OOM_KIND)
             return
-        self._plain_line(line)
+        self._take_plain_line(line)
 
     @property
     def program(self) -> str:
         """The name of the program's file; empty if it is not known."""
-        return self._marks.program or self._frames.ended_program
+        return self._start_lines.program or self._frames.ended_program
 
-    def _error_here(self, raw: str) -> None:
+    def _after_exception(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
             self._facts.last_survived_error_line = max(
@@ -224,24 +224,26 @@ class LogParser:
             )
             self._work.start(raw, self._facts.lines, ended=bool(self._frames.ended_program))
             ended = self._frames.ended_program and not rank_prefix(raw)
-            if ended or self._ended.since is not None:
-                self._ended.error(self._facts.lines if ended else 0)
-                self._keep_last = self._ended.keep if ended else self._last.append
+            if ended or self._ended_program.lines_since is not None:
+                self._ended_program.set_end(self._facts.lines if ended else 0)
+                self._keep_last = self._ended_program.keep if ended else self._last_lines.append
 
-    def _ran_again(self, line: str) -> bool:
+    def _is_another_start(self, line: str) -> bool:
         """Whether the traceback that begins is of another program than the one that ended, or of another start."""
-        self._frames.another = False
-        self.starts = self._ended.again(self._traceback, line, renamed=self._frames.renamed)
-        return bool(self.starts)
+        self._frames.is_new_program = False
+        self.start_lines = self._ended_program.lines_of_next_start(
+            self._traceback, line, renamed=self._frames.has_new_name
+        )
+        return bool(self.start_lines)
 
     def rewind(self) -> None:
         """Forgets what came since an exception ended the program, if that was of another start of it."""
-        if self._ended.at:
-            self._facts.lines, self._ooms_survived = self._ended.at, 0
+        if self._ended_program.ended_at:
+            self._facts.lines, self._ooms_continued_after = self._ended_program.ended_at, 0
             self._work.restart()
-            self._ended.restore()
+            self._ended_program.restore_last_lines()
 
-    def _after_error(self, line: str) -> None:
+    def _take_line_after_error(self, line: str) -> None:
         ooms = self._facts.topics.get("memory.oom", 0)
         if ooms != self._ooms_seen:
             self._ooms_seen = ooms
@@ -251,23 +253,23 @@ class LogParser:
             self._work.restart()
         self._work.take(line)
         if max(self._work.steps, self._work.bar_advances) >= MIN_MANY_STEPS or self._work.success_answers > 1:
-            self._ooms_survived = ooms
+            self._ooms_continued_after = ooms
 
-    def _again(self, message: str) -> bool:
+    def _take_known_kind(self, message: str) -> bool:
         """Handles a C++ message of a known kind; False if its kind is not known yet."""
         if message.startswith("Executing op ") and ("\r" not in message or "\r" not in message.rstrip("\r\n")):
             self._messages.add_framework("tensorflow")
-            self._learn(message, self._placements.executing(message))
+            self._remember(message, self._placements.take_eager_line(message))
             return True
-        if message.startswith("before computing ") and self._placements.copied(message):
+        if message.startswith("before computing ") and self._placements.take_copy_line(message):
             return True
         kind = self._memo.get(_shape(message))
-        if kind == _REFUSAL and (refused := refused_bytes(message)) is not None:
+        if kind == _REFUSED_KIND and (refused := refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
-        return kind == _NOTHING
+        return kind == _MEANINGLESS_KIND
 
-    def _learn(self, text: str | bytes, action: tuple[str, str] | list[str] | int | None) -> None:
+    def _remember(self, text: str | bytes, action: tuple[str, str] | list[str] | int | None) -> None:
         """Forgets everything when it is full: the lines of a log repeat, so it is soon filled with those that do."""
         if len(text) <= _MEMO_CHARS:
             if len(self._memo) >= _MAX_MEMO_ENTRIES:
@@ -280,46 +282,48 @@ class LogParser:
         at = max(self._facts.last_error_line or 0, self._facts.reported_end_line_number)
         return self._facts.lines - at if at else None
 
-    def skip(self) -> None:
+    def count_line(self) -> None:
         """Counts a line that is read elsewhere."""
         self._facts.lines += 1
 
     def close(self) -> None:
         """Ends the log, and all units of several lines."""
-        self._units.close_all()
-        self._in_two(self._last[-1].rstrip("\r\n").rpartition("\r")[2] if self._last else "")
-        for raw in self._last:
-            if any(words in raw for words in _NAMES_PYTORCH):
-                self._frames.named(raw)
+        self._multiline.close_all()
+        self._take_unfinished_line(self._last_lines[-1].rstrip("\r\n").rpartition("\r")[2] if self._last_lines else "")
+        for raw in self._last_lines:
+            if any(words in raw for words in _PYTORCH_HINTS):
+                self._frames.take_package_names(raw)
         file = self._frames.frame.file if self._frames.frame is not None else ""
-        for part, environment in _PLACES:
+        for part, environment in _ENVIRONMENT_OF_PATH:
             if part in file.lower():
                 self._facts.note(f"environment.{environment}", file)
-        closing = [without_prefixes(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last)[-2:]]
-        self._ends.close(closing[-1] if closing else "", closing[0] if closing else "")
-        kept, printed = program_lines([*self._last], whole=len(self._last) < log_ending.LAST_LINES)
+        closing = [without_prefixes(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last_lines)[-2:]]
+        self._reported_ends.close(closing[-1] if closing else "", closing[0] if closing else "")
+        kept, printed = program_lines([*self._last_lines], whole=len(self._last_lines) < log_ending.LAST_LINES)
         end = log_ending.end_of(kept, is_server="server.started" in self._facts.topics)
         line, placed = end.line, bool(self._placements.result())
         worked = end.kind in (log_ending.WORK, log_ending.KERAS_WORK)
         if worked:
             if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
-                self._ooms_survived = self._facts.topics.get("memory.oom", 0)
+                self._ooms_continued_after = self._facts.topics.get("memory.oom", 0)
             self._messages.forget_warnings(line)
             if end.kind == log_ending.WORK and only_imported_tensorflow(self._facts, placed=placed):
                 self._facts.missing_libraries.clear()
                 self._facts.forget("cuda.missing-library")
-        since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last))
+        since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last_lines))
         self._facts.lines_after_ending_line = sum(
             1 for text in since if without_prefixes(undecorated(text[:_MAX_LINE_CHARS]))
         )
         if worked and log_ending.shows_work(line):
-            self._ends.worked_after(self._facts.lines - self._facts.lines_after_ending_line)
+            self._reported_ends.forget_unstarted_command(self._facts.lines - self._facts.lines_after_ending_line)
         self._name_packages()
         if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
-            self._ends.worked_after(self._facts.last_error_line or 0)
-        leave_out_unused(self._facts, placed=placed, worked=end.kind == log_ending.WORK and "tensorflow" not in line)
-        self._failed.store_in(self._facts, self._last)
-        log_ending.store_last_lines(self._facts, self._last, end, printed)
+            self._reported_ends.forget_unstarted_command(self._facts.last_error_line or 0)
+        drop_unused_frameworks(
+            self._facts, placed=placed, worked=end.kind == log_ending.WORK and "tensorflow" not in line
+        )
+        self._failed_items.store_in(self._facts, self._last_lines)
+        log_ending.store_last_lines(self._facts, self._last_lines, end, printed)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):
@@ -329,51 +333,51 @@ class LogParser:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
         if self._dumps != self._facts.topics.get("memory.oom", 0) or not self._dumps or self._facts.errors:
             return False
-        since = itertools.takewhile(lambda text: text != self._last_of_dump, reversed(self._last))
+        since = itertools.takewhile(lambda text: text != self._last_of_dump, reversed(self._last_lines))
         return any(line in undecorated(text) for text in since)
 
-    def _source_line(self, line: str, tail: str) -> None:
-        if self._states(line):
+    def _take_source_line(self, line: str, tail: str) -> None:
+        if self._take_bar_states(line):
             return
         line = undecorated(line[:_MAX_LINE_CHARS])
         found = source_message(line)
         if found is None:
-            self._plain_line(line)
+            self._take_plain_line(line)
             return
         source, message = found
         if ".cc:" not in (text := without_prefixes(line)).partition(": ")[0] and is_error(text):
             # An exception that quotes a source: "RuntimeError: [gloo/transport/tcp/pair.cc:598] Connection closed".
-            self._plain_line(line)
+            self._take_plain_line(line)
             return
         if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
             self._messages.add_framework("tensorflow")
-        self._units.close_all()
+        self._multiline.close_all()
         action: tuple[str, str] | list[str] | int | None = None
         if source == "bfc_allocator":
-            self._allocator(line, message)
+            self._take_allocator_message(line, message)
             return
         if source == "execute" and message.startswith("Executing op"):
-            action = self._placements.executing(message)
-        elif source in ("placer", "simple_placer") and self._placements.node(message):
+            action = self._placements.take_eager_line(message)
+        elif source in ("placer", "simple_placer") and self._placements.take_placer_line(message):
             pass
         elif (refused := refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             self._facts.note("memory.refused", line)
             action = refused
-            self._learn(_shape(tail), _REFUSAL)
+            self._remember(_shape(tail), _REFUSED_KIND)
         else:
             known = self._messages.read(source, line, message)
             action = (self._messages.topics_of_line() or None) if known else None
-            if _FATAL.search(line, 0, line.find(".cc:")):
+            if _FATAL_PREFIX.search(line, 0, line.find(".cc:")):
                 self._facts.note("ended.fatal", line)
-            if self._units.open:
+            if self._multiline.open:
                 return
             if not known:
-                self._learn(_shape(tail), _NOTHING)
-        self._learn(tail, action)
+                self._remember(_shape(tail), _MEANINGLESS_KIND)
+        self._remember(tail, action)
 
-    def _allocator(self, line: str, message: str) -> None:
-        self._last_of_dump = self._last[-1] if self._last else ""
+    def _take_allocator_message(self, line: str, message: str) -> None:
+        self._last_of_dump = self._last_lines[-1] if self._last_lines else ""
         if "an out of memory trying" in message:
             if self._ooms.take_dump_head(message, absl_thread(line)):
                 self._dumps += 1
@@ -387,82 +391,82 @@ class LogParser:
 
     # Everything else
 
-    def _plain_line(self, raw: str) -> bool:
+    def _take_plain_line(self, raw: str) -> bool:
         """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
-        if self._states(raw) or self._in_two(raw):
+        if self._take_bar_states(raw) or self._take_unfinished_line(raw):
             return True
         facts, whole = self._facts, undecorated(raw[:_MAX_LINE_CHARS])
         line = without_prefixes(whole)
-        if self._units.open and self._within(line):
+        if self._multiline.open and self._take_message_line(line):
             return True
         if self._ooms.in_dump():
             self._ooms.take_dump_line(line)
         if not line:
             return False
         if "Executing op " in line:
-            self._placements.executing(line)
+            self._placements.take_eager_line(line)
             return True
         if line.startswith(dcgm_metrics.PREFIX):
             for topic, told in dcgm_metrics.topics_of(line):
                 facts.note(topic, told)
                 facts.note_xid(told, told)
             return True
-        if "pu:" in line.lower() and not is_error(line) and self._placements.node(line):
+        if "pu:" in line.lower() and not is_error(line) and self._placements.take_placer_line(line):
             return True
         if "NVIDIA-SMI" in line and (version := driver_version_of_table(line)) is not None:
-            self._units.begin_table()
+            self._multiline.begin_table()
             # nvidia-smi got an answer from the driver.
             facts.kernel_driver = facts.kernel_driver or version
             facts.note("driver.loaded", line)
             return True
         if raw.startswith("[rank"):
             facts.note("environment.launcher", raw.rstrip())
-        if begins := self._marks.again(raw, self.since_error):
-            self.starts = [raw]
-        known = begins is not None or self._ends.take(line) or self._ends.take(whole)
-        if not self._exceptions.ignores(line):
+        if begins := self._start_lines.begins_program(raw, self.since_error):
+            self.start_lines = [raw]
+        known = begins is not None or self._reported_ends.take(line) or self._reported_ends.take(whole)
+        if not self._exceptions.is_ignored(line):
             known |= self._messages.read("", line, line)
         if "Xid (" in raw:
             facts.note_xid(raw, line)
         self._frames.rank = rank_prefix(raw)
-        known |= self._python_error(line)
-        self._error_here(raw)
+        known |= self._take_python_error(line)
+        self._after_exception(raw)
         return known
 
-    def _enveloped(self, line: str) -> bool:
+    def _take_json_line(self, line: str) -> bool:
         """Takes a line of a container's JSON log, whose text is the program's; False for other lines."""
-        within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
+        within = self._multiline.open or self._ooms.in_dump() or self._frames.open or ", line " in line
         if not within and "\\" not in line and ".cc:" not in line and not _hinted(line.encode("utf-8", "replace")):
             return False
         if (text := json_text(line)) is None:
             return False
-        self._pieces(text.removesuffix("\n").split("\n"))
+        self._take_pieces(text.removesuffix("\n").split("\n"))
         return True
 
-    def _pieces(self, pieces: Iterable[str]) -> None:
+    def _take_pieces(self, pieces: Iterable[str]) -> None:
         """Takes each piece of a line as a line."""
         counted = self._facts.lines
         for piece in pieces:
             self.feed(piece)
         self._facts.lines = counted
 
-    def _states(self, raw: str) -> bool:
+    def _take_bar_states(self, raw: str) -> bool:
         """Takes the last states of a progress bar; False for a line that does not overwrite itself."""
         overwritten = "\r" in raw.rstrip("\r\n")
         if overwritten:
-            self._pieces(filter(str.strip, raw.split("\r")[-50:]))
+            self._take_pieces(filter(str.strip, raw.split("\r")[-50:]))
         return overwritten
 
-    def _in_two(self, raw: str) -> bool:
+    def _take_unfinished_line(self, raw: str) -> bool:
         """Takes a line in which somebody else's words stand behind what the program left unfinished; False if not."""
         if (parts := split_unfinished_line(raw)) is None:
             return False
-        self._last.pop()
-        self._pieces(parts)
+        self._last_lines.pop()
+        self._take_pieces(parts)
         return True
 
-    def _python_error(self, line: str) -> bool:
-        if self._exceptions.line(line):
+    def _take_python_error(self, line: str) -> bool:
+        if self._exceptions.take_exception(line):
             self._messages.add_frameworks_named_in(line)
             if "tensorflow." in line:
                 self._messages.add_framework("tensorflow")
@@ -470,32 +474,32 @@ class LogParser:
                 self._messages.add_framework("pytorch")
             return True
         if "Colocation Debug Info" in line:
-            self._units.begin_colocation(failed=self._messages.placement_failed)
+            self._multiline.begin_colocation(failed=self._messages.placement_failed)
             return True
-        return self._exceptions.other(line)
+        return self._exceptions.take_related_line(line)
 
-    def _within(self, line: str) -> bool:
+    def _take_message_line(self, line: str) -> bool:
         """Takes a line of an open unit; False if it may also mean something by itself."""
-        if self._units.take_colocation_line(line):
+        if self._multiline.take_colocation_line(line):
             return True
-        whole = self._units.complete_mapping(line)
+        whole = self._multiline.complete_mapping(line)
         if whole is not None:
             found, joined = whole
             self._messages.add_mapping(found)
             self._facts.note("device.mapped", joined)
             return True
-        if self._units.is_capability_range(line):
+        if self._multiline.is_capability_range(line):
             self._facts.note("build.gpu-unsupported", line)
             self._messages.count_as_warning()
             return True
-        self._units.take_gpu_property(line)
+        self._multiline.take_gpu_property(line)
         return False
 
-    def _row(self, raw: str) -> bool:
+    def _take_table_line(self, raw: str) -> bool:
         """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
-        if not self._units.take_table_line(raw[:_MAX_LINE_CHARS].rstrip()):
+        if not self._multiline.take_table_line(raw[:_MAX_LINE_CHARS].rstrip()):
             return False
-        faulty = "ERR!" in raw and _MIG_COLUMN.match(raw) is None
+        faulty = "ERR!" in raw and _MIG_ERROR_COLUMN.match(raw) is None
         if "E. Process" in raw or "Prohibited" in raw or faulty:
             self._messages.read("", raw.strip(), raw)
         return True

@@ -110,7 +110,7 @@ class MessageReader:
     def _read(self, source: str, line: str, message: str) -> None:
         facts = self._facts
         self._understood = False
-        message = message_topics.plain(message)
+        message = message_topics.plain_punctuation(message)
         for topic in (topics_of_line := message_topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
@@ -220,7 +220,7 @@ class MessageReader:
             self._facts.note("memory.oom", line)
         elif (
             not source
-            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(message_topics.folded(message))
+            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(message_topics.lower_plain(message))
             and not self._ooms.is_full()
         ):
             self._ooms.add_complete(Oom())

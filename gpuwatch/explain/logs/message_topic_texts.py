@@ -16,7 +16,7 @@ Needle = str | tuple[str, ...]
 Texts = dict[str, tuple[Needle, ...]]
 """By topic: a cause, or evidence for rules."""
 
-OUTRIGHT: Texts = {
+EXPLICIT: Texts = {
     "placement.device-missing": (
         "could not satisfy device specification", "unable to find any devices for spec", " unknown device.",
         "was explicitly assigned to /", "doesn't exist in the list of available devices",

@@ -1,7 +1,7 @@
 """Finds the topics of a log line: what the texts of ``message_topic_texts.py`` and CUDA's errors mean.
 
 A topic that is a cause id is the text's meaning; other topics are evidence for rules. A text must contain one of the
-substrings in :func:`hinted`, or be in a C++ line or an exception, which are always parsed (a test checks this).
+substrings in :func:`may_matter`, or be in a C++ line or an exception, which are always parsed (a test checks this).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ASCII = str.maketrans(
 """Typographic quotes and dashes to plain ones."""
 
 
-def plain(text: str) -> str:
+def plain_punctuation(text: str) -> str:
     """The text with plain quotes and dashes."""
     return text if text.isascii() else text.translate(_ASCII)
 
 
-def folded(text: str) -> str:
+def lower_plain(text: str) -> str:
     """Lower case with plain quotes and dashes, as the tables' texts are compared."""
-    return plain(text).lower()
+    return plain_punctuation(text).lower()
 
 
 def message_shape(message: str) -> bytes:
@@ -34,7 +34,7 @@ def message_shape(message: str) -> bytes:
     return message.encode("utf-8", "replace").translate(None, b"0123456789")
 
 
-def hinted(line: bytes) -> bool:
+def may_matter(line: bytes) -> bool:
     """Whether a line without a C++ source position is parsed. Written without a loop, which would be slower.
 
     ``line`` is UTF-8, with or without its digits; it is searched as Latin-1, which is faster.
@@ -69,18 +69,18 @@ def hinted(line: bytes) -> bool:
 
 _SLURM_OOM = ": Out Of Memory"
 _GPU_WORD = re.compile(r"cuda|gpu|\bhip\b")
-_CASED: tuple[tuple[str, str], ...] = (
+_CASE_SENSITIVE: tuple[tuple[str, str], ...] = (
     (_SLURM_OOM, "ended.host-memory"),
     ("Out of memory: Kill", "ended.host-memory"),
     ("cgroup out of memory: Kill", "ended.host-memory"),
 )
 """Case-sensitive texts."""
 
-OUTRIGHT, INFERRED = (
+EXPLICIT, INFERRED = (
     tuple((needle, topic) for table in tables for topic, needles in table.items() for needle in needles)
-    for tables in ((message_topic_texts.OUTRIGHT,), (message_topic_texts.INFERRED, message_topic_texts.ENVIRONMENTS))
+    for tables in ((message_topic_texts.EXPLICIT,), (message_topic_texts.INFERRED, message_topic_texts.ENVIRONMENTS))
 )
-TOPICS: tuple[tuple[Needle, str], ...] = (*_CASED, *OUTRIGHT, *INFERRED)
+TOPICS: tuple[tuple[Needle, str], ...] = (*_CASE_SENSITIVE, *EXPLICIT, *INFERRED)
 
 # Rows are only compared if the line contains their gate: few lines contain many gates.
 _GATES = (
@@ -93,7 +93,7 @@ _GATES = (
 _Row = tuple[int, tuple[str, ...], str]
 
 
-def _gated(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[_Row, ...]], ...]:
+def _rows_by_gate(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[_Row, ...]], ...]:
     gated: dict[str, list[_Row]] = {gate: [] for gate in _GATES}
     for rank, (needle, topic) in enumerate(rows):
         parts = (needle,) if isinstance(needle, str) else needle
@@ -102,40 +102,40 @@ def _gated(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[_Row, .
     return tuple((gate, tuple(entries)) for gate, entries in gated.items() if entries)
 
 
-_GATED = _gated((*OUTRIGHT, *INFERRED))
-_OUTRIGHT_CODES = ("no_binary_for_gpu", "no kernel image is available", "cuda driver version is insufficient")
+_ROWS_BY_GATE = _rows_by_gate((*EXPLICIT, *INFERRED))
+_EXPLICIT_CUDA_TEXTS = ("no_binary_for_gpu", "no kernel image is available", "cuda driver version is insufficient")
 """CUDA's errors that have only one meaning."""
 
 
-_PROBED = re.compile(r"(?:^|\bI\d{4} .{1,80}\] ?|\bINFO\b.{0,80})Unable to initialize backend '")
-_SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
+_BACKEND_TRIED = re.compile(r"(?:^|\bI\d{4} .{1,80}\] ?|\bINFO\b.{0,80})Unable to initialize backend '")
+_DEVICE_SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
 
 
-_OF_CUDA = ("cud", "an illegal", "kernel", "error", "driver", "provided ptx", "launch failure")
-_NOT_OF_CUDA = ("failed call to cuinit", "triton error [cuda]: device kernel image")
+_CUDA_WORDS = ("cud", "an illegal", "kernel", "error", "driver", "provided ptx", "launch failure")
+_OTHER_CUDA_MESSAGES = ("failed call to cuinit", "triton error [cuda]: device kernel image")
 """Errors of CUDA that have their own parser, or another meaning."""
-NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
+CUDNN_NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
 """TensorFlow 2.21 prints this for a cuDNN without a version query; a wrapped line has only one of the two."""
 
 
 def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, in the order of the tables, then those of CUDA's errors."""
-    lower = folded(text)
+    lower = lower_plain(text)
     found = [topic for _, topic in _rows_in(lower)]
-    if any(word in lower for word in _OF_CUDA) and not any(text in lower for text in _NOT_OF_CUDA):
+    if any(word in lower for word in _CUDA_WORDS) and not any(text in lower for text in _OTHER_CUDA_MESSAGES):
         known = {*found, cuda_errors.OUT_OF_MEMORY}  # which has its own parsers
         found += [topic for topic in cuda_errors.topics(lower) if topic not in known]
-    found += [topic for needle, topic in _CASED if needle in text and not _is_of_gpu(needle, lower)]
+    found += [topic for needle, topic in _CASE_SENSITIVE if needle in text and not _is_gpu_memory(needle, lower)]
     if may_name_removed_api(lower) and find_removed_api(text) is not None:
         found.append("api.removed")
-    if not found or NOISE[0] in text or NOISE[1] in text:
+    if not found or CUDNN_NOISE[0] in text or CUDNN_NOISE[1] in text:
         return ()
     topics = dict.fromkeys(found)
-    specified = _SPECIFICATION.search(text) if "placement.device-missing" in topics else None
+    specified = _DEVICE_SPECIFICATION.search(text) if "placement.device-missing" in topics else None
     if specified is not None and f"{specified[1]}," in f"{specified[2]},":
         # The device is there: eager TensorFlow prints the same sentence for a missing kernel.
         topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
-    if "ended.jax-backend" in topics and _PROBED.search(text) is not None:
+    if "ended.jax-backend" in topics and _BACKEND_TRIED.search(text) is not None:
         topics.pop("ended.jax-backend")  # JAX tries each kind of device when it starts
     if "build.cpu-only" in topics and "available platform names" in text.lower() and "TPU" in text:
         return ("device.used",)  # JAX on a TPU needs no build for GPUs
@@ -144,14 +144,14 @@ def topics_of(text: str) -> tuple[str, ...]:
 
 def states_explicitly(text: str, topic: str) -> bool:
     """Whether ``text`` names ``topic`` explicitly."""
-    lower = folded(text)
-    named = any(rank < len(OUTRIGHT) and found == topic for rank, found in _rows_in(lower))
+    lower = lower_plain(text)
+    named = any(rank < len(EXPLICIT) and found == topic for rank, found in _rows_in(lower))
     if named or (topic == "api.removed" and find_removed_api(text) is not None):
         return True
-    return topic in cuda_errors.topics(lower) and any(code in lower for code in _OUTRIGHT_CODES)
+    return topic in cuda_errors.topics(lower) and any(code in lower for code in _EXPLICIT_CUDA_TEXTS)
 
 
-def _is_of_gpu(needle: str, lower: str) -> bool:
+def _is_gpu_memory(needle: str, lower: str) -> bool:
     """Whether "Out Of Memory" is said of a GPU: Slurm writes it so too, of a task on a host named gpu01."""
     return (
         needle == _SLURM_OOM
@@ -163,7 +163,7 @@ def _is_of_gpu(needle: str, lower: str) -> bool:
 def _rows_in(lower: str) -> list[tuple[int, str]]:
     """Rank and topic of the rows whose texts occur, in the order of the tables."""
     found: list[tuple[int, str]] = []
-    for gate, rows in _GATED:
+    for gate, rows in _ROWS_BY_GATE:
         if gate in lower:
             found += [
                 (rank, topic)

@@ -30,7 +30,7 @@ RESOURCE_OPS = re.compile(r"^(?:VarHandleOp|Variable(?:V2)?|\w*HashTable(?:V2)?|
 _NODE = re.compile(
     r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:(?:[^\s/]+/)+?)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$"
 )
-_GLUED = re.compile(r"^.*[\]>:\x07]")
+_GLUED_PREFIX = re.compile(r"^.*[\]>:\x07]")
 """A launcher's prefix without a space: [1,0]<stdout>:a/MatMul."""
 _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
@@ -49,24 +49,24 @@ class PlacementCounter:
         self._eager: dict[tuple[str, str], int] = {}
         self._graph: dict[tuple[str, str], int] = {}
         self._nodes: set[int] = set()
-        self._ends: dict[str, tuple[tuple[str, str], int]] = {}
+        self._key_by_line_end: dict[str, tuple[tuple[str, str], int]] = {}
         """Key, and its hash, by what follows the node in a placer line: an op and a device."""
         self._copies: dict[tuple[str, int, str, str], int] = {}
 
-    def executing(self, message: str) -> tuple[str, str] | None:
-        """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
+    def take_eager_line(self, message: str) -> tuple[str, str] | None:
+        """An ``Executing op`` line; returns its key for :meth:`count_again`, None if it is not counted."""
         match = _EXECUTING.search(message)
         key = _key(match[1], match[2]) if match is not None else None
         if key is not None:
-            self.again(key)
+            self.count_again(key)
         return key
 
-    def again(self, key: tuple[str, str]) -> None:
-        """Counts an eager line once more, by the key from :meth:`executing`."""
+    def count_again(self, key: tuple[str, str]) -> None:
+        """Counts an eager line once more, by the key from :meth:`take_eager_line`."""
         if key in self._eager or len(self._eager) < MAX_KEYS:
             self._eager[key] = self._eager.get(key, 0) + 1
 
-    def copied(self, message: str) -> bool:
+    def take_copy_line(self, message: str) -> bool:
         """A line about an automatic copy of an eager op's input; False for other lines."""
         match = _COPY.search(message)
         if match is None:
@@ -80,35 +80,40 @@ class PlacementCounter:
         """Automatic copies between devices, most frequent first."""
         return sorted_copies(self._copies)
 
-    def node(self, message: str) -> bool:
+    def take_placer_line(self, message: str) -> bool:
         """A placer line; False for other lines."""
-        if self.known_node(message):
+        if self.take_known_placer_line(message):
             return True
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
             return False  # a sentence that ends in a device
-        node = match[1]
-        if ":" in node or node[0] == "[":
-            node = _GLUED.sub("", node)
+        take_placer_line = match[1]
+        if ":" in take_placer_line or take_placer_line[0] == "[":
+            take_placer_line = _GLUED_PREFIX.sub("", take_placer_line)
         # TensorFlow 0.x prints no op type.
-        op = match[2] or node.rsplit("/", 1)[-1]
+        op = match[2] or take_placer_line.rsplit("/", 1)[-1]
         key = _key(op, match[3])
         if key is not None:
-            if match[2] and len(self._ends) < MAX_KEYS:
-                self._ends[message[match.end(1) :]] = key, hash(key)
-            self._count(hash(node) ^ hash(key), key)
+            if match[2] and len(self._key_by_line_end) < MAX_KEYS:
+                self._key_by_line_end[message[match.end(1) :]] = key, hash(key)
+            self._count(hash(take_placer_line) ^ hash(key), key)
         return True
 
-    def known_node(self, message: str) -> bool:
+    def take_known_placer_line(self, message: str) -> bool:
         """Takes a placer line of an op and device that were seen before, without a search for its parts."""
         at = message.find(": (")
-        if at < 1 or (known := self._ends.get(message[at:])) is None:
+        if at < 1 or (known := self._key_by_line_end.get(message[at:])) is None:
             return False
-        node = message[:at]
-        if ":" in node or node[0] == "[" or " " in node or not node.isprintable():
+        take_placer_line = message[:at]
+        if (
+            ":" in take_placer_line
+            or take_placer_line[0] == "["
+            or " " in take_placer_line
+            or not take_placer_line.isprintable()
+        ):
             return False
         key, of_key = known
-        identity = hash(node) ^ of_key
+        identity = hash(take_placer_line) ^ of_key
         if identity not in self._nodes:
             self._count(identity, key)
         return True
@@ -166,7 +171,7 @@ class ColocationReader:
         self._supported: tuple[str, ...] | None = None
         self._types: dict[str, set[str]] = {}
         self._requested: str | None = None
-        self._in_members = False
+        self._in_member_list = False
         self._lines = 0
 
     def take(self, line: str) -> bool:
@@ -180,9 +185,9 @@ class ColocationReader:
                 self._supported = tuple(part.strip() for part in match[2].split(",") if part.strip())
             return True
         if line.startswith(("Colocation members", "/job:", "See below", "Colocation ")) or not line:
-            self._in_members = self._in_members or line.startswith("Colocation members")
+            self._in_member_list = self._in_member_list or line.startswith("Colocation members")
             return not (self._members and not line)
-        if self._in_members:
+        if self._in_member_list:
             match = _MEMBER.match(line)
             if match is None:
                 return not self._members

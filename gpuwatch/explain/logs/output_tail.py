@@ -10,7 +10,7 @@ from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _MAX_TAIL_LINES = 80
 _MAX_LINE_CHARS = 2000
-_FIRST_LINES_KEPT, _LATER_LINES_KEPT = 6, 6
+_MAX_FIRST_DECISIVE, _MAX_LATER_DECISIVE = 6, 6
 _DECISIVE = (
     "Created device",
     "ran out of memory trying to allocate",
@@ -18,7 +18,7 @@ _DECISIVE = (
     "Cannot dlopen some GPU libraries",
     TRACEBACK,
 )
-_MARK = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
+_OMITTED_LINES = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
 
 
 def is_decisive(line: str) -> bool:
@@ -28,7 +28,7 @@ def is_decisive(line: str) -> bool:
 
 def omitted_line_count(line: str) -> int:
     """The number of lines that this mark replaces; 0 for any other line."""
-    match = _MARK.match(line)
+    match = _OMITTED_LINES.match(line)
     return int(match[1]) if match is not None else 0
 
 
@@ -37,9 +37,9 @@ class OutputTail:
 
     def __init__(self) -> None:
         self._last: deque[str] = deque()
-        self._first_kept: list[str] = []
-        self._later_kept: deque[str] = deque(maxlen=_LATER_LINES_KEPT)
-        self._fallen = 0
+        self._first_decisive: list[str] = []
+        self._later_decisive: deque[str] = deque(maxlen=_MAX_LATER_DECISIVE)
+        self._dropped = 0
 
     def add(self, line: str) -> None:
         """Adds a line; of a progress bar, which overwrites itself, its last state."""
@@ -47,13 +47,15 @@ class OutputTail:
             line = line.rstrip("\r").rpartition("\r")[2]
         self._last.append(explain_device_type(line[:_MAX_LINE_CHARS]))
         if len(self._last) > _MAX_TAIL_LINES:
-            self._fallen += 1
-            if is_decisive(gone := self._last.popleft()):
-                (self._first_kept if len(self._first_kept) < _FIRST_LINES_KEPT else self._later_kept).append(gone)
+            self._dropped += 1
+            if is_decisive(dropped := self._last.popleft()):
+                (
+                    self._first_decisive if len(self._first_decisive) < _MAX_FIRST_DECISIVE else self._later_decisive
+                ).append(dropped)
 
     def lines(self) -> tuple[str, ...]:
         """Decisive lines, a mark with the number of omitted ones, and the last lines."""
-        kept = (*self._first_kept, *self._later_kept)
-        gone = self._fallen - len(kept)
-        mark = (f"… {gone} earlier line{'' if gone == 1 else 's'} not kept",) if gone else ()
-        return (*kept, *mark, *self._last)
+        decisive = (*self._first_decisive, *self._later_decisive)
+        dropped = self._dropped - len(decisive)
+        mark = (f"… {dropped} earlier line{'' if dropped == 1 else 's'} not kept",) if dropped else ()
+        return (*decisive, *mark, *self._last)

@@ -12,7 +12,7 @@ from collections import deque
 from gpuwatch.explain.logs.line_prefixes import rank_prefix
 from gpuwatch.explain.logs.tracebacks import file_name
 
-_MARKS = re.compile(
+_PROGRAM_START = re.compile(
     r"^(?:\S{1,80}: )?(?P<shell>nohup: ignoring input)"
     r"|^(?P<prompt>(?:(?:\([^()]{1,40}\) ?)?(?:\[?[\w.-]{1,40}@[^$#]{1,100})?[$#]|\+{1,3}) (?:\w{1,40}=\S{0,100} )*"
     r"(?:srun (?:.{1,100}? )?)?(?:python[\d.]*|torchrun|accelerate|deepspeed|vllm)\b(?! -[cm]\b)"
@@ -25,7 +25,9 @@ _MARKS = re.compile(
     r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
     re.IGNORECASE,
 )
-_COMPILED = re.compile(r"^\s{0,4}File \"(?!<|.*(?:ipykernel|site-packages|dist-packages))[^\"]{1,300}\", line \d+\s*$")
+_COMPILE_PLACE = re.compile(
+    r"^\s{0,4}File \"(?!<|.*(?:ipykernel|site-packages|dist-packages))[^\"]{1,300}\", line \d+\s*$"
+)
 _MAX_LINES_TO_ERROR = 3
 """An import is of a new program only if at most so many lines are between it and the error: ranks import, too."""
 
@@ -38,11 +40,11 @@ class ProgramStartLines:
         self.program = ""
         """The name of the file that the last line which began no other program names."""
 
-    def again(self, line: str, since_error: int | None) -> bool | None:
+    def begins_program(self, line: str, since_error: int | None) -> bool | None:
         """Whether a line, as it is, begins another program; None if it begins none, wherever it stands.
 
         ``since_error``: lines since the last error."""
-        found = _MARKS.search(line)
+        found = _PROGRAM_START.search(line)
         if found is None:
             return None
         begins = since_error is not None
@@ -57,16 +59,16 @@ class ProgramStartLines:
         return begins
 
 
-def not_compiled(line: str) -> bool:
+def is_compile_place(line: str) -> bool:
     """Whether a line outside a traceback is where Python could not compile a program, which so had not begun."""
-    return _COMPILED.match(line) is not None
+    return _COMPILE_PLACE.match(line) is not None
 
 
 _MAX_KEPT_LINES = 2000
 """Lines before a traceback that are read again, as those of another start."""
-_MAX_LINES_BETWEEN, _MAX_END_LINES = 20, 8
+_MIN_LINES_BETWEEN_ENDS, _MAX_END_LINES = 20, 8
 """Lines that are between the ends of two starts, at least, and of them those that may belong to the first end."""
-_OF_RANKS = re.compile(
+_RANK_WORDS = re.compile(
     r"torchrun|torch[./]distributed|\b(?:local_)?rank\b|world_size|nccl|gloo|deepspeed|\baccelerate\b|mpirun|horovod",
     re.IGNORECASE,
 )
@@ -76,40 +78,44 @@ _OF_RANKS = re.compile(
 class EndedProgram:
     """Keeps lines if an exception ended the program, with a traceback that passed through its main module."""
 
-    def __init__(self, last: deque[str]) -> None:
-        """``last``: the last lines of the log."""
-        self._last = last
-        self.since: deque[str] | None = None
+    def __init__(self, last_lines: deque[str]) -> None:
+        """``last_lines``: the last lines of the log."""
+        self._last_lines = last_lines
+        self.lines_since: deque[str] | None = None
         """The lines since then; None if none did."""
-        self.at = 0
+        self.ended_at = 0
         """The number of the line at which it ended, if another start of it follows."""
-        self._until: list[str] = []
+        self._lines_until_end: list[str] = []
 
-    def error(self, at: int) -> None:
-        """An exception is in line ``at``, and ended the program; 0: it did not."""
-        self.at, self.since = at, deque(maxlen=_MAX_KEPT_LINES) if at else None
-        self._until = [*self._last] if at else []
+    def set_end(self, ended_at: int) -> None:
+        """An exception is in line ``ended_at``, and ended the program; 0: it did not."""
+        self.ended_at, self.lines_since = ended_at, deque(maxlen=_MAX_KEPT_LINES) if ended_at else None
+        self._lines_until_end = [*self._last_lines] if ended_at else []
 
     def keep(self, line: str) -> None:
         """Takes a line after the end."""
-        self._last.append(line)
-        if self.since is not None:
-            self.since.append(line)
+        self._last_lines.append(line)
+        if self.lines_since is not None:
+            self.lines_since.append(line)
 
-    def again(self, traceback: str, line: str, *, renamed: bool) -> list[str]:
+    def lines_of_next_start(self, traceback: str, line: str, *, renamed: bool) -> list[str]:
         """The lines with which the start begins whose traceback does; empty if it may be of a rank.
 
         ``renamed``: it is of a program of another name.
         """
-        since = self.since or ()
+        lines_since = self.lines_since or ()
         if renamed:
-            self.at = 0  # of what came between nothing is known
+            self.ended_at = 0  # of what came between nothing is known
             return [traceback, line]
-        if len(since) <= _MAX_LINES_BETWEEN or rank_prefix(traceback) or any(map(_OF_RANKS.search, since)):
+        if (
+            len(lines_since) <= _MIN_LINES_BETWEEN_ENDS
+            or rank_prefix(traceback)
+            or any(map(_RANK_WORDS.search, lines_since))
+        ):
             return []
-        return [*since][_MAX_END_LINES:]
+        return [*lines_since][_MAX_END_LINES:]
 
-    def restore(self) -> None:
+    def restore_last_lines(self) -> None:
         """Makes the last lines those until the end."""
-        self._last.clear()
-        self._last.extend(self._until)
+        self._last_lines.clear()
+        self._last_lines.extend(self._lines_until_end)

@@ -24,87 +24,88 @@ _NEAR_END_LINES = 20
 """An error ended a start if at most so many lines follow it."""
 _MAX_PROGRAMS = 16
 """Programs of one log that are told apart, at most."""
-_REPORT = "Sender: LSF System"
+_LSF_REPORT = "Sender: LSF System"
 """LSF's report, with which a log may begin, follows the job that it is about."""
 _DATE = re.compile(r"^\w{3} \w{3} +\d{1,2} [\d:]{8} (?:\w{2,5} )?\d{4}\s*$")
 """What date(1) and nvidia-smi print first; its words differ from day to day."""
-_BAR = re.compile(r"\d%\|")
+_PROGRESS_BAR = re.compile(r"\d%\|")
 """A progress bar, whose last state a program prints once more as it ends."""
-_OF_A_STEP = re.compile(
+_STEP_FAILED = re.compile(
     r"\b(?:step|stage|script|command|process|subprocess|job|pipeline|training|evaluation)\b"
     r".{0,80}(?:\bfail(?:ed|ure)?\b|\bexit(?:ed)?\b|\breturn code\b|\bnon-zero\b)",
     re.IGNORECASE,
 )
 """What a program says of another one that it has started."""
 _DIGITS = dict.fromkeys(map(ord, "0123456789"))
-_CUT = dict.fromkeys(_DIGITS, "\n")
+_DIGITS_TO_NEWLINES = dict.fromkeys(_DIGITS, "\n")
 
 
-class _Heads:
-    """Takes the lines of a log that contain :attr:`key`."""
+class _FirstLines:
+    """The first lines of a log, which come again when its program is started again; takes lines with :attr:`key`."""
 
     def __init__(self) -> None:
         self.key: str | None = ""
-        """What a line must contain for :meth:`again`; None: no line is wanted."""
-        self._head: list[str] = []
+        """What a line must contain for :meth:`take`; None: no line is wanted."""
+        self._lines: list[str] = []
         self._longest = ""
         """What the first line has between two digits, at most."""
-        self._seen: list[str] = []
+        self._matching_lines: list[str] = []
         """Lines that may begin a start."""
         self._matched = 0
-        self._known = False
+        self._found_before = False
         """Whether a start was found: then these lines begin each, also after one without an error."""
-        self._needed = _HEAD_LINES
+        self._lines_needed = _HEAD_LINES
         """Lines that must come again: fewer if the first start failed after them."""
 
-    def again(self, line: str, parser: LogParser) -> list[str] | None:
+    def take(self, line: str, parser: LogParser) -> list[str] | None:
         """The lines before this one, with which it begins a new start; None if it does not."""
         # Words with digits differ from start to start: times, paths, ids.
         text = " ".join(word for word in line.split() if word.translate(_DIGITS) == word)
-        if not text or _BAR.search(line) is not None:
-            self._seen += [line] * bool(self._seen)
+        if not text or _PROGRESS_BAR.search(line) is not None:
+            self._matching_lines += [line] * bool(self._matching_lines)
             return None
         since_error = parser.since_error
-        if len(self._head) < self._needed:
-            self._begin(line, text, since_error)
+        if len(self._lines) < self._lines_needed:
+            self._add_first_line(line, text, since_error)
             return None
-        if text == self._head[self._matched]:
+        if text == self._lines[self._matched]:
             self._matched += 1
-            self._seen.append(line)
+            self._matching_lines.append(line)
         else:
-            self._matched = int(text == self._head[0])
-            self._seen = [line] * self._matched
+            self._matched = int(text == self._lines[0])
+            self._matching_lines = [line] * self._matched
         self.key = "" if self._matched else self._longest
         if not self._matched:
             return None
-        if since_error is None and not self._known and self._matched > 1 and parser.facts.lines < _SAME_START_LINES:
+        no_start_so_far = since_error is None and not self._found_before
+        if no_start_so_far and self._matched > 1 and parser.facts.lines < _SAME_START_LINES:
             self.key = None  # one line may be a table's rule
-        if self._matched < self._needed or self.key is None:
+        if self._matched < self._lines_needed or self.key is None:
             return None
-        before, self._seen, self._matched, self.key = self._seen[:-1], [], 0, self._longest
+        before, self._matching_lines, self._matched, self.key = self._matching_lines[:-1], [], 0, self._longest
         after_error = since_error is not None and since_error <= _NEAR_END_LINES
-        self._known |= after_error and self._needed == _HEAD_LINES
-        return before if self._known or after_error else None
+        self._found_before |= after_error and self._lines_needed == _HEAD_LINES
+        return before if self._found_before or after_error else None
 
-    def _begin(self, line: str, text: str, since_error: int | None) -> None:
-        if not self._head and _DATE.match(line):
+    def _add_first_line(self, line: str, text: str, since_error: int | None) -> None:
+        if not self._lines and _DATE.match(line):
             return
-        if not self._head:
-            self._longest = max(line.translate(_CUT).split("\n"), key=len)
-        if self._head and TRACEBACK in line and since_error is None:
-            self._needed, self._matched = len(self._head), 0
+        if not self._lines:
+            self._longest = max(line.translate(_DIGITS_TO_NEWLINES).split("\n"), key=len)
+        if self._lines and TRACEBACK in line and since_error is None:
+            self._lines_needed, self._matched = len(self._lines), 0
             self.key = self._longest if len("".join(self._longest.split())) >= _MIN_LINE_CHARS else None
             return
-        self._head.append(text)
-        if since_error is not None or TRACEBACK in line or _REPORT in line:
+        self._lines.append(text)
+        if since_error is not None or TRACEBACK in line or _LSF_REPORT in line:
             self.key = None
-        elif len(self._head) == _HEAD_LINES:
-            telling = len({*self._head}) > 1 and len("".join(self._longest.split())) >= _MIN_LINE_CHARS
-            self.key = self._longest if telling else None
+        elif len(self._lines) == _HEAD_LINES:
+            distinctive = len({*self._lines}) > 1 and len("".join(self._longest.split())) >= _MIN_LINE_CHARS
+            self.key = self._longest if distinctive else None
 
 
 class LogReader:
-    """The parser of the last start that was read, and what the one before it was about."""
+    """Parses a log of one or several starts: the parser of the last one, and the facts of those before it."""
 
     def __init__(self) -> None:
         self.parser = LogParser()
@@ -112,20 +113,20 @@ class LogReader:
         """The facts of the start before the last, or of that which it follows from; None if there is only one."""
         self.programs: dict[str, LogFacts] = {}
         """The facts of the last start of each program whose name is known, but for the last of all."""
-        self.count = 1
+        self.start_count = 1
         """Starts that were seen."""
-        self.first = 0
+        self.first_line = 0
         """Number of the last start's first line."""
-        self._heads = _Heads()
+        self._first_lines = _FirstLines()
 
     @property
     def key(self) -> str | None:
-        """What a line must contain for :meth:`begins`; None: no line is wanted."""
-        return self._heads.key
+        """What a line must contain for :meth:`takes_as_start`; None: no line is wanted."""
+        return self._first_lines.key
 
-    def begins(self, line: str) -> bool:
+    def takes_as_start(self, line: str) -> bool:
         """Whether a line, which is not parsed yet, shows that another start began: then its parser is a new one."""
-        begun = self._heads.again(line, self.parser)
+        begun = self._first_lines.take(line, self.parser)
         if begun is None:
             return False
         self._start(self.parser.facts.lines - len(begun))
@@ -133,35 +134,34 @@ class LogReader:
             self.parser.feed(text)
         return True
 
-    def begun(self) -> None:
+    def restart_at_last_lines(self) -> None:
         """The last lines that the parser took begin a start."""
-        lines = self.parser.starts
+        lines = self.parser.start_lines
         before = self.parser.facts.lines - len(lines)
         self.parser.rewind()
         self._start(before)
         for line in lines:
             self.parser.feed(line)
-        self.parser.starts = []
+        self.parser.start_lines = []
 
     def _start(self, before: int) -> None:
         self.parser.close()
-        ended = self.parser.facts
-        if self.earlier is None or not is_consequence(ended, self.earlier):
-            self.earlier = ended
+        facts = self.parser.facts
+        if self.earlier is None or not is_consequence(facts, self.earlier):
+            self.earlier = facts
         if (name := self.parser.program) and (name in self.programs or len(self.programs) < _MAX_PROGRAMS):
             self.programs.pop(name, None)
-            self.programs[name] = ended
-        self.first, self.count = before + 1, self.count + 1
+            self.programs[name] = facts
+        self.first_line, self.start_count = before + 1, self.start_count + 1
         self.parser = LogParser(before)
 
 
 def is_consequence(later: LogFacts, earlier: LogFacts) -> bool:
-    """Whether a program ended since another one before it had failed: it started that one, or lacked a file, which that
-    one may have had to write."""
+    """Whether a program failed because an earlier one had: it started that one, or lacks a file that it may write."""
     if not later.errors or not earlier.errors or earlier.errors[-1].type == "KeyboardInterrupt":
         return False  # a person who ends a program starts it anew, or another one
     last = later.errors[-1]
     if later.frame is None or earlier.frame is None or later.frame.file == earlier.frame.file:
         return False
-    started = is_about_child(last.type, last.message) or _OF_A_STEP.search(last.message) is not None
+    started = is_about_child(last.type, last.message) or _STEP_FAILED.search(last.message) is not None
     return started or last.type == "FileNotFoundError"

@@ -23,36 +23,36 @@ _ERROR_LINE = re.compile(
 _NAMED_ERROR = re.compile(r"^((?:\w+\.)*[A-Z]\w{2,}|(?:\w+\.)+(?:error|timeout|gaierror|herror))(?:: (.*))?$")
 # A line of a message after its first, or of a traceback; also in the output of one rank of a job. Not tqdm's bar, which
 # begins with spaces, too.
-_CONTINUES = re.compile(
+_CONTINUATION = re.compile(
     r"(?!\s*\d{1,3}%\|)(?:\[?rank:? ?\d+\]?: ?+|\[\d+,[\w:,. -]*\]<std\w+>: ?+)?(?:\s|[\u2502\u2570]|$)"
 )
-_OF_A_BOX = frozenset("\u2502\u2570")
+_BOX_CHARS = frozenset("\u2502\u2570")
 # Python's own words for an exception that does not end the program: in a destructor, a thread, an asyncio task.
-_NOT_THE_END = re.compile(
+_HANDLED_ELSEWHERE = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while|when)|Exception in callback \w*(?:Transport|RequestHandler)\.)"
     r"|(?P<logging>--- Logging error ---)|(?P<thread>Exception in thread )"
     r"|(?P<task>Task exception was never|Exception in callback )"
 )
-_NO_CONSEQUENCE = ("ignored", "logging")
-_OF_A_WRAPPER = ("Error", "Exception")
+_IGNORED_KINDS = ("ignored", "logging")
+_SCRIPT_ERROR_NAMES = ("Error", "Exception")
 """Names of no class, as scripts print them after the traceback of what they ran: "Error: training failed"."""
 _CARRIED_INTERRUPT = re.compile(r"KeyboardInterrupt(?:\(\))?(?::|\s*$)")
 """The message of an exception that native code made of an interrupt: "RuntimeError: KeyboardInterrupt:"."""
-_VALIDATED = re.compile(r"\d+ validation errors? for \S")
-_REASON = re.compile(r"(?:Value error|Assertion failed), |Input should |Field required|Extra inputs|\[type=")
-_OF_PYDANTIC = re.compile(r" \[type=.*$")
-_REASON_LINES = 3
+_PYDANTIC_HEADING = re.compile(r"\d+ validation errors? for \S")
+_PYDANTIC_REASON = re.compile(r"(?:Value error|Assertion failed), |Input should |Field required|Extra inputs|\[type=")
+_PYDANTIC_SUFFIX = re.compile(r" \[type=.*$")
+_PYDANTIC_LINES = 3
 """pydantic's message: the field and the reason stand in the lines below its heading."""
-_RETRIED = re.compile(
+_RETRIES_EXHAUSTED = re.compile(
     r"(?i)\bretry\b.{0,40}\b(?:exceed|maximum|max)|\bretries (?:exceeded|exhausted|failed)(?! with url)"
     r"|\b(?:maximum|max|all)\b.{0,30}\bretries\b(?! exceeded with url)"
 )
 """An exception that only says how often another one came."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
-_RANKS_TOLD = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
+_MIXED_SYNTAX_ERROR = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
 """Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
-_SUMMED_UP = re.compile(r"(?:FAILED )?[\w./-]*test[\w./-]*\.py(?:::\S+)?(?: - |$)")
+_PYTEST_SUMMARY = re.compile(r"(?:FAILED )?[\w./-]*test[\w./-]*\.py(?:::\S+)?(?: - |$)")
 """pytest's line of a file or a test that failed, without its level: it names once more what was raised before."""
 _MEASURE = re.compile(r"[-+]?(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf) ?%?$", re.IGNORECASE)
 """What follows the name of a quantity, such as "RootMeanSquareError: 4.1": an exception only after a traceback."""
@@ -64,7 +64,7 @@ _IPYTHON_HEAD = re.compile(
 )
 _MAX_LINES_AFTER_FRAME = 4
 """Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
-_TRACEBACK_LINES = 100
+_MAX_TRACEBACK_LINES = 100
 """Lines of the traceback after "Exception ignored in", at most."""
 _MAX_LINE_CHARS = 20_000
 
@@ -75,9 +75,9 @@ _HEADING = re.compile(
 )
 _IN_USER_CODE = "in user code:"
 """AutoGraph's heading: the traceback within the function follows, and the exception last."""
-_ROOT = re.compile(r"\(0\) +(?=[A-Z][\w ]{2,30}: )")
+_FIRST_ROOT_ERROR = re.compile(r"\(0\) +(?=[A-Z][\w ]{2,30}: )")
 """The first of several errors of a graph: "(0) Not found: a.jpg; No such file or directory"."""
-_HEADED_LINES = 200
+_MAX_LINES_BELOW_HEADING = 200
 _NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
 
 
@@ -105,7 +105,7 @@ def is_error(line: str) -> bool:
     return _ERROR_LINE.match(line) is not None
 
 
-def _text(error: RunError) -> str:
+def _key(error: RunError) -> str:
     return f"{error.type}: {error.message}"
 
 
@@ -116,61 +116,63 @@ class ExceptionFinder:
         self._facts = facts
         self._frames = frames
         self.open = False
-        """Whether :meth:`follow` wants the next line: a traceback or the message of an exception may go on."""
+        """Whether :meth:`take_following_line` wants the next line: a traceback or a message may go on."""
         self._in_traceback = False
         self._in_message = False
         self._prefix: re.Pattern[str] | None = None
         """What stood before the head of the last traceback, of any logger or launcher, with any digits."""
-        self._untold = False
+        self._message_follows = False
         """Whether the message of the last exception begins on a later line."""
-        self._headed = 0
+        self._lines_below_heading = 0
         """Lines in which the message may come after TensorFlow's heading of it."""
         self._after_node = False
         """Whether the line before named the node below whose name the message stands."""
-        self._validated = 0
+        self._pydantic_lines_left = 0
         """Lines in which the reason may come after pydantic's heading."""
         self._chained = False
         """Whether the next exception was raised while the last one was handled."""
-        self._elsewhere = ("", 0)
+        self._handled = ("", 0)
         """Where the next exception happens, if it does not end the program, and the line that says so."""
-        self._logging = 0
+        self._logging_error_line = 0
         """The line of the last error of Python's own logging, below which stands the stack of who logged."""
 
     @property
-    def outside(self) -> bool:
+    def is_outside_traceback(self) -> bool:
         """Whether the last exception is complete, and none of the ranks that could not compile one program."""
         errors = self._facts.errors
         return bool(errors) and not self._in_traceback and errors[-1].type not in _NOT_COMPILED
 
-    def of_a_stack(self) -> bool:
+    def in_logging_stack(self) -> bool:
         """Whether a frame is of no traceback but of the stack that follows an error of logging."""
-        since = self._facts.lines - self._logging
-        return self._logging > 0 and not self._in_traceback and since <= _TRACEBACK_LINES
+        since = self._facts.lines - self._logging_error_line
+        return self._logging_error_line > 0 and not self._in_traceback and since <= _MAX_TRACEBACK_LINES
 
-    def begin(self, line: str) -> None:
+    def begin_traceback(self, line: str) -> None:
         """A traceback begins: its next line that is neither indented nor a frame is its exception."""
         self.open = self._in_traceback = True
-        self._frames.begin()
+        self._frames.begin_traceback()
         prefix = line[: line.find(TRACEBACK)]
         known = not prefix.strip() or len(prefix) > _MAX_PREFIX_CHARS
         self._prefix = None if known else re.compile(_NUMBER.sub(r"\\d+", re.escape(prefix)))
 
-    def follow(self, line: str) -> None:
+    def take_following_line(self, line: str) -> None:
         """Takes a line, as it is, after the head of a traceback or an exception."""
         prefix = self._prefix.match(line) if self._prefix is not None else None
         rest = line[prefix.end() :] if prefix is not None else line
-        if self._untold and (text := without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))):
-            self._untold = False
+        if self._message_follows and (text := without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))):
+            self._message_follows = False
             if not is_error(text):
-                self._tell(text)
+                self._set_message(text)
                 return
-        if self._headed and self._below_heading(line):
+        if self._lines_below_heading and self._take_line_below_heading(line):
             return
-        if self._validated and self._of_validation(without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))):
+        if self._pydantic_lines_left and self._take_pydantic_line(
+            without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))
+        ):
             return
-        if _CONTINUES.match(rest):
-            if self._in_traceback and rest.lstrip()[:1] in _OF_A_BOX:
-                self._frames.boxed(rest)
+        if _CONTINUATION.match(rest):
+            if self._in_traceback and rest.lstrip()[:1] in _BOX_CHARS:
+                self._frames.take_boxed_line(rest)
                 self._facts.last_frame_line = self._facts.lines
             if self._in_message:
                 self._facts.last_error_line = self._facts.lines
@@ -181,61 +183,61 @@ class ExceptionFinder:
             text = without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))
             named = _NAMED_ERROR.match(text)
             if named is not None and not is_error(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
-                self._keep(named[1], named[2] or "")
-        self.open = self._in_traceback or self._in_message or self._headed > 0
+                self._add(named[1], named[2] or "")
+        self.open = self._in_traceback or self._in_message or self._lines_below_heading > 0
 
-    def _of_validation(self, text: str) -> bool:
+    def _take_pydantic_line(self, text: str) -> bool:
         """Takes a line below pydantic's heading; whether it is the field or the reason."""
-        self._validated -= 1
+        self._pydantic_lines_left -= 1
         if not text or is_error(text):
             return False
         self._in_message = True
-        if _REASON.search(text) is not None:
-            self._validated = 0
-        self._tell(f"{self._facts.errors[-1].message}: {_OF_PYDANTIC.sub('', text)}")
+        if _PYDANTIC_REASON.search(text) is not None:
+            self._pydantic_lines_left = 0
+        self._set_message(f"{self._facts.errors[-1].message}: {_PYDANTIC_SUFFIX.sub('', text)}")
         return True
 
-    def _below_heading(self, line: str) -> bool:
+    def _take_line_below_heading(self, line: str) -> bool:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
-        self._headed -= 1
+        self._lines_below_heading -= 1
         text = without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))
         node, self._after_node = self._after_node, text.startswith("Node: '") or text.strip() == "^"
-        if (found := _ROOT.match(text)) is None and (not node or is_heading(text)):
+        if (found := _FIRST_ROOT_ERROR.match(text)) is None and (not node or is_heading(text)):
             return False
-        self._headed, self._in_message = 0, True
-        self._tell(text[found.end() :] if found is not None else text)
+        self._lines_below_heading, self._in_message = 0, True
+        self._set_message(text[found.end() :] if found is not None else text)
         return True
 
-    def _tell(self, message: str) -> None:
+    def _set_message(self, message: str) -> None:
         """Gives the last exception the message of a later line."""
         facts, before = self._facts, self._facts.errors[-1]
-        told = RunError(type=before.type, message=explain_device_type(message[:2000]))
-        facts.errors[:] = [*(error for error in facts.errors[:-1] if error != told), told]
+        changed = RunError(type=before.type, message=explain_device_type(message[:2000]))
+        facts.errors[:] = [*(error for error in facts.errors[:-1] if error != changed), changed]
         facts.last_error_line = facts.lines
-        if (frame := facts.error_frames.pop(_text(before), None)) is not None:
-            facts.error_frames[_text(told)] = frame
-        if (first := facts.first_in_chain.pop(_text(before), None)) is not None:
-            facts.first_in_chain[_text(told)] = first
+        if (frame := facts.error_frames.pop(_key(before), None)) is not None:
+            facts.error_frames[_key(changed)] = frame
+        if (first := facts.first_in_chain.pop(_key(before), None)) is not None:
+            facts.first_in_chain[_key(changed)] = first
 
-    def line(self, line: str) -> bool:
+    def take_exception(self, line: str) -> bool:
         """Takes a line without prefixes; False if it is no exception."""
         match = _ERROR_LINE.match(line)
         if match is None or (_MEASURE.match(match[2] or "") and not self._after_frame()):
             return False
-        self._keep(match[1] or match[3], match[2] or "", colon=match[1] is not None)
+        self._add(match[1] or match[3], match[2] or "", colon=match[1] is not None)
         return True
 
-    def ignores(self, line: str) -> bool:
+    def is_ignored(self, line: str) -> bool:
         """Whether a line without prefixes is an exception that Python itself ignored, as it has just said."""
-        where, said_at = self._elsewhere
-        return where in _NO_CONSEQUENCE and self._facts.lines - said_at <= _TRACEBACK_LINES and is_error(line)
+        where, line_number = self._handled
+        return where in _IGNORED_KINDS and self._facts.lines - line_number <= _MAX_TRACEBACK_LINES and is_error(line)
 
-    def other(self, line: str) -> bool:
+    def take_related_line(self, line: str) -> bool:
         """Takes a line without prefixes that is no exception; False if it says nothing of one."""
-        if (found := _NOT_THE_END.match(line)) is not None:
-            self._elsewhere = (str(found.lastgroup), self._facts.lines)
+        if (found := _HANDLED_ELSEWHERE.match(line)) is not None:
+            self._handled = (str(found.lastgroup), self._facts.lines)
             return True
-        if self._facts.errors and _SUMMED_UP.match(line) is not None:
+        if self._facts.errors and _PYTEST_SUMMARY.match(line) is not None:
             self._facts.last_error_line = self._facts.lines
             return True
         if line.startswith(_CHAINED):
@@ -243,26 +245,26 @@ class ExceptionFinder:
             return True
         if (
             "Error" in line
-            and (told := _RANKS_TOLD.search(line)) is not None
+            and (changed := _MIXED_SYNTAX_ERROR.search(line)) is not None
             and self._after_frame(2 * _MAX_LINES_AFTER_FRAME)
         ):
-            self._keep(told[1], "")
+            self._add(changed[1], "")
             return True
         if TRACEBACK in line and (head := _IPYTHON_HEAD.match(line)) is not None:
             if head["interrupt"]:
-                self._keep(head["interrupt"], "")
+                self._add(head["interrupt"], "")
             else:
                 self._facts.open_traceback_line, self._facts.open_traceback_error = self._facts.lines, head["error"]
         return False
 
-    def _keep(self, name: str, message: str, *, colon: bool = False) -> None:
+    def _add(self, name: str, message: str, *, colon: bool = False) -> None:
         facts = self._facts
-        (where, said_at), self._elsewhere = self._elsewhere, ("", 0)
-        if facts.lines - said_at > _TRACEBACK_LINES:
+        (where, line_number), self._handled = self._handled, ("", 0)
+        if facts.lines - line_number > _MAX_TRACEBACK_LINES:
             where = ""
-        if where in _NO_CONSEQUENCE:
+        if where in _IGNORED_KINDS:
             facts.last_frame_line = None
-            self._logging = facts.lines if where == "logging" else 0
+            self._logging_error_line = facts.lines if where == "logging" else 0
             return
         half = name[: len(name) // 2]
         if name == half * 2:  # printed into each other by two ranks: "SyntaxErrorSyntaxError: : bad inputbad input"
@@ -271,31 +273,31 @@ class ExceptionFinder:
             message = rest if message == rest * 2 else message
         if _CARRIED_INTERRUPT.match(message) is not None:
             name, message = "KeyboardInterrupt", ""
-        before = _text(facts.errors[-1]) if self._chained and facts.errors else ""
+        before = _key(facts.errors[-1]) if self._chained and facts.errors else ""
         self._chained = False
         again = (
             not message and not self._after_frame() and name in (error.type for error in facts.errors[-1:])
         )  # pytest
-        wrapped = name in _OF_A_WRAPPER and self._told_by_traceback()
-        if again or wrapped or (before and _RETRIED.search(message) is not None):
+        wrapped = name in _SCRIPT_ERROR_NAMES and self._had_traceback_above()
+        if again or wrapped or (before and _RETRIES_EXHAUSTED.search(message) is not None):
             facts.last_error_line = facts.lines
             return
-        self._untold = colon and not message
-        self._validated = _REASON_LINES * (_VALIDATED.match(message) is not None)
-        self._headed, self._after_node = _HEADED_LINES * is_heading(message), False
+        self._message_follows = colon and not message
+        self._pydantic_lines_left = _PYDANTIC_LINES * (_PYDANTIC_HEADING.match(message) is not None)
+        self._lines_below_heading, self._after_node = _MAX_LINES_BELOW_HEADING * is_heading(message), False
         error = RunError(type=name.rsplit(".", 1)[-1], message=explain_device_type(message[:2000]))
         if error in facts.errors:
             facts.errors.remove(error)
         facts.errors.append(error)
         for gone in facts.errors[:-MAX_ERRORS]:
-            facts.error_frames.pop(_text(gone), None)
-            facts.first_in_chain.pop(_text(gone), None)
+            facts.error_frames.pop(_key(gone), None)
+            facts.first_in_chain.pop(_key(gone), None)
         del facts.errors[:-MAX_ERRORS]
-        ended_in = _text(error)
+        ended_in = _key(error)
         facts.first_in_chain.pop(ended_in, None)
         if before and before != ended_in:
             facts.first_in_chain[ended_in] = facts.first_in_chain.get(before, before)
-        frame = self._frames.ended(ended_in)
+        frame = self._frames.end_traceback(ended_in)
         if frame is not None:
             facts.error_frames[ended_in] = msgspec.structs.replace(
                 frame, error_package=name.partition(".")[0] if "." in name else "", through=self._frames.through
@@ -306,11 +308,11 @@ class ExceptionFinder:
         facts.last_error_line = facts.lines
         self.open = self._in_message = True
 
-    def _told_by_traceback(self) -> bool:
+    def _had_traceback_above(self) -> bool:
         """Whether the last exception stands not far above, with its traceback, and no frame of another one since."""
         facts = self._facts
         last, frame = facts.last_error_line or 0, facts.last_frame_line or 0
-        return facts.last_error_has_traceback and frame < last and facts.lines - last <= _TRACEBACK_LINES
+        return facts.last_error_has_traceback and frame < last and facts.lines - last <= _MAX_TRACEBACK_LINES
 
     def _after_frame(self, most: int = _MAX_LINES_AFTER_FRAME) -> bool:
         """Whether a frame of a traceback has just been, with at most so many lines: its source line and marks."""

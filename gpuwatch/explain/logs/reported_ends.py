@@ -31,10 +31,10 @@ CONTINUED = "ended.continued-line"
 NO_COMPILER = "ended.no-compiler"
 NO_CUDA_COMPILER = "ended.no-cuda-compiler"
 NOT_COMPILED = "ended.not-compiled"
-FAILED = "ended.in-a-process"
+PROCESS_FAILED = "ended.in-a-process"
 """A process exited with an exit code of its own: why stands in its own output."""
 
-FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED, INTERRUPTED, NODE})
+ENDED_FROM_OUTSIDE = frozenset({TIME_LIMIT, PREEMPTED, CANCELLED, INTERRUPTED, NODE})
 """Ends by a scheduler or a person, for which no fault is needed."""
 
 ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -43,7 +43,7 @@ ROOT_CAUSE = "Root Cause (first observed failure)"
 KILLS_RANKS = "sigkill_handler] Killing subprocess"
 """DeepSpeed's launcher, after one rank ended badly: its exit code stands in a later line, if the log has it."""
 
-_CODE = re.compile(
+_EXIT_CODE = re.compile(
     r"^[\"'`]?srun: error: .{1,200}: Exited with exit code (?P<srun>\d{1,3})\b"
     r"|^exitcode +: (?P<torchrun>-?\d{1,3}) \(pid: \d+\)"
     r"|\bfailed \(exitcode: (?P<agent>-?\d{1,3})\) local_rank: \d+"
@@ -70,7 +70,7 @@ _CODE = re.compile(
     r"|^Command exited with non-zero status (?P<time>\d{1,3})$|^Command terminated by signal (?P<timed>\d{1,2})$"
     r"|^(?P<lsf_well>Successfully completed)\.$"
 )
-_OF_A_JOB = re.compile(
+_BATCH_JOB_END = re.compile(
     r"Exited with exit code \d+\.$|Successfully completed\.$|TERM_[A-Z]+: "
     r"|.*\b(?:Normal|Abnormal) termination \(|.*\bJob terminated of its own accord at "
     r"|.*\bJob was (?:aborted|evicted)\b"
@@ -80,10 +80,10 @@ _SIGNAL_BELOW = "Process received signal ***"
 """Open MPI's heading of a crash, below which the signal stands."""
 _REASON = "TERM_"
 """LSF's reason for an end stands in the line before its exit code."""
-_SIGNALS = frozenset({"mpirun", "openmpi", "ucx", "sge", "systemd", "condor_signal", "tgi", "timed"})
-"""Groups of ``_CODE`` that are signals."""
+_SIGNAL_GROUPS = frozenset({"mpirun", "openmpi", "ucx", "sge", "systemd", "condor_signal", "tgi", "timed"})
+"""Groups of ``_EXIT_CODE`` that are signals."""
 _CRASHES = "[Ss]egmentation fault|[Aa]bort(?:ed)?|[Bb]us error|[Ii]llegal instruction|[Ff]loating point exception"
-_WORD = re.compile(
+_SIGNAL_WORD = re.compile(
     rf"^[\"'`]?srun: error: \S{{1,200}}: tasks? [\d,-]{{1,80}}: (?P<srun>Killed|Terminated|{_CRASHES})"
     rf"|^(?:zsh|bash|sh|dash|fish): (?P<shell>killed|terminated|{_CRASHES})\b"
     rf"|^(?:\[\d+\] *[-+]? *)?\d{{1,10}} (?P<job>killed|terminated|{_CRASHES})\b {{1,2}}\S"
@@ -91,17 +91,17 @@ _WORD = re.compile(
     r"(?: \(core dumped\)|: \d{1,2})?(?: {2,}|$)|^\[\d+\] ?[-+]? +(?P<bash>Killed|Terminated) {2,}\S"
 )
 # The same in any language: "train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py".
-_JOB = re.compile(
+_SHELL_JOB = re.compile(
     r"^\S{1,200} ?: (?:[^\W\d]{1,12} ?\d{1,9}|\u7b2c ?\d{1,9} ?\u884c) ?[:\uff1a] +\d{1,10} (?P<word>\S.{0,60}?)"
     r"(?: \(.{1,60}\))? {2,}\S"
 )
-_CRASHED = re.compile(
+_CRASH_MESSAGE = re.compile(
     r"^(?:\*{0,3} ?(?:stack smashing detected|buffer overflow detected|Process received signal) \*\*\*"
     r"|double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |malloc_consolidate\(\): "
     r"|corrupted (?:size vs|double-link)|Fatal Python error: |Windows fatal exception: |libc\+\+abi: terminating"
     r"|terminate called (?:after throwing|without an active|recursively))"
 )
-_PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
+_RUST_PANIC = re.compile(r"^thread '[^']{1,80}' (?:\(\d+\) )?panicked at ")
 _NOT_STARTED = re.compile(
     r"^(?:\S{0,200}python[\w.]{0,12}: (?:can't (?:open|find) |No module named|symbol lookup error|error while loading)"
     r"|slurmstepd: error: execve\(\): \S{1,300}: (?:No such file|Permission denied|Exec format error|Not a directory)"
@@ -109,7 +109,7 @@ _NOT_STARTED = re.compile(
     r"|\S{1,200}: (?:line \d{1,9}: )?(?:(?P<continued>--?\w\S{0,200})|\S{1,200}): command not found$)"
 )
 # Looked for in the last line only.
-_SHELL = re.compile(
+_SHELL_REFUSAL = re.compile(
     r"^(?:(?:line )?\S{1,200}: ){1,4}(?:Bad substitution$|bad interpreter: |cannot execute)"
     r"|^\S{1,200}: (?:line )?\d{1,9}: (?:(?:\S{1,200}: )?[Ss]yntax error(?:: | near )|\S{1,200}: Permission denied$)"
     r"|^\S{1,200}: \d{1,9}: \S{1,200}: not found$|^-?(?:/bin/)?(?:ba|z|da|)sh: \S{1,200}: Permission denied$"
@@ -118,7 +118,7 @@ _SHELL = re.compile(
 )
 """What shells say of a command or script that they do not start."""
 # setuptools and pip, which name the compiler that they did not find or that failed.
-_BUILD = re.compile(
+_BUILD_ERROR = re.compile(
     r"^error: (?:\[Errno 2\] No such file or directory: '(?P<missing>[^']{1,300})'"
     r"|(?P<windows>Microsoft Visual C\+\+ \d)|command '(?P<command>[^']{1,300})' failed(?P<absent>: No such file)?)"
 )
@@ -126,10 +126,10 @@ _COMPILER = re.compile(
     r"(?:^|[/\\-])(?:(?P<cuda>nvcc)|(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|hipcc|ninja|cl)(?:-\d{1,3})?)(?:\.exe)?$"
 )
 # After "]", too: a progress bar does not end its line.
-_SEFF = re.compile(r"^State: (?P<state>[A-Z_]{4,15}) \(exit code \d{1,3}\)")
-_OF_STATE = {
-    "FAILED": FAILED, "TIMEOUT": TIME_LIMIT, "OUT_OF_MEMORY": HOST_MEMORY, "CANCELLED": CANCELLED, "NODE_FAIL": NODE,
-    "PREEMPTED": PREEMPTED,
+_SEFF_STATE = re.compile(r"^State: (?P<state>[A-Z_]{4,15}) \(exit code \d{1,3}\)")
+_TOPIC_OF_STATE = {
+    "FAILED": PROCESS_FAILED, "TIMEOUT": TIME_LIMIT, "OUT_OF_MEMORY": HOST_MEMORY, "CANCELLED": CANCELLED,
+    "NODE_FAIL": NODE, "PREEMPTED": PREEMPTED,
 }  # fmt: skip
 """Slurm's seff of a job."""
 _CANCELLED = re.compile(
@@ -154,7 +154,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     ),
     PREEMPTED: ("TERM_PREEMPT: ", "TERM_BUCKET_KILL: ", "Job was evicted"),
     INTERRUPTED: ("Received Signals.SIGINT death signal", "Main process received SIGINT, exiting"),
-    FAILED: (
+    PROCESS_FAILED: (
         "Primary job  terminated normally, but", "one or more processes exited with non-zero status", KILLS_RANKS,
         "Received sigquit from a child process",
     ),
@@ -169,12 +169,12 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     ),
     CRASH: ("` is detected by the operating system.",),  # PaddlePaddle's names of signals
 }  # fmt: skip
-_OF_A_POD = re.compile(r"\bReason: +OOMKilled\b")
+_POD_OOM_KILLED = re.compile(r"\bReason: +OOMKilled\b")
 _RUST_OUT_OF_MEMORY = re.compile(r"^(?:memory allocation of )+\d{1,20} bytes failed$")
-_OF_SIGNAL = {signal.SIGKILL: KILLED, signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED} | dict.fromkeys(
+_TOPIC_OF_SIGNAL = {signal.SIGKILL: KILLED, signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED} | dict.fromkeys(
     (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE), CRASH
 )
-_FOREIGN = {
+_FOREIGN_WORDS = {
     KILLED: (
         "get\u00f6tet", "tu\u00e9", "processus arr\u00eat\u00e9", "ucciso", "matado", "\u5df2\u6740\u6b7b",
         "\u5f37\u5236\u7d42\u4e86", "\u0443\u0431\u0438\u0442\u043e",
@@ -188,8 +188,8 @@ _FOREIGN = {
     ),
 }  # fmt: skip
 """How shells name SIGKILL and SIGSEGV in other languages: said only by the last line of a log."""
-_OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
-_CHILD = re.compile(
+_TOPIC_OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
+_CHILD_EXIT = re.compile(
     r"(?:non-zero exit status |Failed core proc\(s\): \{'[^']{1,60}': )(?P<code>-?\d{1,3})\b"
     r"|died with <Signals\.\w{2,10}: (?P<signal>\d{1,2})>"
 )
@@ -206,7 +206,7 @@ _CHILD_TEXTS = (
     "ShardCannotStart",
 )
 """The same of vLLM, SGLang and TGI, whose type is a RuntimeError or an Exception."""
-_WAITED = re.compile(
+_WAITED_IN_VAIN = re.compile(
     r"\btime[sd]? ?-?out\b.{0,40}\bwait(?:ing|ed)?\b.{0,40}\b(?:engine|worker|child|process|actor|replica|executor)"
     r"|\b(?:engine|worker|child|process|actor|replica|executor)(?:s|es|ren)?\b.{0,30}"
     r"\b(?:did not|didn't|never|failed to)\b.{0,20}\b(?:start|bec[oa]me|respond|report|initiali[sz]e|come up)",
@@ -218,27 +218,27 @@ _COMMAND = re.compile(r"Command '\[?'?(?P<file>[^' ,\]]{1,300})")
 
 def reported_end(line: str) -> str | None:
     """The topic of a line without prefixes that reports a bad end; ``""`` for a good one; None for other lines."""
-    if (found := _CODE.search(line)) is not None:
+    if (found := _EXIT_CODE.search(line)) is not None:
         kind = str(found.lastgroup)
         if kind == "lsf_well":
             return ""
-        return _topic_of_code(-int(found[kind]) if kind in _SIGNALS else int(found[kind]))
-    if (found := _WORD.search(line)) is not None:
-        return _OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
+        return _topic_of_code(-int(found[kind]) if kind in _SIGNAL_GROUPS else int(found[kind]))
+    if (found := _SIGNAL_WORD.search(line)) is not None:
+        return _TOPIC_OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
     if (found := _CANCELLED.search(line)) is not None:
         why = found["why"].upper()
         if "NODE FAIL" in why:
             return NODE
         return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why or "REQUEUE" in why else CANCELLED
-    if (found := _SEFF.match(line)) is not None:
-        return _OF_STATE.get(found["state"], "" if found["state"] == "COMPLETED" else None)
-    if _RUST_OUT_OF_MEMORY.search(line) or _OF_A_POD.search(line):
+    if (found := _SEFF_STATE.match(line)) is not None:
+        return _TOPIC_OF_STATE.get(found["state"], "" if found["state"] == "COMPLETED" else None)
+    if _RUST_OUT_OF_MEMORY.search(line) or _POD_OOM_KILLED.search(line):
         return HOST_MEMORY
-    if _CRASHED.search(line):
+    if _CRASH_MESSAGE.search(line):
         return CRASH
-    if _PANIC.search(line):
+    if _RUST_PANIC.search(line):
         return FATAL
-    if (found := _BUILD.search(line)) is not None:
+    if (found := _BUILD_ERROR.search(line)) is not None:
         return _build_topic(found)
     if (found := _NOT_STARTED.search(line)) is not None:
         return CONTINUED if found["continued"] else NOT_STARTED
@@ -256,19 +256,21 @@ def _build_topic(found: re.Match[str]) -> str | None:
     return NO_CUDA_COMPILER if compiler["cuda"] else NO_COMPILER
 
 
-_STAMPED = re.compile(r"^\[?\d[\d :.,T/-]{7,40}\]?:? (?P<word>Killed|Terminated)$")
+_WORD_AFTER_TIME = re.compile(r"^\[?\d[\d :.,T/-]{7,40}\]?:? (?P<word>Killed|Terminated)$")
 """The shell's word behind a time that the program had begun its line with."""
 
 
 def last_line_end(line: str) -> str | None:
     """The topic of a log's last line without prefixes, as a shell in any language reports a signal, or that it
     started nothing; None for others."""
-    if (found := _STAMPED.search(line)) is not None:
-        return _OF_WORD[found["word"].lower()]
-    job = _JOB.search(line)
+    if (found := _WORD_AFTER_TIME.search(line)) is not None:
+        return _TOPIC_OF_WORD[found["word"].lower()]
+    job = _SHELL_JOB.search(line)
     word = job["word"] if job is not None else line.partition(" (")[0]
-    topic = next((topic for topic, words in _FOREIGN.items() if word.strip().lower() in words), None)
-    return topic or (FAILED if job is not None else NOT_STARTED if _SHELL.search(line) is not None else None)
+    topic = next((topic for topic, words in _FOREIGN_WORDS.items() if word.strip().lower() in words), None)
+    return topic or (
+        PROCESS_FAILED if job is not None else NOT_STARTED if _SHELL_REFUSAL.search(line) is not None else None
+    )
 
 
 def is_about_child(error_type: str, message: str = "") -> bool:
@@ -280,7 +282,7 @@ def is_about_child(error_type: str, message: str = "") -> bool:
 
 def waited_for_a_child(message: str) -> bool:
     """Whether a message says that another process did not become ready: it may also have been too slow."""
-    return _WAITED.search(message) is not None
+    return _WAITED_IN_VAIN.search(message) is not None
 
 
 def is_about_compiler(message: str) -> bool:
@@ -289,12 +291,12 @@ def is_about_compiler(message: str) -> bool:
     return command is not None and _COMPILER.search(command["file"]) is not None
 
 
-def child_end(message: str) -> str:
+def end_of_child(message: str) -> str:
     """The topic of such an exception, by its message."""
-    found = _CHILD.search(message)
+    found = _CHILD_EXIT.search(message)
     if found is None:
-        return FAILED
-    return _topic_of_code(-int(found["signal"]) if found["signal"] else int(found["code"])) or FAILED
+        return PROCESS_FAILED
+    return _topic_of_code(-int(found["signal"]) if found["signal"] else int(found["code"])) or PROCESS_FAILED
 
 
 def _topic_of_code(code: int) -> str:
@@ -305,9 +307,11 @@ def _topic_of_code(code: int) -> str:
     if code < -128 or code > 255:
         return CRASH  # a status of Windows, such as 0xC0000005
     try:
-        return _OF_SIGNAL.get(signal.Signals(number), FAILED) if code < 0 or code > 128 else FAILED
+        return (
+            _TOPIC_OF_SIGNAL.get(signal.Signals(number), PROCESS_FAILED) if code < 0 or code > 128 else PROCESS_FAILED
+        )
     except ValueError:
-        return FAILED
+        return PROCESS_FAILED
 
 
 class ReportedEnds:
@@ -315,7 +319,7 @@ class ReportedEnds:
 
     def __init__(self, facts: LogFacts) -> None:
         self._facts = facts
-        self._root = False
+        self._after_root_cause = False
         self._job_ended = False
         """Whether the last report was of a batch system, so that the next one is of another job."""
 
@@ -324,28 +328,30 @@ class ReportedEnds:
         if self._facts.reported_end:
             return
         if (topic := last_line_end(line)) is not None:
-            self._keep(topic, line)
-        elif _SHELL.search(before) is not None:
-            self._keep(NOT_STARTED, before)
+            self._set(topic, line)
+        elif _SHELL_REFUSAL.search(before) is not None:
+            self._set(NOT_STARTED, before)
 
-    def worked_after(self, number: int) -> None:
+    def forget_unstarted_command(self, number: int) -> None:
         """Forgets a command that was not started, as line ``number`` shows that the script went on and worked."""
         if self._facts.reported_end == NOT_STARTED and self._facts.reported_end_line_number < number:
-            self._forget()
+            self._clear()
 
     def take(self, line: str) -> bool:
         """Takes a line without prefixes; False if it reports no end."""
         if ROOT_CAUSE in line:
-            self._root = True
+            self._after_root_cause = True
             return True
         topic = reported_end(line)
         if topic is None:
             return False
         facts = self._facts
-        of_a_job = _OF_A_JOB.match(line) is not None
-        told = facts.reported_end_line.startswith(_REASON) and facts.reported_end_line_number >= facts.lines - 1
-        if self._job_ended and not told and (of_a_job or topic):
-            self._forget()
+        of_a_job = _BATCH_JOB_END.match(line) is not None
+        reason_just_given = (
+            facts.reported_end_line.startswith(_REASON) and facts.reported_end_line_number >= facts.lines - 1
+        )
+        if self._job_ended and not reason_just_given and (of_a_job or topic):
+            self._clear()
         self._job_ended = of_a_job or (self._job_ended and not topic)
         if topic:
             facts.reported_end_line_number = facts.lines
@@ -353,18 +359,18 @@ class ReportedEnds:
             if (
                 not known
                 or KILLS_RANKS in known_line
-                or (self._root and (known, topic) != (NOT_STARTED, FAILED))
+                or (self._after_root_cause and (known, topic) != (NOT_STARTED, PROCESS_FAILED))
                 or topic == CONTINUED
                 or (known, topic) in ((CANCELLED, TIME_LIMIT), (PREEMPTED, CANCELLED))
-                or (known == NOT_STARTED and topic in FROM_OUTSIDE)
+                or (known == NOT_STARTED and topic in ENDED_FROM_OUTSIDE)
                 or known_line.endswith(_SIGNAL_BELOW)
                 or _of_another_job(known_line, line)
             ):
-                self._keep(topic, line)
-                self._root = False
+                self._set(topic, line)
+                self._after_root_cause = False
         return True
 
-    def _keep(self, topic: str, line: str) -> None:
+    def _set(self, topic: str, line: str) -> None:
         facts = self._facts
         facts.reported_end, facts.reported_end_line, facts.reported_end_line_number = (
             topic,
@@ -372,7 +378,7 @@ class ReportedEnds:
             facts.lines,
         )
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         facts = self._facts
         facts.reported_end, facts.reported_end_line, facts.reported_end_line_number = "", "", 0
 

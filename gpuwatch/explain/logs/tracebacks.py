@@ -8,34 +8,34 @@ import msgspec
 
 _FRAME = re.compile(r"File \"([^\"]{1,1000})\", line (\d{1,9})(?:, in (\S{1,200}))?")
 _IPYTHON = re.compile(r"(?:File )?(<ipython-input-[^>]{1,80}>|(?:Cell|Input) In ?\[\d{1,6}\]), line (\d{1,9})")
-_FOREIGN = re.compile(
+_LIBRARY_FILE = re.compile(
     r"/(?:site|dist)-packages/|/tensorflow/python/|/(?:tf_)?keras/src/|/jax/_src/|/torch/(?:_|nn/|optim/|autograd/|utils/)"
     r"|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
     r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]|[\\/]bin[\\/][\w-]+$|\.exe$|\.pyx$",
 )
-_BOXED = re.compile(
+_RICH_FRAME = re.compile(
     r"^\s*[\u2502|]\s+(?:(?P<file>(?:/|[A-Za-z]:\\)[^:]{1,400}):(?P<line>\d{1,9})(?: in (?P<function>\S{1,200}))?"
     r"|\u2771 +\d+ (?P<code>.*?))[\s\u2502|]*$"
 )
 """Rich's frames, within a box: a place, and the source with a mark at the line."""
-_PACKAGE = re.compile(
+_PACKAGE_IN_PATH = re.compile(
     r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})"
     r"|(?P<program>sglang|(?i:comfyui)|text_generation_server)(?:\.git)?[/\\])"
 )
-_OF_TORCH = re.compile(
+_PYTORCH_TEXT = re.compile(
     r"Loading checkpoint shards: |A decoder-only architecture is being used"
     r"|transformers[/\\]generation[/\\](?!tf_|flax_)"
     r"|Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py"
 )
 """Said by transformers of its models and modules for PyTorch only."""
 _MAX_CODE_CHARS = 200
-_OF_MEMORY = re.compile(
+_MAY_BE_OUT_OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
 )
 """An exception that may say that memory ran out; TensorFlow's and XLA's general ones say so in later lines."""
-_MARKS = frozenset("^~ ")
+_CARETS = frozenset("^~ ")
 _MAX_RANKS = 256
-_ELSEWHERE = re.compile(
+_AWAITS_PROCESS = re.compile(
     r"^raise |\b(?:spawn|start_processes|notebook_launcher|elastic_launch|launch_agent)\("
     r"|\.(?:result|join)\(|\bray\.get\("
 )
@@ -65,7 +65,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The source text, if the traceback has it."""
     error_package: str = ""
     """The package of the exception that it led to, if its name has one: ``sqlite3``."""
-    of_a_package: bool = False
+    is_library: bool = False
     """Whether it is the last line of a traceback that has none of the user's."""
     through: str = ""
     """The last package other than PyTorch itself through which the traceback went."""
@@ -79,8 +79,8 @@ _BEFORE_AN_ERROR = re.compile(r" +(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interr
 
 def lines_of_joined_traceback(line: str) -> list[str]:
     """The lines of a traceback that a logger wrote as one, with their ends escaped or left out; empty for others."""
-    begin = line.find(TRACEBACK)
-    text, quote = line[begin:].rstrip(), line[begin - 1 : begin]
+    begin_traceback = line.find(TRACEBACK)
+    text, quote = line[begin_traceback:].rstrip(), line[begin_traceback - 1 : begin_traceback]
     if "\\n" in text:
         if quote in ("'", '"') and (end := re.search(rf"(?<!\\){quote}", text)) is not None:
             text = text[: end.start()]
@@ -104,15 +104,15 @@ class FrameFinder:
         """The latest frame in the user's own code."""
         self.memory_request_frame: Frame | None = None
         """The latest frame, unless its traceback ended in an exception that has nothing to do with memory."""
-        self._memory: tuple[str, Frame | None] = ("", None)
+        self._memory_error: tuple[str, Frame | None] = ("", None)
         """The last exception about memory, and where the memory was requested."""
         self.rank = ""
         """The prefix of the process that printed the line, if there are several: their tracebacks mix."""
-        self._of = ""
+        self._rank_of_frame = ""
         """That of the latest frame."""
-        self._current: dict[str, Frame] = {}
+        self._frame_by_rank: dict[str, Frame] = {}
         """The latest frame since the last exception, by prefix."""
-        self._below: Frame | None = None
+        self._library_frame: Frame | None = None
         """The latest frame, if it is a package's."""
         self.open = False
         """Whether the next line may be a frame's source text."""
@@ -120,23 +120,23 @@ class FrameFinder:
         """The file of the current traceback's main module, through which it passed; empty if it did not."""
         self.ended_program = ""
         """That of the last exception, which so ended its program."""
-        self.another = self.renamed = False
+        self.is_new_program = self.has_new_name = False
         """Whether the last frame is of a program that began after an exception had ended one; of one with another name.
         """
-        self._outermost = self._boxed = False
+        self._outermost = self._in_box = False
         self.through = ""
         """As :attr:`Frame.through`, of the current traceback."""
         self.packages: set[str] = set()
         """Frameworks whose packages occurred in tracebacks, and in warnings of the last lines."""
 
-    def begin(self) -> None:
+    def begin_traceback(self) -> None:
         """A traceback begins with the next frame."""
         self.program, self._outermost, self.through = "", True, ""
-        self._below = None
+        self._library_frame = None
 
-    def line(self, line: str) -> bool:
+    def take_frame(self, line: str) -> bool:
         """Takes a line; False if it is not a frame."""
-        self.open = self.another = self.renamed = False
+        self.open = self.is_new_program = self.has_new_name = False
         match = _FRAME.search(line) or _IPYTHON.search(line)
         if match is None:
             return False
@@ -144,69 +144,69 @@ class FrameFinder:
         if self._outermost:
             # python -m begins in runpy.
             self._outermost = function == "_run_module_as_main" or file.endswith("runpy.py")
-            if function == "<module>" and not _FOREIGN.search(file):
+            if function == "<module>" and not _LIBRARY_FILE.search(file):
                 self.program = file_name(file)
-                self.renamed = self.ended_program not in ("", self.program)
-                self.another = bool(self.ended_program) and not file.startswith("<")
-                if self.renamed:
+                self.has_new_name = self.ended_program not in ("", self.program)
+                self.is_new_program = bool(self.ended_program) and not file.startswith("<")
+                if self.has_new_name:
                     return True
-        self.named(file)
-        if not _FOREIGN.search(file):
+        self.take_package_names(file)
+        if not _LIBRARY_FILE.search(file):
             self._keep(Frame(file=file, line=int(number), function=function))
-            self._below, self.open = None, True
-        elif _PACKAGE.search(file) is not None and self.rank not in self._current:
-            self._below = Frame(file=file, line=int(number), function=function, of_a_package=True)
+            self._library_frame, self.open = None, True
+        elif _PACKAGE_IN_PATH.search(file) is not None and self.rank not in self._frame_by_rank:
+            self._library_frame = Frame(file=file, line=int(number), function=function, is_library=True)
             self.open = True
         return True
 
-    def boxed(self, line: str) -> None:
+    def take_boxed_line(self, line: str) -> None:
         """Takes a line, as it is, of a traceback in Rich's box."""
-        if (found := _BOXED.match(line)) is None:
+        if (found := _RICH_FRAME.match(line)) is None:
             return
         if found["file"]:
-            self.line(f'File "{found["file"]}", line {found["line"]}, in {found["function"] or "?"}')
-            self.open, self._boxed = False, self.open
-        elif self._boxed:
-            self._boxed = False
-            self.code(found["code"].strip("\u2502 "))
+            self.take_frame(f'File "{found["file"]}", line {found["line"]}, in {found["function"] or "?"}')
+            self.open, self._in_box = False, self.open
+        elif self._in_box:
+            self._in_box = False
+            self.take_code(found["code"].strip("\u2502 "))
 
-    def named(self, text: str) -> None:
+    def take_package_names(self, text: str) -> None:
         """Takes a path or line, which may name a framework's package."""
-        if _OF_TORCH.search(text) is not None:
+        if _PYTORCH_TEXT.search(text) is not None:
             self.packages.add("pytorch")
-        for found in _PACKAGE.finditer(text):
+        for found in _PACKAGE_IN_PATH.finditer(text):
             name = found["package"] or found["program"]
             self.through = self.through if name == "torch" else name
             if (framework := FRAMEWORK_OF_PACKAGE.get(name, FRAMEWORK_OF_PACKAGE.get(name.lower()))) is not None:
                 self.packages.add(framework)
 
     def _keep(self, frame: Frame) -> None:
-        if len(self._current) >= _MAX_RANKS:
-            self._current.clear()
-        self.frame = self.memory_request_frame = self._current[self.rank] = frame
-        self._of = self.rank
+        if len(self._frame_by_rank) >= _MAX_RANKS:
+            self._frame_by_rank.clear()
+        self.frame = self.memory_request_frame = self._frame_by_rank[self.rank] = frame
+        self._rank_of_frame = self.rank
 
-    def code(self, line: str) -> None:
+    def take_code(self, line: str) -> None:
         """Takes the line after a frame in the user's code: its source text, if the file could be read."""
         self.open = False
         text = line.strip()
-        if not text or _MARKS.issuperset(text) or _FRAME.search(line) is not None:
+        if not text or _CARETS.issuperset(text) or _FRAME.search(line) is not None:
             return
-        if self._below is not None:
-            self._below = msgspec.structs.replace(self._below, code=text[:_MAX_CODE_CHARS])
-        elif self.rank == self._of and self.frame is not None:
+        if self._library_frame is not None:
+            self._library_frame = msgspec.structs.replace(self._library_frame, code=text[:_MAX_CODE_CHARS])
+        elif self.rank == self._rank_of_frame and self.frame is not None:
             self._keep(msgspec.structs.replace(self.frame, code=text[:_MAX_CODE_CHARS]))
 
-    def ended(self, error: str) -> Frame | None:
+    def end_traceback(self, error: str) -> Frame | None:
         """Takes the exception at the end of a traceback, as ``Type: message``; the user's frame that led to it.
 
         A process pool raises the exception of its worker again in the parent: the first traceback has the place.
         """
-        frame = self._current.pop(self.rank, None)
-        below, self._below = self._below, None
+        frame = self._frame_by_rank.pop(self.rank, None)
+        library_frame, self._library_frame = self._library_frame, None
         if frame is None:
-            return below
-        if _OF_MEMORY.search(error) is not None and error != self._memory[0]:
-            self._memory = (error, None if _ELSEWHERE.search(frame.code) else frame)
-        self.memory_request_frame = self._memory[1]
+            return library_frame
+        if _MAY_BE_OUT_OF_MEMORY.search(error) is not None and error != self._memory_error[0]:
+            self._memory_error = (error, None if _AWAITS_PROCESS.search(frame.code) else frame)
+        self.memory_request_frame = self._memory_error[1]
         return frame

@@ -23,7 +23,7 @@ _MAX_PARTS = 12
 """Lines into which one line may have been wrapped."""
 
 # Begins a new line: never the continuation of the previous one.
-_BEGINS = re.compile(
+_NEW_LINE = re.compile(
     r"\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |[IWEF] \w+/|Traceback|File \""
     r"|(?:\w+\.)*\w*(?:Error|Exception|Warning|(?<=\w)Interrupt): "
     r"|(?:WARNING|INFO|ERROR|DEBUG)\b|error: creating "
@@ -35,8 +35,8 @@ _QUOTES = re.compile(r"[>#\s]*")
 _SOURCE = re.compile(r"\.(?:cc|cpp|cu):\d+\]|(?:Error|Warning): ")
 
 
-def join_wrapped_lines(lines: Iterable[str], joined: Callable[[], None] = lambda: None) -> Iterator[str]:
-    """The lines with wrapped ones joined; unchanged if the log is not wrapped. ``joined`` is called for each line that
+def join_wrapped_lines(lines: Iterable[str], on_join: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """The lines with wrapped ones joined; unchanged if the log is not wrapped. ``on_join`` is called for each line that
     is joined to the one before, so that lines can be counted as the log has them."""
     rest = iter(lines)
     head = list(islice(rest, SAMPLE_LINES))
@@ -45,22 +45,22 @@ def join_wrapped_lines(lines: Iterable[str], joined: Callable[[], None] = lambda
         yield from head
         yield from rest
         return
-    kept, parts, before, lead = "", 0, "", ""
+    joined_text, parts, before, quotes = "", 0, "", ""
     for line in chain(head, rest):
         text = line.rstrip("\r\n")
-        if parts and parts < _MAX_PARTS and (glue := _glue(before, text, width)) is not None:
-            text_alone = text.removeprefix(lead)
-            kept += text_alone if not glue else glue + undecorated(text_alone)
+        if parts and parts < _MAX_PARTS and (separator := _separator(before, text, width)) is not None:
+            text_alone = text.removeprefix(quotes)
+            joined_text += text_alone if not separator else separator + undecorated(text_alone)
             parts += 1
-            joined()
+            on_join()
         else:
             if parts:
-                yield kept
-            kept, parts = text, 1
-            lead = _QUOTES.match(text)[0]  # type: ignore[index]
+                yield joined_text
+            joined_text, parts = text, 1
+            quotes = _QUOTES.match(text)[0]  # type: ignore[index]
         before = text
     if parts:
-        yield kept
+        yield joined_text
 
 
 def wrap_width(lines: list[str]) -> int | None:
@@ -72,7 +72,7 @@ def wrap_width(lines: list[str]) -> int | None:
     allowed = int(_MAX_OUTLIER_SHARE * len(texts))
     longer = 0
     for width in sorted(lengths, reverse=True):
-        if width in _WIDTHS and _is_folded(texts, width):
+        if width in _WIDTHS and _is_wrapped_at(texts, width):
             return width
         longer += lengths[width]
         if longer > allowed:
@@ -80,19 +80,19 @@ def wrap_width(lines: list[str]) -> int | None:
     return None
 
 
-def _is_folded(texts: list[str], width: int) -> bool:
-    full = going_on = telling = 0
+def _is_wrapped_at(texts: list[str], width: int) -> bool:
+    full_lines = continued = wrapped_sources = 0
     for text, after in pairwise(texts):
         if len(text) < _WIDTHS.start or not after.strip():
             continue
         source = _SOURCE.search(text) is not None
-        if _glue(text, after, width) is not None:
-            full += 1
-            going_on += 1
-            telling += source
-        elif len(text) >= width - 1 or (source and not _BEGINS.match(undecorated(after))):
-            full += 1
-    return telling > 0 and going_on >= _MIN_WRAPPED_SHARE * full
+        if _separator(text, after, width) is not None:
+            full_lines += 1
+            continued += 1
+            wrapped_sources += source
+        elif len(text) >= width - 1 or (source and not _NEW_LINE.match(undecorated(after))):
+            full_lines += 1
+    return wrapped_sources > 0 and continued >= _MIN_WRAPPED_SHARE * full_lines
 
 
 def _indent(text: str) -> int:
@@ -100,14 +100,14 @@ def _indent(text: str) -> int:
     return len(bare) - len(bare.lstrip())
 
 
-def _glue(text: str, after: str, width: int) -> str | None:
+def _separator(text: str, after: str, width: int) -> str | None:
     """The text between two wrapped lines, empty or a space; None if the line really ends here."""
     if not _WIDTHS.start - 1 <= len(text) <= width:
         return None
     if _indent(after) > _indent(text) + 1:
         return None  # TensorFlow continues errors with a tab and [[node …]]
     rest = undecorated(after)
-    if not rest or _BEGINS.match(rest) or (text.endswith((".", "]", "!")) and len(text) < width):
+    if not rest or _NEW_LINE.match(rest) or (text.endswith((".", "]", "!")) and len(text) < width):
         return None
     if len(text) == width:
         return ""

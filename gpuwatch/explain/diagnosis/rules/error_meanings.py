@@ -113,7 +113,7 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     if is_heading(essential_line(error.message)):
         return None  # what TensorFlow says after it is cut off
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    code = frame.code if frame is not None and not frame.of_a_package else ""
+    code = frame.code if frame is not None and not frame.is_library else ""
     package = frame.error_package if frame is not None else ""
     raised = error.type in _PLAIN or _OF_SETTINGS.search(error.type) is not None or code.startswith("raise ")
     raised = raised or (bool(package) and package not in _MAY_CONCERN_GPUS)
@@ -137,7 +137,7 @@ def advice_for_error(error: RunError, log: LogFacts) -> str:
     place = _place(frame, shown=log.last_error_has_traceback)
     if told := advice_in_message(error.message):
         return f"Do what its message says: {told}. {place} if that is done already"
-    own = frame is not None and not frame.of_a_package
+    own = frame is not None and not frame.is_library
     return f"{place}: {hint.action if hint is not None else 'the error came from that line'}" if hint or own else place
 
 
@@ -150,7 +150,7 @@ def _place(frame: Frame | None, *, shown: bool) -> str:
     """Where to look for what raised an exception, whose traceback is ``shown`` or not."""
     if frame is None:
         return "Look at the last frames of its traceback" if shown else "Look at the lines before that one"
-    if frame.of_a_package:
+    if frame.is_library:
         within = "/".join(frame.file.replace("\\", "/").split("/")[-_PACKAGE_PATH_PARTS:])
         return f"It was raised in a package ({within}, line {frame.line}); check how the program calls it"
     return f"Open {file_name(frame.file)}, line {frame.line}"

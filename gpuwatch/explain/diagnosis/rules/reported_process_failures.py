@@ -44,7 +44,7 @@ def reported_end_of(log: LogFacts) -> tuple[str, str]:
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
     slow = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near and not slow and reported_ends.is_about_child(last.type, last.message):
-        return reported_ends.child_end(last.message), line_of(last)
+        return reported_ends.end_of_child(last.message), line_of(last)
     return "", ""
 
 

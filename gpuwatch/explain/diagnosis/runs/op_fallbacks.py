@@ -24,7 +24,7 @@ _CALLS = frozenset(
     | {"Case", "StatelessCase"}
 )
 """Ops that call functions, whose contents are placed separately."""
-_WITH = {
+_FOLLOWS_TEXTS = {
     "resource": "TensorFlow runs it where its variable, table or queue is",
     "framework": MADE_THERE,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
@@ -33,11 +33,11 @@ _TYPE = re.compile(r"(?:^|device:)([A-Z_]+)(?=:)")
 _TYPES = ("CPU", "GPU", "TPU", "XLA_", "COMPOSITE")
 """Device types of TensorFlow; a plugin's own is among the logical devices."""
 _READ = "ReadVariableOp"
-_OF_THEIRS = "TensorFlow has no GPU kernel for its {}"
-_NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
+_NO_KERNEL_OF_VARIABLE = "TensorFlow has no GPU kernel for its {}"
+_CUDA_KERNEL_UNKNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
 _COLOCATED = "colocated:"
 """Why an op is where it is, with the op that has no kernel: the watcher's word (_gpuwatch_colocation.py)."""
-_LIMITED_GROUP = f"an op of its colocation group has no kernel for this simulated GPU; {_NOT_KNOWN}"
+_LIMITED_GROUP = f"an op of its colocation group has no kernel for this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody wants on the CPU of a machine with a GPU.
 _HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
@@ -85,7 +85,7 @@ def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
         alike = [maker for maker in alike if maker.dtype in (None, entry.dtype)]
         if entry.reason == PLACED_TOGETHER and alike:
             first, ops = alike[0], " or ".join(maker.op for maker in alike)
-            detail = first.detail if len(alike) == 1 else _OF_THEIRS.format(ops)
+            detail = first.detail if len(alike) == 1 else _NO_KERNEL_OF_VARIABLE.format(ops)
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
         if entry.op != _READ or entry.reason != PLACED_TOGETHER:
             found.append(entry)
@@ -143,15 +143,15 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
             _reason(asked, usable, run, findings) if placement.process_has is None else ("placement.no-kernel", "")
         )
         # What is made for a missing device lies elsewhere, and with it what works on it.
-        if placement.why in _WITH and usable and reason != "placement.device-missing":
+        if placement.why in _FOLLOWS_TEXTS and usable and reason != "placement.device-missing":
             reads = placement.op == _READ
             if placement.why == "resource" and placement.cuda_kernel is False and run.is_program and not reads:
                 found = _without_kernel(placement, asked, actual, run, evidence)
                 theirs = "Variable" in placement.op or placement.op.startswith("Resource")
                 variable = theirs and placement.dtype is not None and placement.some_type is not False
-                detail = _OF_THEIRS.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
+                detail = _NO_KERNEL_OF_VARIABLE.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
-            return _entry(placement, asked, actual, PLACED_TOGETHER, _WITH[placement.why])
+            return _entry(placement, asked, actual, PLACED_TOGETHER, _FOLLOWS_TEXTS[placement.why])
         if reason != "placement.no-kernel" or not run.is_program:
             return _entry(placement, asked, actual, reason, detail)
         return _without_kernel(placement, asked, actual, run, evidence)
@@ -217,7 +217,7 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
     elif placement.cuda_kernel:
         reason, detail = LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
     else:
-        reason, detail = LIMIT, f"only on this simulated GPU; {_NOT_KNOWN}"
+        reason, detail = LIMIT, f"only on this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
     return _entry(placement, asked, actual, reason, detail)
 
 
