@@ -140,7 +140,7 @@ def test_an_array_within_a_graph() -> None:
         if finding.id == "function.constant"
     )
     assert found.severity == "info"
-    assert "122 MiB are a constant" in found.title
+    assert "contains a constant of 122 MiB" in found.title
     assert "used at train.py:9" in found.evidence[0]
     assert "3 traced graphs: 366 MiB" in found.evidence[1]
 

@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primar
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.missing_gpu import WITHOUT_REASON
-from gpuwatch.explain.diagnosis.rules.reported_process_failures import died_of_its_own, follows_from_another
+from gpuwatch.explain.diagnosis.rules.reported_process_failures import ended_by_own_error, follows_from_another_process
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.failure_lines import NCCL_WARNING
@@ -153,7 +153,7 @@ def _without_survived_failures(log: LogFacts) -> LogFacts:
     """The facts without failures that the end of the log shows to be of no consequence; the same if there are none."""
     dropped = set()
     stopped, survived_until = _was_stopped(log), _survived_until_line(log)
-    ended_otherwise = stopped or died_of_its_own(log)
+    ended_otherwise = stopped or ended_by_own_error(log)
     of_memory = bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()  # LogFacts.oom_survived tells more
     for topic, line_number in log.topic_line_numbers.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
@@ -196,7 +196,7 @@ def _survived_until_line(log: LogFacts) -> int:
     stopped = _was_stopped(log)
     if stopped and log.steps_printed_after_error > _MAX_LATE_STEP_LINES:
         return log.last_error_line or 0
-    return log.last_survived_error_line if stopped or not follows_from_another(log) else 0
+    return log.last_survived_error_line if stopped or not follows_from_another_process(log) else 0
 
 
 def _with_survived_as_notes(found: Iterable[Finding], of_all: Iterable[Finding], log: LogFacts) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Through
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
-from gpuwatch.explain.diagnosis.rules.waits_for_input import uneven_step
+from gpuwatch.explain.diagnosis.rules.waits_for_input import mean_of_uneven_steps
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports import chart_data
 from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
@@ -244,7 +244,7 @@ def _speed_text(run: Run) -> str:
     if t is None:
         return UNKNOWN
     median = f"median step {step_time_text(t.median_step_seconds)}"
-    if (mean := uneven_step(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
+    if (mean := mean_of_uneven_steps(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
         return f"{per_second_text(1 / mean)} steps/s on average, {median} ({_LATE})"
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
     return f"{speed_text(t)} steps/s{more}, {median}{f' ({UNRELIABLE_NOTE})' if is_unreliable(t) else ''}"

@@ -20,35 +20,37 @@ from gpuwatch.explain.logs.message_topics import topics_of
 
 _MAX_EPILOGUE_LINES = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
-_OF_A_PEER = frozenset({PEER, NCCL_INTERNAL, WAITED})
-_OF_FILES = frozenset(
+_PEER_TOPICS = frozenset({PEER, NCCL_INTERNAL, WAITED})
+_FILE_AND_CODE_EXCEPTIONS = frozenset(
     {"FileNotFoundError", "IsADirectoryError", "PermissionError", "UnicodeDecodeError", "JSONDecodeError"}
     | {"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError"}
 )
 """Types of exceptions that follow from no GPU's state, though a name in their message may have one of its words."""
-_OF_A_DRIVER = re.compile(r"nvidia|libcuda\.so|nvcc")
-_OF_A_GPU = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
-_WHERE_TO_READ = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
+_DRIVER_WORDS = re.compile(r"nvidia|libcuda\.so|nvcc")
+_GPU_WORDS = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
+_WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
-def reported_end_of(log: LogFacts) -> tuple[str, str]:
+def reported_end(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
     if (
         log.reported_end
-        and not _before_the_error(log)
+        and not _crash_reported_before_error(log)
         and log.lines - log.reported_end_line_number <= _MAX_EPILOGUE_LINES
     ):
         return log.reported_end, log.reported_end_line
     last = log.errors[-1] if log.errors and not log.received_sigterm else None
     went_on = log.went_on_after_last_error or bool(log.steps_printed_after_error)
-    near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
-    slow = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
-    if last is not None and near and not slow and reported_ends.is_about_child(last.type, last.message):
+    near_end = (
+        log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
+    )
+    waited_for_child = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
+    if last is not None and near_end and not waited_for_child and reported_ends.is_about_child(last.type, last.message):
         return reported_ends.end_of_child(last.message), line_of(last)
     return "", ""
 
 
-def _before_the_error(log: LogFacts) -> bool:
+def _crash_reported_before_error(log: LogFacts) -> bool:
     """Whether a crash was reported before the traceback that ends the log: a worker's, or an earlier command's."""
     if log.reported_end != reported_ends.CRASH or not ends_log(log) or not log.last_error_has_traceback:
         return False
@@ -62,32 +64,33 @@ def own_error(log: LogFacts) -> RunError | None:
     """The last exception that is not about another process."""
     own = (error for error in reversed(log.errors) if not reported_ends.is_about_child(error.type, error.message))
     return next(
-        (error for error in own if error.type not in ON_PURPOSE and not _OF_A_PEER & {*topics_of(line_of(error))}), None
+        (error for error in own if error.type not in ON_PURPOSE and not _PEER_TOPICS & {*topics_of(line_of(error))}),
+        None,
     )
 
 
-def follows_from_another(log: LogFacts) -> bool:
+def follows_from_another_process(log: LogFacts) -> bool:
     """Whether the last exception follows from the end of another process, whose error stands before."""
     last = log.errors[-1] if log.errors else None
     return last is not None and last.type not in ON_PURPOSE and own_error(log) is not last
 
 
-def died_of_its_own(log: LogFacts) -> bool:
+def ended_by_own_error(log: LogFacts) -> bool:
     """Whether an exception ended the program that has nothing to do with a GPU."""
     went_on = log.went_on_after_last_error or log.steps_printed_after_error or log.last_error_in
     if not log.errors or not log.last_error_has_traceback or went_on:
         return False
     error = log.errors[-1]
-    if follows_from_another(log) or ("gpu.none" in log.topics and "process group" in error.message):
+    if follows_from_another_process(log) or ("gpu.none" in log.topics and "process group" in error.message):
         return False  # without a GPU there are no groups of NCCL
     frame = log.error_frames.get(f"{error.type}: {error.message}")
-    if error.type in _OF_FILES:
-        return _OF_A_DRIVER.search(error.message) is None
-    said = f"{error.message} {frame.code if frame is not None else error.type}"
-    return not names_cause(topics_of(line_of(error))) and _OF_A_GPU.search(said) is None
+    if error.type in _FILE_AND_CODE_EXCEPTIONS:
+        return _DRIVER_WORDS.search(error.message) is None
+    text = f"{error.message} {frame.code if frame is not None else error.type}"
+    return not names_cause(topics_of(line_of(error))) and _GPU_WORDS.search(text) is None
 
 
-def own_lines(log: LogFacts) -> list[str]:
+def own_error_lines(log: LogFacts) -> list[str]:
     """That exception as evidence; empty without one."""
     own = own_error(log)
     return [line_of(own)] if own is not None else []
@@ -99,12 +102,13 @@ def lost_rank(log: LogFacts) -> Meaning:
     if own is not None:
         return Meaning(
             f"Another rank failed first; the other error in this log is {own.type}",
-            f"Read that error. If it is not the other rank's, that rank's own log says why it ended {_WHERE_TO_READ}).",
+            "Read that error. If it is not the other rank's, that rank's own log says why it ended"
+            f" {_WHERE_LOGS_ARE}).",
             certainty="likely",
         )
     return Meaning(
         "The connection to another rank was lost: that rank failed first, or the network did",
-        f"Read the other rank's own log: its last lines say why it ended {_WHERE_TO_READ}). If every rank lost its"
+        f"Read the other rank's own log: its last lines say why it ended {_WHERE_LOGS_ARE}). If every rank lost its"
         " connection, check the network and dmesg for killed processes.",
     )
 
@@ -113,5 +117,5 @@ def process_failure(report: str) -> Meaning:
     """What the report of a process that failed means, if its own error is not in the log."""
     return first_match(section_rows("reports"), report) or Meaning(
         "A process of the job failed, and its own error is not in this log",
-        f"Read that process's own output: its last lines say why {_WHERE_TO_READ}).",
+        f"Read that process's own output: its last lines say why {_WHERE_LOGS_ARE}).",
     )

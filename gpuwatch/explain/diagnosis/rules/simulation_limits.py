@@ -27,7 +27,7 @@ def lacks_compiler(message: str) -> bool:
 
 
 @rule(CAUSE, needs="run")
-def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
+def settings_not_honored(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Settings that the simulated GPUs ignore, and numbers that they do not compute."""
     if not run.simulation_limits:
         return
@@ -50,7 +50,7 @@ def not_honoured(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 
 @rule(CAUSE, needs="run")
-def no_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
+def no_xla_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """The program requested XLA (``jit_compile=True``), which has no compiler for simulated GPUs that compute."""
     if run.simulation != "plugin":
         return
@@ -68,14 +68,14 @@ def no_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
         )
 
 
-_PYTORCH = "PyTorch"
+_PYTORCH_SETTING = "PyTorch"
 """The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated_gpus.py)."""
 
 
 def why_pytorch_has_no_gpu(run: Run) -> str | None:
     """Why PyTorch has no GPU on a simulated machine, whatever its message; None if it has one."""
-    if run.simulation == "plugin" and _PYTORCH in run.settings:
-        return run.settings[_PYTORCH].note or "the GPUs are devices of TensorFlow only"
+    if run.simulation == "plugin" and _PYTORCH_SETTING in run.settings:
+        return run.settings[_PYTORCH_SETTING].note or "the GPUs are devices of TensorFlow only"
     if run.simulation is None or run.framework is None or run.framework.name != "torch":
         return None
     cuda = run.framework.build.get("cuda_version")
@@ -88,11 +88,11 @@ def is_of_simulated_driver(evidence: Evidence) -> bool:
     return by_run or CAUSE in evidence.log.topics
 
 
-_OF_TORCH = (
+_PYTORCH_ACTION = (
     "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products; anything that needs a kernel "
     "runs only on a real GPU or on the CPU."
 )
-_OF_OTHERS = "--sim-tier plugin computes what these simulated GPUs lack."
+_OTHER_ACTION = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
 @rule(CAUSE)
@@ -108,12 +108,13 @@ def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
             "info" if expected else "error",
             title="Only on these simulated GPUs: the simulated driver lacks something the program needs",
             evidence=lines,
-            action=f"Nothing to do for a real GPU. {_OF_TORCH if framework_of(evidence) == TORCH else _OF_OTHERS}",
+            action="Nothing to do for a real GPU. "
+            + (_PYTORCH_ACTION if framework_of(evidence) == TORCH else _OTHER_ACTION),
         )
 
 
 @rule(CAUSE, needs="run")
-def pytorch_without_a_driver(evidence: Evidence, run: Run) -> Iterator[Finding]:
+def pytorch_without_gpus(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """PyTorch on a machine whose simulated GPUs it cannot use."""
     if reason := why_pytorch_has_no_gpu(run):
         yield finding(

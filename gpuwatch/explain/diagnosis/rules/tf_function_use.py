@@ -14,16 +14,16 @@ from gpuwatch.explain.diagnosis.rule_registry import info_finding, rule, warning
 
 _MIN_TRACES = 10
 """Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
-_SHARE = 0.3
+_MIN_TRACED_SHARE = 0.3
 """Share of the calls that are traced: where kinds of arguments come back, it falls with every call."""
 _MAX_FUNCTIONS = 3
 _MIN_EAGER_CALLS = 5
 """Calls of a tf.function that ran eagerly, of which fewer may be a look at a mistake."""
 _MIN_GROWING_SHARE = 0.2
 """Share of a session's runs before which its graph grows, from which on that is what its loop does."""
-_EAGER = "eager_functions"
+_EAGER_FUNCTIONS = "eager_functions"
 """Name of the watcher's result with the tf.functions that ran eagerly (_gpuwatch_traces.py)."""
-_TAPES = "gradients of a GradientTape"
+_GRADIENT_STEPS = "gradients of a GradientTape"
 """What the watcher counts as steps of a training loop without a tf.function (_gpuwatch_steps.py)."""
 _MIN_LOOP_STEPS, _MIN_LOOP_OPS = 20, 20
 """Steps, and ops a step, from which a loop's overhead is worth a word."""
@@ -31,19 +31,21 @@ _MIN_MANY_OPS, _MIN_NOTICED_SECONDS = 4000, 1.0
 """Eager ops, and seconds of them, from which a program without counted steps is worth a word."""
 _SMALL_OP_SECONDS = 0.001
 """Seconds an op, with its Python, above which the ops themselves may be what takes the time."""
-_NUMBERS = ("Python int", "Python float", "Python bool")
+_PYTHON_NUMBERS = ("Python int", "Python float", "Python bool")
 
 
 @rule("function.retraced", needs="run")
 def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A function of a watched program with ten traces or more, in three calls of ten or more."""
-    often = [one for one in run.retraced if one.traces >= max(_MIN_TRACES, _SHARE * one.calls)]
-    for retraced in sorted(often, key=lambda one: -one.traces)[:_MAX_FUNCTIONS]:
-        why, action = _retrace_reason(retraced)
+    often_traced = [
+        function for function in run.retraced if function.traces >= max(_MIN_TRACES, _MIN_TRACED_SHARE * function.calls)
+    ]
+    for retraced in sorted(often_traced, key=lambda function: -function.traces)[:_MAX_FUNCTIONS]:
+        reason, action = _retrace_reason(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
         yield warning_finding(
             "function.retraced",
-            title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{why}",
+            title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{reason}",
             evidence=(
                 f"{retraced.traces} traces of {retraced.made} tf.function{'s' if retraced.made > 1 else ''}",
                 *map(_changed_text, retraced.changes),
@@ -56,17 +58,18 @@ def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
 @rule("function.eager")
 def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
     """tf.functions that ran eagerly in most of their calls: TensorFlow does so only if it is told to."""
-    told = [
+    eager_functions = [
         (name, eager, graph)
-        for name, calls in evidence.result(_EAGER, dict).items()
+        for name, calls in evidence.result(_EAGER_FUNCTIONS, dict).items()
         if (eager := int(calls["eager"])) >= _MIN_EAGER_CALLS and eager > (graph := int(calls["graph"]))
     ][:_MAX_FUNCTIONS]
-    if told:
+    if eager_functions:
         yield info_finding(
             "function.eager",
-            title=printable(f"tf.functions ran eagerly, op by op: {', '.join(name for name, _, _ in told)}"),
+            title=printable(f"tf.functions ran eagerly, op by op: {', '.join(name for name, _, _ in eager_functions)}"),
             evidence=[
-                printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph") for name, eager, graph in told
+                printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph")
+                for name, eager, graph in eager_functions
             ],
             action="Remove tf.config.run_functions_eagerly(True) if it was left over from debugging.",
         )
@@ -76,13 +79,13 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
 def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A training loop whose steps are many small eager ops, in no tf.function: their overhead is the step."""
     result = evidence.result("eager_loop", dict)
-    if not result or run.results.get(_EAGER) or not evidence.gpu_usable:
+    if not result or run.results.get(_EAGER_FUNCTIONS) or not evidence.gpu_usable:
         return
     if run.throughput is None:
-        yield from _eager_ops(run, int(result["ops"]), float(result.get("seconds", 0)))
+        yield from _many_eager_ops(run, int(result["ops"]), float(result.get("seconds", 0)))
         return
     steps, ops, seconds = int(result["steps"]), int(result["ops"]), run.throughput.median_step_seconds
-    if run.throughput.counted != _TAPES or steps < _MIN_LOOP_STEPS or ops < _MIN_LOOP_OPS * steps:
+    if run.throughput.counted != _GRADIENT_STEPS or steps < _MIN_LOOP_STEPS or ops < _MIN_LOOP_OPS * steps:
         return
     if seconds * steps > _SMALL_OP_SECONDS * ops:
         return
@@ -95,7 +98,7 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
     )
 
 
-def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
+def _many_eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
     """A loop without gradients, of which no steps can be counted."""
     on_gpu = sum(placement.count for placement in run.placements if "GPU" in placement.actual)
     if ops < _MIN_MANY_OPS or seconds < _MIN_NOTICED_SECONDS or seconds > _SMALL_OP_SECONDS * ops or on_gpu < ops / 2:
@@ -103,7 +106,7 @@ def _eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
     yield info_finding(
         "function.eager",
         certainty="likely",
-        title=f"The program runs {ops} small ops eagerly, one after another, and none of it in a repeated tf.function",
+        title=f"The program runs {ops} small ops eagerly, one after another, and repeats no tf.function",
         evidence=[
             f"{ops} eager ops in {seconds:.1f} s: {seconds / ops * 1e6:.0f} µs per op, including the Python around it"
         ],
@@ -131,13 +134,13 @@ def growing_graph(evidence: Evidence) -> Iterator[Finding]:
 @rule("function.constant")
 def large_constants(evidence: Evidence) -> Iterator[Finding]:
     """NumPy arrays that a tf.function closes over: each becomes part of the graph, once a trace."""
-    for function, line, dtype, shape, each, graphs in evidence.result("large_constants", list):
+    for function, line, dtype, shape, array_bytes, graphs in evidence.result("large_constants", list):
         yield info_finding(
             "function.constant",
-            title=printable(f"{size(each)} are a constant of the graph of {function}: {dtype} {shape}"),
+            title=printable(f"The graph of {function} contains a constant of {size(array_bytes)}: {dtype} {shape}"),
             evidence=[
                 printable(f"used at {line}") if line else "",
-                f"in {graphs} traced graphs: {size(each * graphs)}" if graphs > 1 else "in its one traced graph",
+                f"in {graphs} traced graphs: {size(array_bytes * graphs)}" if graphs > 1 else "in its one traced graph",
                 "a graph of 2 GiB or more cannot be saved",
             ],
             action="Make it a tf.constant or tf.Variable outside the function, or pass it as an argument.",
@@ -153,8 +156,8 @@ def _retrace_reason(retraced: Retraced) -> tuple[str, str]:
         )
     if not retraced.changes or 2 * retraced.changes[0].times < retraced.traces - retraced.made:
         return "", "Check what differs between its calls: arguments, or Python objects that it uses."
-    least = (retraced.traces - retraced.made) / 2
-    reasons = [_argument_advice(change) for change in retraced.changes if change.times >= least]
+    min_times = (retraced.traces - retraced.made) / 2
+    reasons = [_argument_advice(change) for change in retraced.changes if change.times >= min_times]
     # Each of them alone would have it traced again.
     return f": {'; '.join(why for why, _ in reasons)}", " ".join(action for _, action in reasons)
 
@@ -162,7 +165,7 @@ def _retrace_reason(retraced: Retraced) -> tuple[str, str]:
 def _argument_advice(change: TraceChange) -> tuple[str, str]:
     """What differs in one argument, and what to do."""
     name = printable(change.argument)
-    if change.kind in _NUMBERS:
+    if change.kind in _PYTHON_NUMBERS:
         return (
             f"its argument {name} is a Python number, a different one each time",
             f"Pass it as a tensor: tf.constant({name}), or keep it in a tf.Variable.",

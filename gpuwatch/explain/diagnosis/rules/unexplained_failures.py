@@ -37,12 +37,12 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     row_named,
 )
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import (
-    died_of_its_own,
+    ended_by_own_error,
     lost_rank,
     own_error,
-    own_lines,
+    own_error_lines,
     process_failure,
-    reported_end_of,
+    reported_end,
 )
 from gpuwatch.explain.diagnosis.rules.signals import (
     crash_meaning,
@@ -63,56 +63,56 @@ from gpuwatch.explain.logs.python_exceptions import essential_line
 _MAX_TITLE_CHARS = 120
 _MAX_LINES_AFTER_TRACEBACK = 500
 """Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
-_OF_IMPORTS = ("ImportError", "ModuleNotFoundError")
+_IMPORT_EXCEPTIONS = ("ImportError", "ModuleNotFoundError")
 """Libraries print such tracebacks of parts that they do without."""
-_ALSO_SAID = ("compiler.message", "ray.worker-exit")
+_DETAIL_TOPICS = ("compiler.message", "ray.worker-exit")
 """Topics whose lines add details to a known error: messages of the compiler or of Ray's raylet."""
-_PROCESS = "A process of the job failed in"
-_TYPES, _ASSERT = "ended.two-types", "ended.assert"
-_TOLD_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
+_PROCESS_FAILED_IN = "A process of the job failed in"
+_TYPE_MISMATCH, _ASSERT = "ended.two-types", "ended.assert"
+_EXPLAINED_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
 """Topics of whose lines the next ones say more: NCCL's last error, the text of a C++ exception, the signal's name."""
-_WITH_A_ROW = (*_TOLD_BELOW, reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPES, _ASSERT, TENSORRT)
+_TABLE_TOPICS = (*_EXPLAINED_BELOW, reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPE_MISMATCH, _ASSERT, TENSORRT)
 """Topics of whose lines the table of messages may know more."""
-_READ_THE_END = "Read the end of the log; if it is a bug in the framework or the driver, report it there."
+_READ_END_ACTION = "Read the end of the log; if it is a bug in the framework or the driver, report it there."
 _NEAR_ADDRESS_LIMIT_BYTES = 16 << 30
 """A limit of the address space may be the reason within this distance: a CUDA context reserves more than it uses."""
-_OF_ADDRESS_SPACE = ("threads", "unmapped", "host-memory")
+_ADDRESS_SPACE_KEYS = ("threads", "unmapped", "host-memory")
 """What a limit of the address space can be the reason of."""
 _MIN_LATER_CELL_ERRORS = 3
 """Errors of a notebook after one of which they cannot all be consequences."""
 _MIN_MESSAGE_CHARS = 8
 """Characters from which a message is recognized within another."""
-_CUT = "The log ends in the middle of a Python traceback, before the error itself"
+_CUT_TRACEBACK = "The log ends in the middle of a Python traceback, before the error itself"
 
 
 _End = tuple[Meaning, list[str]]
 """A failure without a known cause, and its evidence."""
 
 
-@rule("unknown", error_meanings.CAUSE)
+@rule("unknown", error_meanings.PROGRAM_ERROR)
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognized error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log
     if run is not None and (why_pytorch_has_no_gpu(run) or (run.outcome.exit_code and broken_pool(evidence))):
         return  # reported as a limit of the simulation; with the process that was lost
-    lines = _run_ended(run, log) if run is not None else _log_ended(log)
+    lines = _unexplained_end_of_run(run, log) if run is not None else _unexplained_end_of_log(log)
     if not lines:
         if run is not None and run.verdict == "timeout":
-            yield _deadline(run)
+            yield _deadline_finding(run)
         return
     end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
     if end is None:
         name = lines[0].partition(":")[0]
         title = f"{_how_it_ended(run, log)} {shorten(lines[0], _MAX_TITLE_CHARS)}" if name.isidentifier() else ""
-        end = Meaning(title, _READ_THE_END), lines
+        end = Meaning(title, _READ_END_ACTION), lines
     (meaning, lines), action = end, end[0].action
-    if log.errors and lines and _is_about(lines[0], log.errors[-1]):
-        where = raised_at(log, log.errors[-1])
-        lines = [lines[0], *where, *lines[1:]]
-        if action == _READ_THE_END:
+    if log.errors and lines and _names_exception(lines[0], log.errors[-1]):
+        place_lines = raised_at(log, log.errors[-1])
+        lines = [lines[0], *place_lines, *lines[1:]]
+        if action == _READ_END_ACTION:
             action = error_meanings.advice_for_error(log.errors[-1], log)
     # A cause that the log names stays the first, whatever the program did later.
-    severity: Severity = "warning" if run is None and _explains(log) else "error"
+    severity: Severity = "warning" if run is None and _names_ending_cause(log) else "error"
     yield finding(meaning.cause, severity, meaning.certainty, title=meaning.title, evidence=lines, action=action)
 
 
@@ -122,9 +122,9 @@ def refused_requests(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if evidence.run is not None or log.ending_kind != WORK:
         return
     for line in log.lines_of("server.refused"):
-        told = any(error.message and error.message in line for error in log.errors)
-        if not told and (known := error_meanings.message_meaning(line)) is not None:
-            yield info_finding("unknown", title=known.title, evidence=(line,), action=known.action)
+        is_logged_error = any(error.message and error.message in line for error in log.errors)
+        if not is_logged_error and (meaning := error_meanings.message_meaning(line)) is not None:
+            yield info_finding("unknown", title=meaning.title, evidence=(line,), action=meaning.action)
 
 
 def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
@@ -136,7 +136,7 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
         return signal_meaning(run, number), [*lines, *host_evidence(run)]
-    return _by_topic(run, log, topic, lines)
+    return _end_by_topic(run, log, topic, lines)
 
 
 def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
@@ -144,36 +144,36 @@ def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     limit, peak = (run.results.get(name) for name in ADDRESS_SPACE)
     if not isinstance(limit, int) or limit - (peak if isinstance(peak, int) else 0) > _NEAR_ADDRESS_LIMIT_BYTES:
         return None
-    told = _without_repeats(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
-    refused = first_match(error_meanings.SYSTEM, "\n".join(told))
-    if refused is None or refused.key not in _OF_ADDRESS_SPACE:
+    lines_with_causes = _without_repeats(lines, log.lines_of(reported_ends.FATAL, HOST_MEMORY))
+    refused = first_match(error_meanings.SYSTEM, "\n".join(lines_with_causes))
+    if refused is None or refused.key not in _ADDRESS_SPACE_KEYS:
         return None
     measured = f", of which {size(peak)} were in use at most" if isinstance(peak, int) else ""
     meaning = row_named("address-space")._replace(certainty="likely")
-    return meaning, [f"limit of its address space: {size(limit)}{measured}", *told]
+    return meaning, [f"limit of its address space: {size(limit)}{measured}", *lines_with_causes]
 
 
 def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
     """The end that a log shows; None if nothing is known of it."""
-    topic = next(_endings(log), None)
-    if topic == HOST_MEMORY and ends_log(log) and died_of_its_own(log):
+    topic = next(_ending_topics(log), None)
+    if topic == HOST_MEMORY and ends_log(log) and ended_by_own_error(log):
         # The kernel may have killed another program.
         lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
-        known = _by_topic(None, log, _reported_topic(log), lines)
-        return known or (Meaning(f"It ended in {shorten(lines[0], _MAX_TITLE_CHARS)}", _READ_THE_END), lines)
+        known = _end_by_topic(None, log, _reported_topic(log), lines)
+        return known or (Meaning(f"It ended in {shorten(lines[0], _MAX_TITLE_CHARS)}", _READ_END_ACTION), lines)
     # NCCL's "internal error" may be the lost connection itself.
     peer = PEER in log.topics and topic in (None, NCCL_INTERNAL)
     if peer or (topic == WAITED and own_error(log) is not None):
         topic = _reported_topic(log)
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
             own = own_error(log)
-            if own is not None and (meant := error_meanings.message_meaning(line_of(own))) is not None:
-                return meant, _without_repeats(own_lines(log), raised_at(log, own))
-            return lost_rank(log), _without_repeats(own_lines(log), log.lines_of(PEER, WAITED))
-    return _by_topic(None, log, topic or _reported_topic(log), lines)
+            if own is not None and (meaning := error_meanings.message_meaning(line_of(own))) is not None:
+                return meaning, _without_repeats(own_error_lines(log), raised_at(log, own))
+            return lost_rank(log), _without_repeats(own_error_lines(log), log.lines_of(PEER, WAITED))
+    return _end_by_topic(None, log, topic or _reported_topic(log), lines)
 
 
-def _endings(log: LogFacts) -> Iterator[str]:
+def _ending_topics(log: LogFacts) -> Iterator[str]:
     """The topics of ends in a log; not of memory that a cell of a notebook lacked, after which another one failed."""
     errors = log.errors[:-_MIN_LATER_CELL_ERRORS] if log.open_traceback_line is not None else []
     earlier = set(map(line_of, errors))
@@ -182,49 +182,51 @@ def _endings(log: LogFacts) -> Iterator[str]:
             yield topic
 
 
-def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str]) -> _End | None:
+def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str]) -> _End | None:
     """What a topic of the log, the launcher's report or the last error says."""
-    told = log.lines_of(topic) if topic is not None else ()
+    topic_lines = log.lines_of(topic) if topic is not None else ()
     if topic == TENSORRT:
-        told = (*log.lines_of("tensorrt.message")[:1], *told)
+        topic_lines = (*log.lines_of("tensorrt.message")[:1], *topic_lines)
     if topic == WORKER:
-        lines = _without_repeats(told, lines)
-        meaning, host = worker_meaning(" ".join(lines), run)
-        return meaning, [*lines, *host]
+        lines = _without_repeats(topic_lines, lines)
+        worker, host = worker_meaning(" ".join(lines), run)
+        return worker, [*lines, *host]
     if topic is not None:
-        reports = told or lines
-        known = _meaning(["\n".join(reports), *reports]) if topic in _WITH_A_ROW else None
-        said = log.lines_of("ended.told") if topic in _TOLD_BELOW else ()
-        known = _meaning(said) or known
-        if known is None:
-            known = crash_meaning([" ".join((*lines, *said))]) if topic == reported_ends.CRASH else ENDINGS[topic]
-        if topic == reported_ends.CRASH and (text := " ".join(said).partition("what():")[2].strip()):
-            known = known._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
-        return _end(known, log, told, lines, said)
-    if (report := reported_end_of(log))[0] and (own := own_error(log)) is not None:
+        reports = topic_lines or lines
+        meaning = _first_meaning(["\n".join(reports), *reports]) if topic in _TABLE_TOPICS else None
+        detail_lines = log.lines_of("ended.told") if topic in _EXPLAINED_BELOW else ()
+        meaning = _first_meaning(detail_lines) or meaning
+        if meaning is None:
+            meaning = (
+                crash_meaning([" ".join((*lines, *detail_lines))]) if topic == reported_ends.CRASH else ENDINGS[topic]
+            )
+        if topic == reported_ends.CRASH and (text := " ".join(detail_lines).partition("what():")[2].strip()):
+            meaning = meaning._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
+        return _end_with_evidence(meaning, log, topic_lines, lines, detail_lines)
+    if (report := reported_end(log))[0] and (own := own_error(log)) is not None:
         title = f"A process of the job failed; the last error before is {shorten(line_of(own), _MAX_TITLE_CHARS)}"
-        known = _known_meaning([line_of(own)]) or _by_type(run, log, own, _PROCESS)
-        known = known or Meaning(title, error_meanings.advice_for_error(own, log))
-        return _end(known, log, [line_of(own)], raised_at(log, own), report[1:], lines)
+        meaning = _known_meaning([line_of(own)]) or _meaning_by_type(run, log, own, _PROCESS_FAILED_IN)
+        meaning = meaning or Meaning(title, error_meanings.advice_for_error(own, log))
+        return _end_with_evidence(meaning, log, [line_of(own)], raised_at(log, own), report[1:], lines)
     if report[0]:
-        built = _compiler_lines(log)
-        known = _meaning([*built, report[1]])
-        also = log.lines_of(*_ALSO_SAID) if known is not None else ()
-        return known or process_failure(report[1]), _without_repeats(built, report[1:], lines, also)
+        compiler_lines = _compiler_lines(log)
+        meaning = _first_meaning([*compiler_lines, report[1]])
+        also = log.lines_of(*_DETAIL_TOPICS) if meaning is not None else ()
+        return meaning or process_failure(report[1]), _without_repeats(compiler_lines, report[1:], lines, also)
     of_frame = error_meanings.meaning_of_frame(log.errors[-1], log) if log.errors else None
     first_of_all = first_in_chain(log, log.errors[-1]) if log.errors else ""
-    if known := of_frame or _known_meaning(lines) or _meaning([first_of_all] if first_of_all else ()):
-        where = raised_at(log, log.errors[-1]) if log.errors else ()
-        return _end(known, log, lines[:1], where, lines[1:], log.lines_of(*_ALSO_SAID))
-    last = next((error for error in log.errors[-1:] if _is_about(lines[0], error)), None)
-    if last is not None and (known := _by_type(run, log, last, _how_it_ended(run, log))) is not None:
-        return known, _without_repeats(lines[:1], raised_at(log, last), lines[1:])
-    if lines == [_CUT]:
+    if meaning := of_frame or _known_meaning(lines) or _first_meaning([first_of_all] if first_of_all else ()):
+        place_lines = raised_at(log, log.errors[-1]) if log.errors else ()
+        return _end_with_evidence(meaning, log, lines[:1], place_lines, lines[1:], log.lines_of(*_DETAIL_TOPICS))
+    last = next((error for error in log.errors[-1:] if _names_exception(lines[0], error)), None)
+    if last is not None and (meaning := _meaning_by_type(run, log, last, _how_it_ended(run, log))) is not None:
+        return meaning, _without_repeats(lines[:1], raised_at(log, last), lines[1:])
+    if lines == [_CUT_TRACEBACK]:
         name = log.open_traceback_error
-        title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT
+        title = f"The log ends in the middle of the traceback of {name}, before its message" if name else _CUT_TRACEBACK
         before = log.ending_line if log.ending_kind == FAILURE else ""
-        if before and (known := error_meanings.message_meaning(before)) is not None:
-            return known, [before]
+        if before and (meaning := error_meanings.message_meaning(before)) is not None:
+            return meaning, [before]
         begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
         shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
         action = "Look at the whole log: the last line of a traceback names the error."
@@ -232,28 +234,28 @@ def _by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str
     return None
 
 
-def _end(known: Meaning, log: LogFacts, *parts: Iterable[str]) -> _End:
+def _end_with_evidence(meaning: Meaning, log: LogFacts, *parts: Iterable[str]) -> _End:
     """An end with its evidence; if it is known only that a compiler failed, what that itself said comes first."""
-    built = _compiler_lines(log) if known.key in ("compile", reported_ends.NOT_COMPILED) else []
-    return _meaning(built) or known, _without_repeats(built, *parts)
+    compiler_lines = _compiler_lines(log) if meaning.key in ("compile", reported_ends.NOT_COMPILED) else []
+    return _first_meaning(compiler_lines) or meaning, _without_repeats(compiler_lines, *parts)
 
 
 def _compiler_lines(log: LogFacts) -> list[str]:
     """The compiler's first line that has a meaning; empty without one."""
-    return [*filter(error_meanings.message_meaning, log.lines_of(_ALSO_SAID[0]))][:1]
+    return [*filter(error_meanings.message_meaning, log.lines_of(_DETAIL_TOPICS[0]))][:1]
 
 
-def _meaning(lines: Iterable[str]) -> Meaning | None:
+def _first_meaning(lines: Iterable[str]) -> Meaning | None:
     return next(filter(None, map(error_meanings.message_meaning, lines)), None)
 
 
-def _by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
+def _meaning_by_type(run: Run | None, log: LogFacts, error: RunError, how: str) -> Meaning | None:
     """What the type of an exception says; None if that is nothing, or of a probe, which is gpuwatch's own program."""
     return error_meanings.meaning_by_type(error, log, how) if run is None or run.is_program else None
 
 
 def _reported_topic(log: LogFacts) -> str | None:
-    topic = reported_end_of(log)[0]
+    topic = reported_end(log)[0]
     return topic if topic in ENDINGS else None
 
 
@@ -261,10 +263,10 @@ def _without_repeats(*parts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chain(*parts)))
 
 
-def _is_about(line: str, error: RunError) -> bool:
+def _names_exception(line: str, error: RunError) -> bool:
     """Whether a line names this exception, or TensorFlow's own that passes it on."""
-    said = essential_line(error.message)
-    return line.startswith(error.type) or (len(said) >= _MIN_MESSAGE_CHARS and said in line)
+    text = essential_line(error.message)
+    return line.startswith(error.type) or (len(text) >= _MIN_MESSAGE_CHARS and text in line)
 
 
 def _how_it_ended(run: Run | None, log: LogFacts) -> str:
@@ -290,7 +292,7 @@ def _known_meaning(lines: list[str]) -> Meaning | None:
     return error_meanings.message_meaning(last) or compiler
 
 
-def _run_ended(run: Run, log: LogFacts) -> list[str]:
+def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
     """The finding about a run's end that nothing else explains."""
     if run.ooms:
         return []
@@ -303,14 +305,14 @@ def _run_ended(run: Run, log: LogFacts) -> list[str]:
     ]
     if lines:
         return lines
-    if run.verdict != "error" or unexpected or _explains(log):
+    if run.verdict != "error" or unexpected or _names_ending_cause(log):
         return []
     number = ended_by(run)
     named = f" ({number.name})" if number is not None and run.outcome.signal is None else ""
     return [*map(line_of, log.errors[-1:]), run.outcome.text + named]
 
 
-def _deadline(run: Run) -> Finding:
+def _deadline_finding(run: Run) -> Finding:
     """gpuwatch itself ended it at its deadline: probably too little time, not a fault of the machine."""
     phases = run.phases
     reached = [
@@ -331,19 +333,19 @@ def _deadline(run: Run) -> Finding:
     )
 
 
-def _log_ended(log: LogFacts) -> list[str]:
+def _unexplained_end_of_log(log: LogFacts) -> list[str]:
     """The failure at the end of a log that nothing else explains."""
-    if _explains(log):
+    if _names_ending_cause(log):
         return []
     passed = mentions_keyboard(log.interrupt_line) and not ends_log(log) and not log.reported_end
     if log.interrupt_line and (log.failed_after_interrupt or passed):
         return []  # code that lacked what the interrupted work had not made, or an error before the person's interrupt
-    endings = [line for topic in _endings(log) for line in log.lines_of(topic)][:1]
+    endings = [line for topic in _ending_topics(log) for line in log.lines_of(topic)][:1]
     if endings:
         return endings
-    _, report = reported_end_of(log)
+    _, report = reported_end(log)
     if report:
-        return [report, *own_lines(log)]
+        return [report, *own_error_lines(log)]
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
@@ -355,20 +357,20 @@ def _log_ended(log: LogFacts) -> list[str]:
             or (log.went_on_after_oom and "memory" in f"{error.type} {error.message}".lower())
         )
         return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
-    if last is not None and _nothing_after(log):
+    if last is not None and _ended_at_last_error(log):
         return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
     if log.interrupt_line.startswith("^C"):
         return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
     if frame is not None and log.lines - frame <= END_LINES and (last or 0) < frame:
-        return [_CUT]
-    return [_CUT] if head is not None and (last or 0) < head else []
+        return [_CUT_TRACEBACK]
+    return [_CUT_TRACEBACK] if head is not None and (last or 0) < head else []
 
 
-def _nothing_after(log: LogFacts) -> bool:
+def _ended_at_last_error(log: LogFacts) -> bool:
     """Whether no line after the last traceback shows that the program went on: not summaries, further lines of a
     message, or prints that Python wrote when the program ended."""
-    imported = log.errors[-1].type in _OF_IMPORTS if log.errors else False
+    imported = log.errors[-1].type in _IMPORT_EXCEPTIONS if log.errors else False
     raised = log.last_error_has_traceback and not log.last_error_in and not imported
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_LINES_AFTER_TRACEBACK
     return (
@@ -379,7 +381,7 @@ def _nothing_after(log: LogFacts) -> bool:
     )
 
 
-def _explains(log: LogFacts) -> bool:
+def _names_ending_cause(log: LogFacts) -> bool:
     """Whether a log names a cause that can end the program."""
     ran_out = bool(log.ooms) and not log.went_on_after_oom
     without = {"memory.masked"} if "ended.assert" in log.topics else set()

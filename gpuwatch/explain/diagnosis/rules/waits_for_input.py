@@ -15,11 +15,11 @@ from gpuwatch.explain.diagnosis.rules.finding_texts import faster_input
 
 _MIN_SECONDS = 5.0
 _MIN_STEPS = 20
-_MIN_NOTICED_SECONDS, _MIN_LOOKS_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_ALL = 1.0, 20, 8, 0.9
+_MIN_NOTICED_SECONDS, _MIN_SAMPLES_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_ALL_SHARE = 1.0, 20, 8, 0.9
 """What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
 _MIN_WAITING_SHARE = 0.5
 """Share of the time between its first and last step in which the program waits for the next batch."""
-_BETWEEN = (
+_BETWEEN_STEPS_ACTION = (
     "Move that code out of the loop, or do it every n steps; code that prepares the batch belongs in the dataset."
 )
 _MIN_MEDIAN_TO_MEAN = 0.7
@@ -29,7 +29,7 @@ _MIN_PYTHON_SHARE = 0.8
 _MAX_FEW_BATCHES = 2
 _MIN_OUTSIDE_BATCHES_SHARE = 0.25
 """Share of the time between them that calls of fit() or predict() spend outside of their batches."""
-_CALL_ADVICE = {
+_KERAS_CALL_ADVICE = {
     "predict": "For a few rows, call the model itself (model(x, training=False), preferably in a tf.function), or "
     "collect rows and predict them at once.",
     "fit": "Call fit() once for many batches, or train_on_batch() for single ones.",
@@ -48,39 +48,52 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """
     if run.waiting is None or not evidence.gpu_usable:
         return
-    looked, by = run.waiting.looked_seconds, "up to the last step, from samples of its threads"
-    seen, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
-    few = looked < 2 * _MIN_NOTICED_SECONDS and seen.looks < _MIN_LOOKS_OF_SHORT_RUN
-    if looked < _MIN_NOTICED_SECONDS or few or steps < _MIN_STEPS_OF_SHORT_RUN:
+    seconds, by = run.waiting.looked_seconds, "up to the last step, from samples of its threads"
+    waiting, steps = run.waiting, run.throughput.steps if run.throughput is not None else 0
+    too_few_samples = seconds < 2 * _MIN_NOTICED_SECONDS and waiting.looks < _MIN_SAMPLES_OF_SHORT_RUN
+    if seconds < _MIN_NOTICED_SECONDS or too_few_samples or steps < _MIN_STEPS_OF_SHORT_RUN:
         return
-    even = len(run.step_times) >= _MIN_STEPS and uneven_step(run) is None
-    short = seen.looked_seconds < _MIN_SECONDS or steps < _MIN_STEPS
+    is_even = len(run.step_times) >= _MIN_STEPS and mean_of_uneven_steps(run) is None
+    is_short = waiting.looked_seconds < _MIN_SECONDS or steps < _MIN_STEPS
     busy = busy_while_stepping(run)
     if busy is not None and busy > MAX_STARVED_PERCENT:
         return
-    waited, fed, between = (
-        part / seen.looked_seconds for part in (seen.input_seconds, seen.feeding_seconds, seen.between_seconds)
+    waited, feeding, between = (
+        part / waiting.looked_seconds
+        for part in (waiting.input_seconds, waiting.feeding_seconds, waiting.between_seconds)
     )
-    if waited >= (_NEARLY_ALL if short else _MIN_WAITING_SHARE):
-        share, places, how = waited, seen.places, "is starved for input: the program waits for its next batch"
-    elif fed >= (_NEARLY_ALL if looked < 2 * _MIN_NOTICED_SECONDS else _MIN_PYTHON_SHARE) and busy is not None:
-        share, places, how = fed, seen.feeds, "is starved for input: the dataset runs Python code for the next batch"
-    elif not short and waited + between >= _MIN_WAITING_SHARE and busy is not None and even:
-        share, places = waited + between, (*seen.places, *seen.between)[:3]
-        how = "waits between steps: the program runs its own Python code"
-    elif not short and _dataset_share(run) >= _MIN_BUSY_STAGE_SHARE and run.pipeline is not None and busy is not None:
+    if waited >= (_NEARLY_ALL_SHARE if is_short else _MIN_WAITING_SHARE):
+        share, places, state = waited, waiting.places, "is starved for input: the program waits for its next batch"
+    elif (
+        feeding >= (_NEARLY_ALL_SHARE if seconds < 2 * _MIN_NOTICED_SECONDS else _MIN_PYTHON_SHARE) and busy is not None
+    ):
+        share, places, state = (
+            feeding,
+            waiting.feeds,
+            "is starved for input: the dataset runs Python code for the next batch",
+        )
+    elif not is_short and waited + between >= _MIN_WAITING_SHARE and busy is not None and is_even:
+        share, places = waited + between, (*waiting.places, *waiting.between)[:3]
+        state = "waits between steps: the program runs its own Python code"
+    elif (
+        not is_short and _dataset_share(run) >= _MIN_BUSY_STAGE_SHARE and run.pipeline is not None and busy is not None
+    ):
         share, places = _dataset_share(run), ()
-        how = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
-        looked, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
+        state = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
+        seconds, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
     else:
         return
-    action = _BETWEEN if how.startswith("waits between") else faster_input(run.framework.name if run.framework else "")
+    action = (
+        _BETWEEN_STEPS_ACTION
+        if state.startswith("waits between")
+        else faster_input(run.framework.name if run.framework else "")
+    )
     yield warning_finding(
         "input.bound",
         certainty="likely",
-        title=f"The GPU {how} {percent(100 * share)} of the time",
+        title=f"The GPU {state} {percent(100 * share)} of the time",
         evidence=(
-            f"{share * looked:.1f} of {looked:.1f} s {by}",
+            f"{share * seconds:.1f} of {seconds:.1f} s {by}",
             f"mostly at {', '.join(map(printable, places))}" if places else "",
             f"utilization {percent(busy)} on average meanwhile" if busy is not None else "",
             f"median step {run.throughput.median_step_seconds * 1000:.0f} ms, input included" if run.throughput else "",
@@ -98,36 +111,46 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     result = evidence.result("keras_calls", dict)
     if not result or not evidence.gpu_usable:
         return
-    few = {
-        name: (count, batches, line, each, inside)
-        for name, (count, batches, line, each, inside) in result["calls"].items()
-        if count >= _MIN_STEPS and batches <= _MAX_FEW_BATCHES * count and inside <= _MIN_WAITING_SHARE * each
+    short_calls = {
+        name: (count, batches, line, median_seconds, seconds_in_batches)
+        for name, (count, batches, line, median_seconds, seconds_in_batches) in result["calls"].items()
+        if count >= _MIN_STEPS
+        and batches <= _MAX_FEW_BATCHES * count
+        and seconds_in_batches <= _MIN_WAITING_SHARE * median_seconds
     }
-    outside = sum(count * (each - inside) for count, _, _, each, inside in few.values())
-    if outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * result["seconds"]):
+    seconds_outside = sum(
+        count * (median_seconds - seconds_in_batches)
+        for count, _, _, median_seconds, seconds_in_batches in short_calls.values()
+    )
+    if seconds_outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * result["seconds"]):
         return
-    calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in few.items())
+    calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in short_calls.items())
     yield warning_finding(
         "input.bound",
         certainty="likely",
         title=printable(f"The GPU waits for {calls}, most of each outside its batch"),
         evidence=[
             printable(f"{f'{line}: ' if line else ''}{name}() ×{count} for {batches} batches,")
-            + f" {each * 1000:.0f} ms per call, {inside * 1000:.0f} ms of it in batches (medians)"
-            for name, (count, batches, line, each, inside) in few.items()
+            + f" {median_seconds * 1000:.0f} ms per call, {seconds_in_batches * 1000:.0f} ms of it in batches (medians)"
+            for name, (count, batches, line, median_seconds, seconds_in_batches) in short_calls.items()
         ]
-        + [f"about {outside:.1f} s outside batches, of {result['seconds']:.1f} s from the first call to the last"],
-        action=" ".join(_CALL_ADVICE[name] for name in few if name in _CALL_ADVICE),
+        + [
+            f"about {seconds_outside:.1f} s outside batches, of {result['seconds']:.1f} s from the first call to the"
+            " last"
+        ],
+        action=" ".join(_KERAS_CALL_ADVICE[name] for name in short_calls if name in _KERAS_CALL_ADVICE),
     )
 
 
 def _dataset_share(run: Run) -> float:
     """Share of the time in which the busiest stage of the dataset works: a stage that is ahead of the steps rests."""
-    seen = run.pipeline
-    return seen.busy_seconds / seen.seconds if seen is not None and seen.seconds >= _MIN_SECONDS else 0.0
+    pipeline = run.pipeline
+    return (
+        pipeline.busy_seconds / pipeline.seconds if pipeline is not None and pipeline.seconds >= _MIN_SECONDS else 0.0
+    )
 
 
-def uneven_step(run: Run) -> float | None:
+def mean_of_uneven_steps(run: Run) -> float | None:
     """Seconds of the average step if most steps are much shorter, so that the median is not their speed; else None.
 
     PyTorch's steps only queue work for the GPU, until one waits for all of it.
