@@ -487,7 +487,7 @@ def test_a_full_disk_ends_the_recording_and_leaves_it_readable(file: Path) -> No
     shots = list(day(8, 50, 300))
     clock = FakeClock()
     writer = RecordingWriter(file, clock=clock.clock())
-    pages = writer._number("page_count")
+    pages = writer._pragma_number("page_count")
     writer._db.execute(f"PRAGMA max_page_count = {pages + 20}").fetchone()  # SQLite reports a full disk beyond it
 
     def write_all() -> None:

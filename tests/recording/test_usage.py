@@ -265,7 +265,7 @@ def test_short_processes_by_the_thousand_are_summed_and_a_counter_that_stands_st
             minute = merged_times(meter.pop_hours().values())
             known = with_bounded_processes(merged_times((known, minute)), minute)
     assert len(known.processes) < 4100
-    assert len(meter._rows) < 4100
+    assert len(meter._latest_rows) < 4100
     assert sum(len(window.held) for window in meter._windows.values()) < 20 * 130
     assert sum(one.gpu_seconds for one in known.processes) == pytest.approx(known.devices[0].held_seconds)
     assert sum(1 + one.more for one in known.processes) == 20 * 599 + 60

@@ -108,7 +108,7 @@ def test_a_driver_that_does_not_answer_is_an_event_without_samples(tmp_path: Pat
 
 def test_a_file_that_cannot_be_written_ends_the_feed(tmp_path: Path) -> None:
     run = Harness(tmp_path / "a.gpuwatch")
-    pages = run.writer._number("page_count")
+    pages = run.writer._pragma_number("page_count")
     run.writer._db.execute(f"PRAGMA max_page_count = {pages + 10}").fetchone()
     run.give(list(day(8, 50, 200)))
     run.end()

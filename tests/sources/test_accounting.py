@@ -179,7 +179,7 @@ def test_it_is_kept_with_the_life_and_with_the_hours() -> None:
     for shot in shots():
         lives.add(shot)
         meter.add(shot)
-    (life,) = lives.changed(0.0)
+    (life,) = lives.take_changed(0.0)
     assert life.accounted is not None
     assert (life.accounted.pid, life.accounted.gpu_percent) == (100, 61)
     (hour,) = meter.pop_hours().values()

@@ -8,9 +8,18 @@ from contextlib import suppress
 from typing import TypeVar
 
 from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample
-from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
+from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, pack_times
 from gpuwatch.machine.recording.database_rows import life_of, recorded_findings, write_findings, write_lives
+from gpuwatch.machine.recording.gpu_time_and_energy import (
+    HOUR_SECONDS,
+    GpuTime,
+    GpuTimeMeter,
+    merged_times,
+    pack_gpu_time,
+    unpack_gpu_time,
+    with_bounded_processes,
+)
 from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
 
 _R = TypeVar("_R")
@@ -25,11 +34,11 @@ class BlockWriter:
     def __init__(self, db: sqlite3.Connection, interval: float) -> None:
         """``interval``: seconds between samples, as they were asked for."""
         self._db = db
-        self._meter = gpu_time_and_energy.GpuTimeMeter(interval)
-        self._lives = ProcessLives(self._life, self._meter.gap)
-        self._hour: tuple[int, gpu_time_and_energy.GpuTime | None] | None = None
+        self._meter = GpuTimeMeter(interval)
+        self._lives = ProcessLives(self._find_life, self._meter.max_gap_seconds)
+        self._newest_hour: tuple[int, GpuTime | None] | None = None
         """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
-        self._tiers: dict[int, tuple[int, minute_and_hour_means.Points | None]] = {}
+        self._newest_tiers: dict[int, tuple[int, minute_and_hour_means.Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
 
     def seal(self, run: int, samples: Sequence[StoredSample], frames: bytes, boot: float) -> None:
@@ -52,54 +61,52 @@ class BlockWriter:
         for begin, time in self._meter.pop_hours().items():
             self._write_hour(begin, time, cursor.lastrowid or 0)
         write_findings(self._db, list(recorded_findings(samples, lambda *query: self._db.execute(*query).fetchall())))
-        write_lives(self._db, self._lives.changed(times[-1] - _LIVES_KEPT_SECONDS))
+        write_lives(self._db, self._lives.take_changed(times[-1] - _LIVES_KEPT_SECONDS))
 
     def _write_tier(self, seconds: int, block: int, points: minute_and_hour_means.Points) -> None:
         by_block: dict[int, minute_and_hour_means.Points] = {}
-        for begin, found in points.items():
-            by_block.setdefault(minute_and_hour_means.interval_begin(begin, block), {})[begin] = found
+        for begin, summaries in points.items():
+            by_block.setdefault(minute_and_hour_means.interval_begin(begin, block), {})[begin] = summaries
         for begin, more in by_block.items():
-            known = self._tiers.get(seconds)
-            if known is None or known[0] != begin:
+            stored = self._newest_tiers.get(seconds)
+            if stored is None or stored[0] != begin:
                 query = "SELECT block FROM tiers WHERE seconds = ? AND begin = ?"
                 row = self._db.execute(query, (seconds, begin)).fetchone()
-                known = self._tiers[seconds] = (
+                stored = self._newest_tiers[seconds] = (
                     begin,
-                    _decoded_or_none(minute_and_hour_means.unpack_points, row[0]) if row else {},
+                    _decode_or_none(minute_and_hour_means.unpack_points, row[0]) if row else {},
                 )
-            if known[1] is None:
+            if stored[1] is None:
                 continue  # it is left to readers
-            minute_and_hour_means.merge_points(known[1], more)
-            values = (seconds, begin, minute_and_hour_means.pack_points(known[1]))
+            minute_and_hour_means.merge_points(stored[1], more)
+            values = (seconds, begin, minute_and_hour_means.pack_points(stored[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
 
-    def _write_hour(self, begin: int, time: gpu_time_and_energy.GpuTime, block: int) -> None:
-        if self._hour is None or self._hour[0] != begin:
-            self._hour = (begin, self._hour_before(begin, block))
-        known = self._hour[1]
-        if known is not None:
-            known = gpu_time_and_energy.with_bounded_processes(gpu_time_and_energy.merged_times((known, time)), time)
-            self._hour = (begin, known)
-            self._db.execute(
-                "INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time_and_energy.pack_gpu_time(known))
-            )
+    def _write_hour(self, begin: int, time: GpuTime, block: int) -> None:
+        if self._newest_hour is None or self._newest_hour[0] != begin:
+            self._newest_hour = (begin, self._stored_hour(begin, block))
+        stored = self._newest_hour[1]
+        if stored is not None:
+            stored = with_bounded_processes(merged_times((stored, time)), time)
+            self._newest_hour = (begin, stored)
+            self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, pack_gpu_time(stored)))
 
-    def _hour_before(self, begin: int, block: int) -> gpu_time_and_energy.GpuTime | None:
+    def _stored_hour(self, begin: int, block: int) -> GpuTime | None:
         """The stored GPU time of the hour; None if damaged, which readers report."""
         row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
         if row is not None:
-            return _decoded_or_none(gpu_time_and_energy.unpack_gpu_time, row[0])
+            return _decode_or_none(unpack_gpu_time, row[0])
         earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
-        found = self._db.execute(earlier, (block, begin + gpu_time_and_energy.HOUR_SECONDS, begin)).fetchone()
-        return None if found else gpu_time_and_energy.GpuTime()
+        found = self._db.execute(earlier, (block, begin + HOUR_SECONDS, begin)).fetchone()
+        return None if found else GpuTime()
 
-    def _life(self, key: Key) -> ProcessLife | None:
+    def _find_life(self, key: Key) -> ProcessLife | None:
         query = "SELECT first, last, life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"
         row = self._db.execute(query, key).fetchone()
-        return _decoded_or_none(life_of, row) if row else None
+        return _decode_or_none(life_of, row) if row else None
 
 
-def _decoded_or_none(decode: Callable[[_R], _T], data: _R) -> _T | None:
+def _decode_or_none(decode: Callable[[_R], _T], data: _R) -> _T | None:
     """The stored data, decoded; None if damaged, which readers report."""
     with suppress(DamagedData):
         return decode(data)

@@ -19,13 +19,13 @@ try:
 except ImportError:  # Python was built without liblzma
     lzma = None  # type: ignore[assignment]
 
-_XZ = b"\xfd7zXZ"
+_XZ_MAGIC = b"\xfd7zXZ"
 _DICTIONARY_BYTES = 1 << 20
 """Bytes: more than most blocks have. The preset's own takes 94 MB of memory."""
 _MAX_MEMORY_BYTES = 64 << 20
 _CHECKSUM = struct.Struct(">I")
 _MICROSECONDS_PER_SECOND = 1e6
-_steps = msgspec.msgpack.Decoder(list[int]).decode
+_decode_steps = msgspec.msgpack.Decoder(list[int]).decode
 
 
 def checksum(*numbers: float, data: bytes = b"") -> int:
@@ -58,13 +58,16 @@ def encoded_with_checksum(what: object, *numbers: float) -> bytes:
 
 def pack_times(times: Sequence[float]) -> bytes:
     """Times in seconds since the epoch, at least one, as microseconds and steps."""
-    micros = [round(at * _MICROSECONDS_PER_SECOND) for at in times]
-    return encoded_with_checksum([micros[0], *(after - before for before, after in pairwise(micros))])
+    microseconds = [round(at * _MICROSECONDS_PER_SECOND) for at in times]
+    return encoded_with_checksum([microseconds[0], *(after - before for before, after in pairwise(microseconds))])
 
 
 def unpack_times(data: object) -> list[float]:
     """Times in seconds since the epoch, from :func:`pack_times`. Raises :class:`DamagedData`."""
-    return [micros / _MICROSECONDS_PER_SECOND for micros in accumulate(decoded(_steps, without_checksum(data)))]
+    return [
+        microseconds / _MICROSECONDS_PER_SECOND
+        for microseconds in accumulate(decoded(_decode_steps, without_checksum(data)))
+    ]
 
 
 def compress(data: bytes) -> bytes:
@@ -78,7 +81,7 @@ def compress(data: bytes) -> bytes:
 def decompress(data: object) -> bytes:
     """The data that :func:`compress` stored. Raises :class:`DamagedData`."""
     body = without_checksum(data)
-    if not body.startswith(_XZ):
+    if not body.startswith(_XZ_MAGIC):
         return decompress_zlib(body)
     if lzma is None:
         raise DamagedData("compressed with xz, which this Python was built without")

@@ -46,13 +46,13 @@ def cut_out(
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror or error}", hint="name another file") from None
     try:
-        private = SampleRedactor() if redact else None
-        if private is not None:
-            for kept in recording.snapshots(begin, end):
-                private.learn(kept)
-            private.learn_parts(recording.events())
+        redactor = SampleRedactor() if redact else None
+        if redactor is not None:
+            for sample in recording.snapshots(begin, end):
+                redactor.learn(sample)
+            redactor.learn_parts(recording.events())
         with closing(open_to_write(output)) as db:
-            return _copy(recording, begin, end, db, private, attached or {})
+            return _copy(recording, begin, end, db, redactor, attached or {})
     except BaseException as error:
         for suffix in ("", "-journal"):
             with suppress(OSError):
@@ -67,7 +67,7 @@ def _copy(
     begin: float,
     end: float,
     db: sqlite3.Connection,
-    private: SampleRedactor | None,
+    redactor: SampleRedactor | None,
     attached: Mapping[str, str],
 ) -> int:
     db.execute("BEGIN")
@@ -75,32 +75,32 @@ def _copy(
     for run in recording.sessions:
         if run.began <= end and (run.ended is None or run.ended >= begin):
             interval = run.interval
-            host = run.hostname if private is None or run.hostname is None else private.host(run.hostname)
+            host = run.hostname if redactor is None or run.hostname is None else redactor.host(run.hostname)
             db.execute(
                 "INSERT INTO runs (id, began, began_boot, boot_id, hostname, version, interval, ended, why) "
                 "VALUES (?, ?, 0, '', ?, ?, ?, ?, ?)",
                 (run.number, run.began, host, run.version, run.interval, run.ended, run.why),
             )
-    sealer, samples = BlockWriter(db, interval), 0
+    block_writer, samples = BlockWriter(db, interval), 0
     recorded = recording.snapshots(begin, end)
-    if private is not None:
-        recorded = map(private.sample, recorded)
-    for _, minute in groupby(recorded, key=lambda kept: kept.at // _BLOCK_SECONDS):
-        block, encoder = list(minute), FrameEncoder()
-        frames = b"".join([encoder.frames(kept.snapshot, kept.findings) for kept in block])
-        sealer.seal(0, block, frames, 0.0)
-        samples += len(block)
+    if redactor is not None:
+        recorded = map(redactor.sample, recorded)
+    for _, samples_of_block in groupby(recorded, key=lambda sample: sample.at // _BLOCK_SECONDS):
+        block_samples, encoder = list(samples_of_block), FrameEncoder()
+        frames = b"".join([encoder.frames(sample.snapshot, sample.findings) for sample in block_samples])
+        block_writer.seal(0, block_samples, frames, 0.0)
+        samples += len(block_samples)
     events = [event for event in recording.events() if begin <= event.at <= end]
-    write_events(db, [private.part(event) for event in events] if private is not None else events)
-    found = recording.findings(begin, end)
+    write_events(db, [redactor.part(event) for event in events] if redactor is not None else events)
+    findings = recording.findings(begin, end)
     write_findings(
-        db, [(since, until, private.part(finding) if private else finding) for since, until, finding in found]
+        db, [(since, until, redactor.part(finding) if redactor else finding) for since, until, finding in findings]
     )
     notes = {"cut": f"{time_text(begin)} to {time_text(end)} of a recording, every {interval:g} s"}
-    if private is not None:
+    if redactor is not None:
         notes["redacted"] = "users, hosts, paths, addresses and ids are replaced"
     for name, text in attached.items():
-        notes[ATTACHED + name] = private.xml(text) if private is not None else text
+        notes[ATTACHED + name] = redactor.xml(text) if redactor is not None else text
     db.executemany("INSERT INTO notes VALUES (?, ?)", list(notes.items()))
     db.execute("COMMIT")
     db.execute("PRAGMA journal_mode = DELETE").fetchone()

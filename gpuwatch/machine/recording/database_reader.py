@@ -33,7 +33,7 @@ class Database:
         except (Unreadable, NotARecording) as error:
             if isinstance(error, NotARecording) and (path.suffix != SUFFIX or not error.damaged):
                 raise
-            self._salvage(error)
+            self._read_what_is_left(error)
 
     def close(self) -> None:
         self._connection.close()
@@ -45,7 +45,7 @@ class Database:
             if self.salvaged or isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)):
                 raise unreadable_error(self._path, error) from error
             self._connection.close()
-            self._salvage(error)
+            self._read_what_is_left(error)
             return self.rows(query, values)
 
     @contextmanager
@@ -59,12 +59,12 @@ class Database:
             if self._connection is before:
                 self.rows("COMMIT")
 
-    def _salvage(self, error: Exception) -> None:
+    def _read_what_is_left(self, error: Exception) -> None:
         try:
-            pages = Salvage(self._path)
-            self._connection = pages.database()
+            salvage = Salvage(self._path)
+            self._connection = salvage.database()
         except (OSError, ValueError, *DATABASE_ERRORS):
             raise unreadable_error(self._path, error) from error
-        if not pages.rows:
+        if not salvage.rows:
             raise error if isinstance(error, GpuwatchError) else unreadable_error(self._path, error)
-        self.salvaged, self._damage.database = True, pages.why()
+        self.salvaged, self._damage.database = True, salvage.describe_damage()

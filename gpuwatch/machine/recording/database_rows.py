@@ -20,16 +20,15 @@ from gpuwatch.machine.recording.compression_and_checksums import (
     unpack_times,
     without_checksum,
 )
-from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime
-from gpuwatch.machine.recording.gpu_time_and_energy import unpack_gpu_time as unpack_time
+from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime, unpack_gpu_time
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 
-_BEFORE = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
-_REPEATED_SECONDS = 60.0
+_EARLIER_ONSET_QUERY = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
+_SAME_FINDING_SECONDS = 60.0
 """Seconds within which a finding without its onset that comes again is the same."""
-_event = msgspec.msgpack.Decoder(MachineEvent).decode
-_finding = msgspec.msgpack.Decoder(Finding).decode
-_life = msgspec.msgpack.Decoder(ProcessLife).decode
+_decode_event = msgspec.msgpack.Decoder(MachineEvent).decode
+_decode_finding = msgspec.msgpack.Decoder(Finding).decode
+_decode_life = msgspec.msgpack.Decoder(ProcessLife).decode
 
 
 class RecorderSession(NamedTuple):
@@ -83,29 +82,29 @@ def recorded_findings(
     for row in found.values():
         known = None
         if row.finding.since is None:
-            ((known,),) = query(_BEFORE, (*row.key[:3], row.since - _REPEATED_SECONDS))
+            ((known,),) = query(_EARLIER_ONSET_QUERY, (*row.key[:3], row.since - _SAME_FINDING_SECONDS))
         yield row if known is None else row._replace(since=known)
 
 
 def event_of(row: tuple[float, bytes]) -> MachineEvent:
     """An event, of its time and data."""
-    return decoded(_event, without_checksum(row[1], row[0]))
+    return decoded(_decode_event, without_checksum(row[1], row[0]))
 
 
 def finding_of(row: tuple[float, float, bytes]) -> RecordedFinding:
     """Begin, end and data of a finding."""
     since, until, data = row
-    return RecordedFinding(since, until, decoded(_finding, without_checksum(data, since, until)))
+    return RecordedFinding(since, until, decoded(_decode_finding, without_checksum(data, since, until)))
 
 
 def life_of(row: tuple[float, float, bytes]) -> ProcessLife:
     """First and last time, and data, of a process."""
-    return decoded(_life, without_checksum(row[2], row[0], row[1]))
+    return decoded(_decode_life, without_checksum(row[2], row[0], row[1]))
 
 
 def gpu_time_of(row: tuple[int, bytes]) -> tuple[int, GpuTime]:
     """Begin and data of an hour of GPU time."""
-    return row[0], unpack_time(row[1])
+    return row[0], unpack_gpu_time(row[1])
 
 
 def check_entry(row: tuple[Any, ...]) -> None:

@@ -25,7 +25,7 @@ from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 HOUR_SECONDS = 3600
 """Seconds of what is counted together; it begins at a multiple of them."""
-_MAX_ROWS = 256
+_MAX_REMEMBERED_ROWS = 256
 _MAX_PROCESSES = 4000
 """Processes of one hour that are kept apart."""
 _MAX_WINDOW_SECONDS = 120.0
@@ -34,7 +34,7 @@ _GRAPHICS = "G"
 
 ProcessKey = tuple[int, float | None, str, str | None]
 """Pid, start time, UUID of the device, MIG instance."""
-_Seconds = dict[ProcessKey, float]
+_SecondsByProcess = dict[ProcessKey, float]
 
 
 def hour_of(at: float) -> int:
@@ -85,14 +85,14 @@ class ProcessTime(msgspec.Struct, kw_only=True, omit_defaults=True):
         _add_numbers(self, other)
         self.sm_percent_max = max_known((self.sm_percent_max, other.sm_percent_max))
         self.memory_peak_bytes = max_known((self.memory_peak_bytes, other.memory_peak_bytes))
-        self.take_facts(other)
+        self.copy_facts(other)
 
-    def take_facts(self, source: ProcessTime | Process) -> None:
-        for name in _FACTS:
+    def copy_facts(self, source: ProcessTime | Process) -> None:
+        for name in _FACT_FIELDS:
             setattr(self, name, getattr(source, name) or getattr(self, name))
 
 
-_FACTS = ("user", "command", "name", "framework", "container")
+_FACT_FIELDS = ("user", "command", "name", "framework", "container")
 
 
 class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -126,7 +126,7 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
         _add_numbers(self, other)
 
 
-_SUMS = {
+_SUMMED_FIELDS = {
     kind: tuple(field.name for field in fields(kind) if type(field.default) in (int, float))
     for kind in (ProcessTime, DeviceTime)
 }
@@ -134,7 +134,7 @@ _SUMS = {
 
 
 def _add_numbers(to: ProcessTime | DeviceTime, other: ProcessTime | DeviceTime) -> None:
-    for name in _SUMS[type(to)]:
+    for name in _SUMMED_FIELDS[type(to)]:
         setattr(to, name, getattr(to, name) + getattr(other, name))
 
 
@@ -155,15 +155,15 @@ def pack_gpu_time(time: GpuTime) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(time), 6)
 
 
-_decode = msgspec.msgpack.Decoder(GpuTime).decode
+_decode_gpu_time = msgspec.msgpack.Decoder(GpuTime).decode
 
 
 def unpack_gpu_time(data: bytes) -> GpuTime:
     """What :func:`pack_gpu_time` stored. Raises :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
-    return decoded(_decode, decompress_zlib(data))
+    return decoded(_decode_gpu_time, decompress_zlib(data))
 
 
-class _Window:
+class _EnergyWindow:
     """A device since its energy counter moved: who has held it and who has used it, in seconds."""
 
     __slots__ = ("counter", "free", "held", "seconds", "used")
@@ -171,11 +171,11 @@ class _Window:
     def __init__(self, counter: float) -> None:
         self.counter = counter
         self.free = self.seconds = 0.0
-        self.held: _Seconds = {}
-        self.used: _Seconds = {}
+        self.held: _SecondsByProcess = {}
+        self.used: _SecondsByProcess = {}
 
 
-class _Hour:
+class _GpuTimeDraft:
     """GPU time while it is added up."""
 
     def __init__(self) -> None:
@@ -194,16 +194,16 @@ class GpuTimeMeter:
 
     def __init__(self, interval: float) -> None:
         """``interval``: seconds between samples, as they were asked for."""
-        self.gap = unobserved_limit(interval)
+        self.max_gap_seconds = unobserved_limit(interval)
         self._at: float | None = None
-        self._held: dict[str, set[ProcessKey]] = {}
+        self._holders: dict[str, set[ProcessKey]] = {}
         """The processes of each device in the last sample; a device whose list could not be read is missing."""
-        self._windows: dict[str, _Window] = {}
-        self._watts: dict[str, float] = {}
+        self._windows: dict[str, _EnergyWindow] = {}
+        self._last_watts: dict[str, float] = {}
         """The power of each device in the last sample, if it has no energy counter."""
         self._unsampled = UnsampledProcesses()
-        self._hours: dict[int, _Hour] = {}
-        self._rows: dict[ProcessKey, Process] = {}
+        self._hours: dict[int, _GpuTimeDraft] = {}
+        self._latest_rows: dict[ProcessKey, Process] = {}
         """The latest row of each process, by its key."""
 
     def pop_hours(self) -> dict[int, GpuTime]:
@@ -216,12 +216,12 @@ class GpuTimeMeter:
         """Takes a sample; ``counted`` False: only as the one before the next."""
         at = snapshot.taken_at.timestamp()
         seconds = 0.0 if self._at is None else at - self._at
-        if not 0 < seconds <= self.gap:
+        if not 0 < seconds <= self.max_gap_seconds:
             seconds = 0.0
             self._windows.clear()  # nobody knows who used what was counted meanwhile
-            self._watts.clear()
+            self._last_watts.clear()
         self._at = at
-        hour = self._hours.setdefault(hour_of(at), _Hour()) if counted else _Hour()
+        hour = self._hours.setdefault(hour_of(at), _GpuTimeDraft()) if counted else _GpuTimeDraft()
         hour.time.seconds += seconds
         hour.time.simulated = hour.time.simulated or snapshot.simulated
         rows: dict[str, list[Process]] = {}
@@ -231,45 +231,45 @@ class GpuTimeMeter:
                 rows.setdefault(row.device_uuid, []).append(row)
             graphics += row.type == _GRAPHICS
         hour.time.graphics = max(hour.time.graphics, graphics)
-        before, self._held = self._held, {}
+        before, self._holders = self._holders, {}
         for device in snapshot.devices:
             if device.lists_processes:
                 here = rows.get(device.uuid, [])
-                self._held[device.uuid] = {_key(row) for row in here}
+                self._holders[device.uuid] = {_process_key(row) for row in here}
                 known = before.get(device.uuid)
-                self._device(hour, device, here, known or set(), seconds if known is not None else 0.0)
+                self._add_device(hour, device, here, known or set(), seconds if known is not None else 0.0)
         for uuid in self._windows.keys() - {device.uuid for device in snapshot.devices}:
             del self._windows[uuid]  # nobody knows who uses it while it is not listed
         for device, process in self._unsampled.observe(snapshot):
             if (time := hour.devices.get(device.uuid)) is not None:
                 time.unsampled_processes += 1
                 time.unsampled_seconds += process.used_seconds
-        if len(self._rows) > _MAX_ROWS + 2 * len(snapshot.processes):
-            needed = set().union(*self._held.values(), *(window.held for window in self._windows.values()))
-            self._rows = {key: row for key, row in self._rows.items() if key in needed}
+        if len(self._latest_rows) > _MAX_REMEMBERED_ROWS + 2 * len(snapshot.processes):
+            needed = set().union(*self._holders.values(), *(window.held for window in self._windows.values()))
+            self._latest_rows = {key: row for key, row in self._latest_rows.items() if key in needed}
 
-    def _device(
-        self, hour: _Hour, device: Device, rows: list[Process], before: set[ProcessKey], seconds: float
+    def _add_device(
+        self, hour: _GpuTimeDraft, device: Device, rows: list[Process], before: set[ProcessKey], seconds: float
     ) -> None:
         uuid = device.uuid
         time = hour.devices.get(uuid)
         if time is None:
             time = hour.devices[uuid] = DeviceTime(uuid=uuid, index=device.index, name=device.name)
         time.seconds += seconds
-        entries = [(_key(row), row) for row in rows]
+        entries = [(_process_key(row), row) for row in rows]
         for key, row in entries:
-            self._see(hour, key, row)
+            self._add_sample_of(hour, key, row)
         holders = [(key, row) for key, row in entries if key in before]
         busy = device.number("utilization.gpu_percent")
-        shares: _Seconds = {}
+        shares: _SecondsByProcess = {}
         if holders and seconds:
             time.held_seconds += seconds
             here = {key for key, _ in entries}
-            found = _utilizations([row for _, row in entries], busy, len(before - here))  # who came or went shares it
+            found = _sm_percentages([row for _, row in entries], busy, len(before - here))  # who came or went shares it
             used = [pair for (key, _), pair in zip(entries, found, strict=True) if key in before]
-            own = [value for value, _ in used if value is not None]
-            if busy is not None or len(own) == len(used):
-                idle = busy <= MAX_IDLE_PERCENT if busy is not None else max(own) <= MAX_IDLE_PERCENT
+            own_percentages = [value for value, _ in used if value is not None]
+            if busy is not None or len(own_percentages) == len(used):
+                idle = busy <= MAX_IDLE_PERCENT if busy is not None else max(own_percentages) <= MAX_IDLE_PERCENT
                 time.idle_seconds += seconds if idle else 0.0
             else:
                 time.unknown_seconds += seconds
@@ -289,26 +289,28 @@ class GpuTimeMeter:
                 key: seconds * percent / by_use if by_use and percent is not None else share
                 for (key, _), (percent, _) in zip(holders, used, strict=True)
             }
-        self._energy(hour, time, device, shares, seconds)
+        self._add_energy(hour, time, device, shares, seconds)
 
-    def _see(self, hour: _Hour, key: ProcessKey, row: Process) -> None:
+    def _add_sample_of(self, hour: _GpuTimeDraft, key: ProcessKey, row: Process) -> None:
         process = self._process(hour, key, row)
         process.samples += 1
         process.memory_peak_bytes = max_known((process.memory_peak_bytes, row.number("gpu_memory_bytes")))
-        if self._rows.get(key) is not row:
-            self._rows[key] = row
-            process.take_facts(row)
+        if self._latest_rows.get(key) is not row:
+            self._latest_rows[key] = row
+            process.copy_facts(row)
 
-    def _process(self, hour: _Hour, key: ProcessKey, row: Process) -> ProcessTime:
+    def _process(self, hour: _GpuTimeDraft, key: ProcessKey, row: Process) -> ProcessTime:
         process = hour.processes.get(key)
         if process is None:
             process = hour.processes[key] = ProcessTime(
                 pid=key[0], create_time=key[1], device_uuid=key[2], mig_instance=key[3]
             )
-            process.take_facts(row)
+            process.copy_facts(row)
         return process
 
-    def _energy(self, hour: _Hour, time: DeviceTime, device: Device, shares: _Seconds, seconds: float) -> None:
+    def _add_energy(
+        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _SecondsByProcess, seconds: float
+    ) -> None:
         """Divides what the counter has counted since it last moved; it is read every few seconds only.
 
         ``shares``: the seconds, divided among the holders by their SM utilization: one that computes draws the power,
@@ -317,12 +319,12 @@ class GpuTimeMeter:
         value = device.number("energy_joules")
         if value is None:
             self._windows.pop(device.uuid, None)
-            self._power(hour, time, device, shares, seconds)
+            self._add_power(hour, time, device, shares, seconds)
             return
-        self._watts.pop(device.uuid, None)
+        self._last_watts.pop(device.uuid, None)
         window = self._windows.get(device.uuid)
         if window is None or value < window.counter:  # a lower one was reset with the driver
-            self._windows[device.uuid] = _Window(value)
+            self._windows[device.uuid] = _EnergyWindow(value)
             return
         for key, share in shares.items():
             window.used[key] = window.used.get(key, 0.0) + share
@@ -331,11 +333,11 @@ class GpuTimeMeter:
             window.free += seconds
         window.seconds += seconds
         if value == window.counter:
-            if window.seconds > max(_MAX_WINDOW_SECONDS, 2 * self.gap):
-                self._windows[device.uuid] = _Window(value)  # else it would keep each process that ever ran
+            if window.seconds > max(_MAX_WINDOW_SECONDS, 2 * self.max_gap_seconds):
+                self._windows[device.uuid] = _EnergyWindow(value)  # else it would keep each process that ever ran
             return
         all_seconds = window.free + sum(window.held.values())
-        self._windows[device.uuid] = _Window(value)
+        self._windows[device.uuid] = _EnergyWindow(value)
         if not all_seconds:
             return
         per_second = (value - window.counter) / all_seconds
@@ -343,17 +345,19 @@ class GpuTimeMeter:
         time.energy_seconds += all_seconds
         time.free_joules += per_second * window.free
         for key, held in window.held.items():
-            process = self._process(hour, key, self._rows[key])
+            process = self._process(hour, key, self._latest_rows[key])
             process.energy_joules += per_second * window.used[key]
             process.energy_seconds += held
 
-    def _power(self, hour: _Hour, time: DeviceTime, device: Device, shares: _Seconds, seconds: float) -> None:
+    def _add_power(
+        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _SecondsByProcess, seconds: float
+    ) -> None:
         """Integrates power between two samples of a device that has no energy counter."""
         watts = device.number("power.draw_watts") if has_no_counter(device) else None
-        before = self._watts.pop(device.uuid, None)
+        before = self._last_watts.pop(device.uuid, None)
         if watts is None:
             return
-        self._watts[device.uuid] = watts
+        self._last_watts[device.uuid] = watts
         if before is None or not seconds:
             return
         joules = (before + watts) / 2 * seconds
@@ -369,22 +373,27 @@ class GpuTimeMeter:
             process.sampled_seconds += seconds / len(shares)
 
 
-def _key(row: Process) -> ProcessKey:
+def _process_key(row: Process) -> ProcessKey:
     return (row.pid, row.create_time, row.device_uuid or "", row.mig_instance)
 
 
-def _utilizations(rows: list[Process], busy: float | None, gone: int) -> list[tuple[float | None, bool]]:
+def _sm_percentages(rows: list[Process], busy: float | None, left_count: int) -> list[tuple[float | None, bool]]:
     """The SM utilization of each process in percent, and whether it is its own: otherwise the device's, divided.
 
-    Of processes that the driver samples, one without a sample ran no kernel. ``gone``: how many more were there before.
+    Of processes that the driver samples, one without a sample ran no kernel. ``left_count``: how many have left.
     """
-    own = [row.number("sm_percent") for row in rows]
-    known = [value for value in own if value is not None]
-    rest = None if busy is None else max(busy - sum(known), 0.0) / max(len(own) - len(known) + gone, 1)
+    own_percentages = [row.number("sm_percent") for row in rows]
+    known = [value for value in own_percentages if value is not None]
+    divided = (
+        None if busy is None else max(busy - sum(known), 0.0) / max(len(own_percentages) - len(known) + left_count, 1)
+    )
     if known:
         unsampled = [(lack := row.missing.get("sm_percent")) is not None and lack.reason == "no_sample" for row in rows]
-        own = [0.0 if percent is None and idle else percent for percent, idle in zip(own, unsampled, strict=True)]
-    return [(rest, False) if percent is None else (percent, True) for percent in own]
+        own_percentages = [
+            0.0 if percent is None and idle else percent
+            for percent, idle in zip(own_percentages, unsampled, strict=True)
+        ]
+    return [(divided, False) if percent is None else (percent, True) for percent in own_percentages]
 
 
 def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
@@ -397,21 +406,21 @@ def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
     going_on = {process.key for process in newest.processes}
     ended = [process for process in time.processes if process.key not in going_on]
     ended.sort(key=lambda process: -process.process_seconds)
-    short: dict[object, ProcessTime] = {}
+    merged: dict[object, ProcessTime] = {}
     for process in ended[_MAX_PROCESSES // 2 :]:
         program = program_in_command(process.command or process.name or "")
-        whose = (process.user, program, process.framework, process.container, process.device_uuid, process.mig_instance)
-        if (first := short.setdefault(whose, process)) is not process:
+        group = (process.user, program, process.framework, process.container, process.device_uuid, process.mig_instance)
+        if (first := merged.setdefault(group, process)) is not process:
             first.merge(process)
             first.more += 1
-    apart = [process for process in time.processes if process.key in going_on]
-    time.processes = [*apart, *ended[: _MAX_PROCESSES // 2], *short.values()]
+    ongoing = [process for process in time.processes if process.key in going_on]
+    time.processes = [*ongoing, *ended[: _MAX_PROCESSES // 2], *merged.values()]
     return time
 
 
 def merged_times(times: Iterable[GpuTime]) -> GpuTime:
     """The sum of several GPU times."""
-    total = _Hour()
+    total = _GpuTimeDraft()
     for time in times:
         total.time.seconds += time.seconds
         total.time.simulated = total.time.simulated or time.simulated

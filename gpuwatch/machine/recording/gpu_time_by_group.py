@@ -39,7 +39,7 @@ def _program(process: ProcessTime) -> str | None:
     return program_in_command(printable(process.command or process.name or "")) or None
 
 
-_KEYS: dict[GroupBy, Callable[[ProcessTime], object]] = {
+_GROUP_KEYS: dict[GroupBy, Callable[[ProcessTime], object]] = {
     "user": lambda process: process.user,
     "job": lambda process: process.container,
     "container": lambda process: process.container if (process.container or "").startswith(_CONTAINERS) else None,
@@ -71,7 +71,7 @@ def gpu_usage(
     newest = recording.at(until)
     groups: dict[object, list[ProcessTime]] = {}
     for process in time.processes:
-        groups.setdefault(_KEYS[by](process), []).append(process)
+        groups.setdefault(_GROUP_KEYS[by](process), []).append(process)
     found = [_usage_group(members, time, by) for members in groups.values()]
     found.sort(key=lambda group: (-group.gpu_hours_held, -(group.gpu_hours_used or 0.0), -group.processes))
     return Usage(
@@ -103,8 +103,8 @@ def _usage_group(members: list[ProcessTime], time: GpuTime, by: GroupBy | None) 
     known = sum(member.own_seconds + member.shared_seconds for member in members)
     used = sum(member.used_seconds for member in members)
     energy_seconds = sum(member.energy_seconds for member in members)
-    more = sum(member.more for member in members)
-    one_process = not more and len({(member.pid, member.create_time) for member in members}) == 1
+    merged = sum(member.more for member in members)
+    one_process = not merged and len({(member.pid, member.create_time) for member in members}) == 1
     return UsageGroup(
         user=_common_value(member.user for member in members),
         container=_common_value(member.container for member in members),
@@ -113,7 +113,7 @@ def _usage_group(members: list[ProcessTime], time: GpuTime, by: GroupBy | None) 
         pid=members[0].pid if one_process else None,
         unreadable=by is not None and all(member.create_time is None for member in members),
         gpus=tuple(sorted({indices[member.device_uuid] for member in members if member.device_uuid in indices})),
-        processes=len({(member.pid, member.create_time) for member in members if member.samples}) + more,
+        processes=len({(member.pid, member.create_time) for member in members if member.samples}) + merged,
         gpu_hours_held=sum(member.gpu_seconds for member in members) / HOUR_SECONDS,
         gpu_hours_used=used / HOUR_SECONDS if known else None,
         process_hours=process_seconds / HOUR_SECONDS,
@@ -129,9 +129,9 @@ def _usage_group(members: list[ProcessTime], time: GpuTime, by: GroupBy | None) 
 
 
 def _usage_device(device: DeviceTime, time: GpuTime) -> UsageDevice:
-    mine = [process for process in time.processes if process.device_uuid == device.uuid]
-    known = sum(process.own_seconds + process.shared_seconds for process in mine)
-    used = sum(process.used_seconds for process in mine) / HOUR_SECONDS
+    processes = [process for process in time.processes if process.device_uuid == device.uuid]
+    known = sum(process.own_seconds + process.shared_seconds for process in processes)
+    used = sum(process.used_seconds for process in processes) / HOUR_SECONDS
     return UsageDevice(
         index=device.index,
         uuid=device.uuid,
@@ -185,24 +185,24 @@ def _gpu_time(recording: Recording, begin: float, end: float, progress: Callable
 
 
 def _count_samples(
-    recording: Recording, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
+    recording: Recording, begin: float, end: float, stored_hours: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
     """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
     meter = GpuTimeMeter(max((run.interval for run in recording.sessions), default=recording_defaults.INTERVAL_SECONDS))
     blocks = recording.recorded_blocks()
-    wanted = []
+    is_counted = []
     for number, first, last, _ in blocks:
         hours = range(hour_of(first), hour_of(last) + 1, HOUR_SECONDS)
-        missing = number == OPEN_BLOCK or not all(hour in stored for hour in hours)
-        wanted.append(first <= end and last >= begin and missing)
-    read = 0
+        missing = number == OPEN_BLOCK or not all(hour in stored_hours for hour in hours)
+        is_counted.append(first <= end and last >= begin and missing)
+    read_blocks = 0
     for place, (number, _, _, count) in enumerate(blocks):
         # With the block before it, whose last sample begins the first interval.
-        if not any(wanted[place : place + 2]):
+        if not any(is_counted[place : place + 2]):
             continue
-        for decoder in islice(recording.positions_of(number), count):
-            inside = begin < decoder.at <= end and (number == OPEN_BLOCK or hour_of(decoder.at) not in stored)
-            meter.add(decoder.snapshot(), counted=wanted[place] and inside)
-        read += 1
-        progress(read / max(sum(wanted), 1))
+        for decoder in islice(recording.samples_of_block(number), count):
+            inside = begin < decoder.at <= end and (number == OPEN_BLOCK or hour_of(decoder.at) not in stored_hours)
+            meter.add(decoder.snapshot(), counted=is_counted[place] and inside)
+        read_blocks += 1
+        progress(read_blocks / max(sum(is_counted), 1))
     return meter.pop_hours().values()

@@ -21,8 +21,8 @@ MINUTE, HOUR = 60, 3600
 BLOCK_SECONDS = {MINUTE: 3600, HOUR: 86_400}
 """Seconds of a block, by seconds of its points."""
 AGE_FACTORS = {MINUTE: 3, HOUR: 12}
-"""For how many times the age of samples means are kept, by seconds of their points."""
-_NUMBERS = frozenset(spec.id for spec in METRICS if spec.unit is not Unit.NAME)
+"""How many times longer than samples means are kept, by seconds of their points."""
+_NUMERIC_METRICS = frozenset(spec.id for spec in METRICS if spec.unit is not Unit.NAME)
 
 Key = tuple[str, str]
 """UUID of a device, id of a metric."""
@@ -32,8 +32,10 @@ class Summary(NamedTuple):
     """A metric of a device over some time."""
 
     least: float
+    """Minimum."""
     mean: float
     most: float
+    """Maximum."""
     samples: int
     """Samples that had a number."""
 
@@ -43,7 +45,7 @@ class Summary(NamedTuple):
         return Summary(min(self.least, other.least), mean, max(self.most, other.most), samples)
 
 
-_NONE = Summary(0.0, 0.0, 0.0, 0)
+_NO_SAMPLES = Summary(0.0, 0.0, 0.0, 0)
 
 Points = dict[int, dict[Key, Summary]]
 """By begin in seconds since the epoch."""
@@ -55,7 +57,7 @@ class _Block(msgspec.Struct, array_like=True):
     """By UUID and metric: minimum, mean, maximum and count in each point; count 0 where there was none."""
 
 
-_block_of = msgspec.msgpack.Decoder(_Block).decode
+_decode_block = msgspec.msgpack.Decoder(_Block).decode
 
 
 def interval_begin(at: float, seconds: int) -> int:
@@ -67,16 +69,16 @@ def summarize(samples: Iterable[Snapshot], seconds: int) -> Points:
     """Minimum, mean, maximum and count of these samples per interval of ``seconds``."""
     values: dict[int, dict[Key, list[float]]] = {}
     for snapshot in samples:
-        there = values.setdefault(interval_begin(snapshot.taken_at.timestamp(), seconds), {})
+        by_metric = values.setdefault(interval_begin(snapshot.taken_at.timestamp(), seconds), {})
         for device in snapshot.devices:
             uuid = device.uuid
             for name, value in device.readings.items():
-                if name in _NUMBERS and type(value) is not str:
-                    there.setdefault((uuid, name), []).append(value)  # type: ignore[arg-type]
+                if name in _NUMERIC_METRICS and type(value) is not str:
+                    by_metric.setdefault((uuid, name), []).append(value)  # type: ignore[arg-type]
     return {
         begin: {
-            key: Summary(float(min(listed)), sum(listed) / len(listed), float(max(listed)), len(listed))
-            for key, listed in found.items()
+            key: Summary(float(min(numbers)), sum(numbers) / len(numbers), float(max(numbers)), len(numbers))
+            for key, numbers in found.items()
         }
         for begin, found in values.items()
     }
@@ -85,10 +87,10 @@ def summarize(samples: Iterable[Snapshot], seconds: int) -> Points:
 def merge_points(into: Points, more: Points) -> None:
     """Adds ``more`` to the points of ``into``."""
     for begin, found in more.items():
-        there = into.setdefault(begin, {})
+        by_metric = into.setdefault(begin, {})
         for key, summary in found.items():
-            known = there.get(key)
-            there[key] = summary if known is None else known.merged_with(summary)
+            known = by_metric.get(key)
+            by_metric[key] = summary if known is None else known.merged_with(summary)
 
 
 def pack_points(points: Points) -> bytes:
@@ -97,7 +99,7 @@ def pack_points(points: Points) -> bytes:
     keys = sorted({key for found in points.values() for key in found})
     metrics: dict[str, dict[str, list[list[float]]]] = {}
     for key in keys:
-        least, mean, most, samples = zip(*(points[begin].get(key, _NONE) for begin in begins), strict=True)
+        least, mean, most, samples = zip(*(points[begin].get(key, _NO_SAMPLES) for begin in begins), strict=True)
         columns = [
             list(map(_int_if_whole, least)),
             list(map(_shortened_float, mean)),
@@ -110,7 +112,7 @@ def pack_points(points: Points) -> bytes:
 
 def unpack_points(data: bytes, metrics: frozenset[str] | None = None) -> Points:
     """The points of a block, of these metrics or all; :class:`~gpuwatch.machine.history.sample_frames.DamagedData`."""
-    block = decoded(_block_of, decompress_zlib(data))
+    block = decoded(_decode_block, decompress_zlib(data))
     points: Points = {begin: {} for begin in block.begins}
     try:
         for uuid, found in block.metrics.items():

@@ -26,15 +26,15 @@ class NewestSamples:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db = open_to_read(path)
-        self._version: int | None = None
-        self._block = 0
+        self._data_version: int | None = None
+        self._last_block = 0
         """The last sealed block that was seen."""
-        self._frame = 0
+        self._last_frame = 0
         """The last frame of the open block that was decoded."""
         self._open_samples = 0
         """Samples of the open block that were decoded."""
         self._decoder = FrameDecoder()
-        self._began = False
+        self._any_taken = False
 
     def close(self) -> None:
         self._db.close()
@@ -42,34 +42,34 @@ class NewestSamples:
     def take(self) -> list[Snapshot]:
         """The samples since the last call, oldest first; in the first call only the newest."""
         version = self._rows("PRAGMA data_version")[0][0]
-        if version == self._version:
+        if version == self._data_version:
             return []
-        self._version = version
-        missed: list[tuple[int, bytes]] = []
+        self._data_version = version
+        missed_blocks: list[tuple[int, bytes]] = []
         self._rows("BEGIN")  # or a block that is sealed in between would be seen twice or not at all
         try:
-            newest = self._rows("SELECT max(id) FROM minutes")[0][0] or 0
-            sealed = newest != self._block
-            if sealed and self._began:
+            last_block = self._rows("SELECT max(id) FROM minutes")[0][0] or 0
+            sealed = last_block != self._last_block
+            if sealed and self._any_taken:
                 blocks = "SELECT id, block FROM data WHERE id > ? ORDER BY id DESC LIMIT ?"
-                missed = self._rows(blocks, (self._block, _MAX_BLOCKS))
-            after = 0 if sealed else self._frame
+                missed_blocks = self._rows(blocks, (self._last_block, _MAX_BLOCKS))
+            after = 0 if sealed else self._last_frame
             frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (after,))
         finally:
             self._rows("COMMIT")
         found: list[Snapshot] = []
         if sealed:
-            for number, block in reversed(missed):
-                found += _samples(block, self._open_samples if number == self._block + 1 else 0)
-            self._block, self._frame, self._open_samples, self._decoder = newest, 0, 0, FrameDecoder()
+            for number, block in reversed(missed_blocks):
+                found += _samples_of_block(block, self._open_samples if number == self._last_block + 1 else 0)
+            self._last_block, self._last_frame, self._open_samples, self._decoder = last_block, 0, 0, FrameDecoder()
         for number, data in frames:
-            self._frame = number
+            self._last_frame = number
             for decoder in self._decoder.read(without_checksum(data)):
                 self._open_samples += 1
                 found.append(decoder.snapshot())
-        if not self._began:
+        if not self._any_taken:
             found = found[-1:]
-        self._began = self._began or bool(found)
+        self._any_taken = self._any_taken or bool(found)
         return found
 
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
@@ -79,8 +79,8 @@ class NewestSamples:
             raise unreadable_error(self._path, error) from error
 
 
-def _samples(block: bytes, taken: int) -> list[Snapshot]:
-    """The samples of a block after the first ``taken``."""
+def _samples_of_block(block: bytes, already_taken: int) -> list[Snapshot]:
+    """The samples of a block after the first ``already_taken``."""
     with suppress(DamagedData):
-        return [decoder.snapshot() for decoder in islice(FrameDecoder().read(decompress(block)), taken, None)]
+        return [decoder.snapshot() for decoder in islice(FrameDecoder().read(decompress(block)), already_taken, None)]
     return []

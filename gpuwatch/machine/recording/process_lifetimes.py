@@ -41,13 +41,13 @@ class ProcessLife(ObservedProcess, kw_only=True):
 class ProcessLives:
     """Follows the processes of snapshots in their order."""
 
-    def __init__(self, find: Callable[[Key], ProcessLife | None], gap: float) -> None:
-        """``find``: the life that was recorded before under a key, to be continued.
+    def __init__(self, find_life: Callable[[Key], ProcessLife | None], max_gap_seconds: float) -> None:
+        """``find_life``: the life that was recorded before under a key, to be continued.
 
-        ``gap``: seconds between two samples from which the time between them is not counted.
+        ``max_gap_seconds``: seconds between two samples from which the time between them is not counted.
         """
-        self._find = find
-        self._gap = gap
+        self._find_life = find_life
+        self._max_gap_seconds = max_gap_seconds
         self._lives: dict[Key, ProcessLife] = {}
         self._changed: set[Key] = set()
         self._accounted: dict[str, tuple[AccountedProcess, ...]] = {}
@@ -57,17 +57,17 @@ class ProcessLives:
         at = snapshot.taken_at.timestamp()
         for row in snapshot.processes:
             if row.device_uuid is not None:
-                self._add(row, at)
+                self._add_row(row, at)
         for device in snapshot.devices:
             if device.accounted is not self._accounted.get(device.uuid):
                 self._accounted[device.uuid] = device.accounted
-                self._account(device)
+                self._add_accounting(device)
         forget_gone({device.uuid for device in snapshot.devices}, self._accounted)
 
-    def _account(self, device: Device) -> None:
+    def _add_accounting(self, device: Device) -> None:
         """Adds the driver's accounting of ended processes to the last life of their pid."""
         for process in device.accounted:
-            fitting = [
+            candidates = [
                 life
                 for life in self._lives.values()
                 if life.device_uuid == device.uuid
@@ -75,14 +75,14 @@ class ProcessLives:
                 and process.started_at <= life.last + MAX_CLOCK_DIFFERENCE_SECONDS
                 and not life.accounted
             ]
-            if fitting:
-                life = max(fitting, key=lambda life: life.last)
+            if candidates:
+                life = max(candidates, key=lambda life: life.last)
                 life.accounted = process
                 self._changed.add(life.key)
 
-    def _add(self, row: Process, at: float) -> None:
+    def _add_row(self, row: Process, at: float) -> None:
         key = (row.pid, -1.0 if row.create_time is None else row.create_time, row.device_uuid or "")
-        life = self._lives.get(key) or self._find(key)
+        life = self._lives.get(key) or self._find_life(key)
         if life is None:
             life = ProcessLife(
                 pid=row.pid, create_time=row.create_time, device_uuid=row.device_uuid, device_index=row.device_index,
@@ -91,12 +91,12 @@ class ProcessLives:
             )  # fmt: skip
         self._lives[key] = life
         self._changed.add(key)
-        life.observe(row, at, self._gap)
+        life.observe(row, at, self._max_gap_seconds)
         life.framework = row.framework or life.framework
         life.command = row.command or life.command
         life.user = row.user or life.user
 
-    def changed(self, oldest: float) -> Iterable[ProcessLife]:
+    def take_changed(self, oldest: float) -> Iterable[ProcessLife]:
         """Those that were seen since the last call. Those not seen since ``oldest`` are forgotten afterwards."""
         found = [self._lives[key] for key in self._changed]
         self._changed.clear()

@@ -40,20 +40,20 @@ from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.recording_damage import Damage, DamagedBlock
 
-_begin = attrgetter("begin")
-_OPEN_SAMPLE = "sample of the last minute"
-"""Name, in reports of damage, of a sample that is not yet in a block."""
-_ENTRY = "run, begin, end, boot, samples, checksum"
+_begin_of = attrgetter("begin")
+_OPEN_SAMPLE_KIND = "sample of the last minute"
+"""Kind, in reports of damage, of a sample that is not yet in a block."""
+_ENTRY_COLUMNS = "run, begin, end, boot, samples, checksum"
 _MAX_CACHED_TIMES = 256
 """Blocks whose times are kept."""
 _MAX_DECODED_BLOCKS = 12
 """Blocks that are kept decompressed."""
 _MAX_LOST_BLOCKS = 1000
 """Blocks that may be missing in a row; more are a damaged number."""
-_SEARCH_SECONDS = 86_400.0
+_LAST_MINUTE_SEARCH_SECONDS = 86_400.0
 """Seconds before a moment in which the last readings of a lost device are looked for."""
 ATTACHED = "file: "
-"""Begin of the name of a note that is a whole text, such as the output of a program."""
+"""Prefix of the name of a note that is a whole text, such as the output of a program."""
 OPEN_BLOCK = -1
 """Number of the samples that are not in a block yet."""
 
@@ -81,24 +81,24 @@ class Recording(SampleStore):
         self.damage = Damage()
         """What could not be read so far."""
         self._db = Database(path, self.damage)
-        self._frames_of = lru_cache(_MAX_DECODED_BLOCKS)(lambda number: decompress(self._block(number)))
+        self._block_frames = lru_cache(_MAX_DECODED_BLOCKS)(lambda number: decompress(self._read_block(number)))
         """A block, decompressed."""
-        self._times_of_block = lru_cache(_MAX_CACHED_TIMES)(self._read_times)
-        self._blocks: list[Block] = []
-        """Those of which some samples are shown: with how many no later recording covers."""
-        self._firsts: list[int] = [0]
+        self._sealed_block_times = lru_cache(_MAX_CACHED_TIMES)(self._read_times)
+        self._shown_blocks: list[Block] = []
+        """Blocks with samples that are shown, each with the number of those that no later recording covers."""
+        self._samples_before: list[int] = [0]
         """How many samples come before each block, and at the end the number of all."""
-        self._sealed: list[Block] = []
+        self._sealed_blocks: list[Block] = []
         """Every block, in the order of recording."""
-        self._open: list[StoredSample] = []
+        self._open_samples: list[StoredSample] = []
         """The samples that are in no block yet."""
         self._decoder = FrameDecoder()
-        self._newest = 0
+        self._last_open_frame = 0
         """The last of their frames that was decoded."""
         self._find_spans_once = lru_cache(1)(self._find_spans_without_gaps)
         self._events: list[MachineEvent] = []
-        self._last_event = 0
-        self._version: tuple[bool, int] | None = None
+        self._last_event_id = 0
+        self._data_version: tuple[bool, int] | None = None
         self.refresh()
 
     def __enter__(self) -> Recording:
@@ -111,55 +111,57 @@ class Recording(SampleStore):
         self._db.close()
 
     def refresh(self) -> bool:
-        """Takes in what was recorded since; whether there was anything."""
+        """Takes in what was recorded since; returns whether there was anything."""
         version = (self._db.salvaged, self._db.rows("PRAGMA data_version")[0][0])
-        if version == self._version:
+        if version == self._data_version:
             return False
-        if self._version is None or version[0] != self._version[0]:  # all is read again of what is left
-            self._sealed, self._newest, self._open, self._decoder = [], 0, [], FrameDecoder()
-        self._version = version
+        if self._data_version is None or version[0] != self._data_version[0]:  # all is read again of what is left
+            self._sealed_blocks, self._last_open_frame, self._open_samples, self._decoder = [], 0, [], FrameDecoder()
+        self._data_version = version
         last = self.last_block
         with self._db.read_transaction():
             first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
-            entries = self._db.rows(f"SELECT id, {_ENTRY} FROM minutes WHERE id > ? ORDER BY id", (last,))  # noqa: S608  # columns of ours
+            entries = self._db.rows(f"SELECT id, {_ENTRY_COLUMNS} FROM minutes WHERE id > ? ORDER BY id", (last,))  # noqa: S608  # columns of ours
             if entries:  # with all that was open
-                self._newest, self._open, self._decoder = 0, [], FrameDecoder()
-            frames = self._db.rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._newest,))
+                self._last_open_frame, self._open_samples, self._decoder = 0, [], FrameDecoder()
+            frames = self._db.rows(
+                "SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._last_open_frame,)
+            )
         if self._db.salvaged != version[0]:
             return self.refresh()
-        self._take_open(frames)
-        sealed = self._intact(entries)
-        kept = [block for block in self._sealed if block.number >= first] if first is not None else []
-        changed = len(kept) != len(self._sealed) or bool(sealed)
-        self._sealed = kept + sealed
-        if changed or not self._extend():
-            self._arrange(self.recorded_blocks())
+        self._add_open_samples(frames)
+        sealed = self._readable_blocks(entries)
+        remaining = [block for block in self._sealed_blocks if block.number >= first] if first is not None else []
+        changed = len(remaining) != len(self._sealed_blocks) or bool(sealed)
+        self._sealed_blocks = remaining + sealed
+        if changed or not self._extend_open_block():
+            self._hide_covered_samples(self.recorded_blocks())
         return True
 
-    def _take_open(self, rows: list[tuple[int, bytes]]) -> None:
+    def _add_open_samples(self, rows: list[tuple[int, bytes]]) -> None:
         """Decodes samples that are in no block; those after a damaged one need it."""
         for number, data in rows:
-            self._newest = number
+            self._last_open_frame = number
             try:
-                if _OPEN_SAMPLE not in self.damage.rows:
-                    self._open += map(FrameDecoder.sample, self._decoder.read(without_checksum(data)))
+                if _OPEN_SAMPLE_KIND not in self.damage.rows:
+                    self._open_samples += map(FrameDecoder.sample, self._decoder.read(without_checksum(data)))
                     continue
                 why = "an earlier one is damaged"
             except ValueError as error:
                 why = str(error)
-            self.damage.rows.setdefault(_OPEN_SAMPLE, {})[number] = why
+            self.damage.rows.setdefault(_OPEN_SAMPLE_KIND, {})[number] = why
 
-    def _intact(self, entries: list[tuple[Any, ...]]) -> list[Block]:
+    def _readable_blocks(self, entries: list[tuple[Any, ...]]) -> list[Block]:
         """The blocks of these entries; of a damaged entry, or one that is lost, as the block itself has it."""
         found: dict[int, Block] = {}
-        for number, run, begin, end, boot, samples, sum_ in entries:
+        for number, run, begin, end, boot, samples, stored_checksum in entries:
             try:
-                if sum_ == checksum(run, begin, end, boot, samples):
+                if stored_checksum == checksum(run, begin, end, boot, samples):
                     found[number] = Block(number, begin, end, samples)
             except DamagedData:
                 continue  # as the block has it
         here = [row[0] for row in entries]
-        if not self._sealed:
+        if not self._sealed_blocks:
             here += [number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None]
         if here and len(found) <= max(here) - min(here):
             for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _MAX_LOST_BLOCKS) + 1):
@@ -169,38 +171,40 @@ class Recording(SampleStore):
 
     def recorded_blocks(self) -> list[Block]:
         """Every block, in the order of recording, also where times came twice."""
-        times = self._times_of(OPEN_BLOCK)
-        return [*self._sealed, Block(OPEN_BLOCK, times[0], times[-1], len(times))] if times else self._sealed
+        times = self._block_times(OPEN_BLOCK)
+        return (
+            [*self._sealed_blocks, Block(OPEN_BLOCK, times[0], times[-1], len(times))] if times else self._sealed_blocks
+        )
 
-    def _extend(self) -> bool:
+    def _extend_open_block(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
-        times = self._times_of(OPEN_BLOCK)
+        times = self._block_times(OPEN_BLOCK)
         if not times:
             return False
-        if self._blocks and self._blocks[-1].number == OPEN_BLOCK:
-            self._blocks.pop()
-            self._firsts.pop()
-        if self._blocks and self._blocks[-1].end >= times[0]:
+        if self._shown_blocks and self._shown_blocks[-1].number == OPEN_BLOCK:
+            self._shown_blocks.pop()
+            self._samples_before.pop()
+        if self._shown_blocks and self._shown_blocks[-1].end >= times[0]:
             return False
-        self._blocks.append(Block(OPEN_BLOCK, times[0], times[-1], len(times)))
-        self._firsts.append(self._firsts[-1] + len(times))
+        self._shown_blocks.append(Block(OPEN_BLOCK, times[0], times[-1], len(times)))
+        self._samples_before.append(self._samples_before[-1] + len(times))
         return True
 
-    def _arrange(self, blocks: Sequence[Block]) -> None:
+    def _hide_covered_samples(self, blocks: Sequence[Block]) -> None:
         """Finds the part of each block that no later one covers."""
         found: list[Block] = []
         limit = float("inf")
         self.hidden_samples = 0
         for block in reversed(blocks):
-            left = block.samples
+            shown = block.samples
             if block.end >= limit:
-                left = 0 if block.begin >= limit else sum(at < limit for at in self._times_of(block.number))
-                self.hidden_samples += block.samples - left
-            if left:
-                found.append(block._replace(samples=left))
+                shown = 0 if block.begin >= limit else sum(at < limit for at in self._block_times(block.number))
+                self.hidden_samples += block.samples - shown
+            if shown:
+                found.append(block._replace(samples=shown))
             limit = min(limit, block.begin)
-        self._blocks = found[::-1]
-        self._firsts = list(accumulate((block.samples for block in self._blocks), initial=0))
+        self._shown_blocks = found[::-1]
+        self._samples_before = list(accumulate((block.samples for block in self._shown_blocks), initial=0))
 
     @property
     def sessions(self) -> list[RecorderSession]:
@@ -216,12 +220,12 @@ class Recording(SampleStore):
     @property
     def begin(self) -> float | None:
         """Time of the first sample; None if there is none."""
-        return self._blocks[0].begin if self._blocks else None
+        return self._shown_blocks[0].begin if self._shown_blocks else None
 
     @property
     def end(self) -> float | None:
         """Time of the last sample; None if there is none."""
-        return self.times[-1] if self._blocks else None
+        return self.times[-1] if self._shown_blocks else None
 
     @property
     def times(self) -> Sequence[float]:
@@ -230,12 +234,12 @@ class Recording(SampleStore):
 
     @property
     def samples(self) -> int:
-        return self._firsts[-1]
+        return self._samples_before[-1]
 
     @property
     def last_block(self) -> int:
         """Number of the last block, 0 without one: once another is written, what was begun to be read is elsewhere."""
-        return self._sealed[-1].number if self._sealed else 0
+        return self._sealed_blocks[-1].number if self._sealed_blocks else 0
 
     def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
         """Begin and end of each time without a gap that is longer than so many seconds.
@@ -245,23 +249,23 @@ class Recording(SampleStore):
         return self._find_spans_once(longer, self.samples, self.end)
 
     def _find_spans_without_gaps(self, longer: float, *_now: object) -> list[tuple[float, float]]:
-        spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._blocks)
-        if len(self._blocks) <= _MAX_CACHED_TIMES // 2:
-            spans = ((at, at) for at in self._every_time())
+        spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._shown_blocks)
+        if len(self._shown_blocks) <= _MAX_CACHED_TIMES // 2:
+            spans = ((at, at) for at in self._all_times())
         return join_spans(spans, lambda begin: longer)
 
-    def _every_time(self) -> Iterator[float]:
-        for block in self._blocks:
-            yield from self._times_of(block.number)[: block.samples]
+    def _all_times(self) -> Iterator[float]:
+        for block in self._shown_blocks:
+            yield from self._block_times(block.number)[: block.samples]
 
     def gaps(self, longer: float) -> Iterator[tuple[float, float]]:
         """Begin and end of each time between samples that is longer than so many seconds."""
-        return ((before, at) for before, at in pairwise(self._every_time()) if at - before > longer)
+        return ((before, at) for before, at in pairwise(self._all_times()) if at - before > longer)
 
     def gaps_of_blocks(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
         """Begin and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""
         last = begin
-        for block in self._between(begin, end):
+        for block in self._blocks_between(begin, end):
             if block.begin > last:
                 yield last, block.begin
             last = max(last, block.end)
@@ -282,26 +286,29 @@ class Recording(SampleStore):
         return first, self.end
 
     def at(self, moment: float) -> StoredSample | None:
-        if not self._blocks:
+        if not self._shown_blocks:
             return None
-        place = max(bisect_right(self._blocks, moment, key=_begin) - 1, 0)
-        order = chain(range(place, -1, -1), range(place + 1, len(self._blocks)))
+        place = max(bisect_right(self._shown_blocks, moment, key=_begin_of) - 1, 0)
+        order = chain(range(place, -1, -1), range(place + 1, len(self._shown_blocks)))
         for number in order:  # the next one only where a block is damaged
-            block = self._blocks[number]
-            times = self._times_of(block.number)[: block.samples]
+            block = self._shown_blocks[number]
+            times = self._block_times(block.number)[: block.samples]
             here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
             if block.number == OPEN_BLOCK:
-                return self._open[here]
-            for decoder in islice(self.positions_of(block.number), here, None):
+                return self._open_samples[here]
+            for decoder in islice(self.samples_of_block(block.number), here, None):
                 return decoder.sample()
         return None
 
     def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
+        """Time and devices of each sample from ``begin`` to ``end``."""
         return ((at, decoder.devices()) for at, decoder in self.decoders(begin, end))
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
-        for block in self._between(begin, end):
-            yield zip(self._times_of(block.number)[: block.samples], self.positions_of(block.number), strict=False)
+        for block in self._blocks_between(begin, end):
+            yield zip(
+                self._block_times(block.number)[: block.samples], self.samples_of_block(block.number), strict=False
+            )
 
     def summaries(
         self, seconds: int, begin: float, end: float, metrics: frozenset[str]
@@ -321,7 +328,9 @@ class Recording(SampleStore):
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
         """Begin of the last stored minute before ``moment``, within one day; None without one."""
-        means = self.summaries(minute_and_hour_means.MINUTE, moment - _SEARCH_SECONDS, moment, frozenset({metric}))
+        means = self.summaries(
+            minute_and_hour_means.MINUTE, moment - _LAST_MINUTE_SEARCH_SECONDS, moment, frozenset({metric})
+        )
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 
     def summaries_begin(self, seconds: int) -> float:
@@ -342,14 +351,14 @@ class Recording(SampleStore):
             with self._db.read_transaction():
                 rows = self._db.rows(query, (begin, HOUR_SECONDS, until))
                 last = self._db.rows("SELECT max(id) FROM minutes")[0][0]
-            if last == before or (self._sealed and last == self.last_block):
+            if last == before or (self._sealed_blocks and last == self.last_block):
                 return dict(self.damage.readable("hour of GPU time", gpu_time_of, ((row[0], row) for row in rows)))
             before = last  # a block was sealed in between, or cannot be read
 
     def events(self) -> Sequence[MachineEvent]:
-        rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event,))
+        rows = self._db.rows("SELECT id, at, event FROM events WHERE id > ? ORDER BY id", (self._last_event_id,))
         if rows:
-            self._last_event = rows[-1][0]
+            self._last_event_id = rows[-1][0]
             self._events += self.damage.readable("event", event_of, ((row[0], row[1:]) for row in rows))
         return self._events
 
@@ -359,7 +368,7 @@ class Recording(SampleStore):
         rows = self._db.rows(query, (begin, end))
         stored = self.damage.readable("finding", finding_of, ((row[3:], row[:3]) for row in rows))
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
-        newest = recorded_findings(self._open, self._db.rows)
+        newest = recorded_findings(self._open_samples, self._db.rows)
         found = {finding.key: finding for finding in chain(stored, newest)}
         here = (finding for finding in found.values() if finding.until >= begin and finding.since <= end)
         return sorted(here, key=attrgetter("since"))
@@ -372,19 +381,19 @@ class Recording(SampleStore):
 
     def verify(self, *, decode: bool = False) -> None:
         """Notes in :attr:`damage` what is damaged, by checksums; ``decode``: blocks and their entries are read, too."""
-        for number, begin, end, samples in self._sealed:
+        for number, begin, end, samples in self._sealed_blocks:
             try:
-                without_checksum(self._block(number))
+                without_checksum(self._read_block(number))
             except DamagedData as error:
-                self._note(number, error)
+                self._note_damaged_block(number, error)
                 continue
             times = self._decoded_times(number) if decode else []
-            edges = (len(times), times[:1], times[-1:])
-            if decode and number not in self.damage.blocks and edges != (samples, [begin], [end]):
+            contents = (len(times), times[:1], times[-1:])
+            if decode and number not in self.damage.blocks and contents != (samples, [begin], [end]):
                 why = "it does not have the samples that its entry states"
                 self.damage.blocks[number] = DamagedBlock(begin, end, samples, why)
         if decode:
-            entries = self._db.rows(f"SELECT id, times, {_ENTRY} FROM minutes")  # noqa: S608  # columns of ours
+            entries = self._db.rows(f"SELECT id, times, {_ENTRY_COLUMNS} FROM minutes")  # noqa: S608  # columns of ours
             list(self.damage.readable("entry", check_entry, ((row[0], row[1:]) for row in entries)))
         self.events()
         self.findings()
@@ -393,53 +402,57 @@ class Recording(SampleStore):
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
         self.hours(float("-inf"), float("inf"))
 
-    def _times_of(self, number: int) -> list[float]:
+    def _block_times(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
-        return [kept.at for kept in self._open] if number == OPEN_BLOCK else self._times_of_block(number)
+        return (
+            [remaining.at for remaining in self._open_samples]
+            if number == OPEN_BLOCK
+            else self._sealed_block_times(number)
+        )
 
     def _read_times(self, number: int) -> list[float]:
         rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))
         with suppress(DamagedData):
             if rows and (times := unpack_times(rows[0][3])):
                 return times
-        spread = [
+        estimated = [
             begin + (end - begin) * at / max(samples - 1, 1) for begin, end, samples, _ in rows for at in range(samples)
         ]
-        return self._decoded_times(number) or spread
+        return self._decoded_times(number) or estimated
 
     def _time_at(self, place: int) -> float:
-        number = bisect_right(self._firsts, place) - 1
-        return self._times_of(self._blocks[number].number)[place - self._firsts[number]]
+        number = bisect_right(self._samples_before, place) - 1
+        return self._block_times(self._shown_blocks[number].number)[place - self._samples_before[number]]
 
     def _decoded_times(self, number: int) -> list[float]:
-        return [decoder.at for decoder in self.positions_of(number)]
+        return [decoder.at for decoder in self.samples_of_block(number)]
 
-    def positions_of(self, number: int) -> Iterator[FrameDecoder]:
+    def samples_of_block(self, number: int) -> Iterator[FrameDecoder]:
         """The samples of a block; none if it is damaged, which is noted, or was deleted because of the limits."""
         if number == OPEN_BLOCK:
-            open_ = FrameDecoder()
-            for _, snapshot, open_.findings in self._open:
-                open_.continue_from(snapshot)
-                yield open_
+            decoder = FrameDecoder()
+            for _, snapshot, decoder.findings in self._open_samples:
+                decoder.continue_from(snapshot)
+                yield decoder
             return
         try:
-            yield from FrameDecoder().read(self._frames_of(number))
+            yield from FrameDecoder().read(self._block_frames(number))
         except DamagedData as error:
-            self._note(number, error)
+            self._note_damaged_block(number, error)
 
-    def _block(self, number: int) -> object:
+    def _read_block(self, number: int) -> object:
         rows = self._db.rows("SELECT block FROM data WHERE id = ?", (number,))
         return rows[0][0] if rows else None
 
-    def _note(self, number: int, error: DamagedData) -> None:
+    def _note_damaged_block(self, number: int, error: DamagedData) -> None:
         """Notes that a block cannot be read, unless it was deleted because of the limits."""
         if self._db.salvaged or self._db.rows("SELECT 1 FROM minutes WHERE id = ?", (number,)):
-            entry = next((block[1:] for block in self._sealed if block.number == number), (0.0, 0.0, 0))
+            entry = next((block[1:] for block in self._sealed_blocks if block.number == number), (0.0, 0.0, 0))
             self.damage.blocks[number] = DamagedBlock(*entry, str(error))
 
-    def _between(self, begin: float, end: float) -> Iterator[Block]:
-        first = max(bisect_right(self._blocks, begin, key=_begin) - 1, 0)
-        for block in self._blocks[first:]:
+    def _blocks_between(self, begin: float, end: float) -> Iterator[Block]:
+        first = max(bisect_right(self._shown_blocks, begin, key=_begin_of) - 1, 0)
+        for block in self._shown_blocks[first:]:
             if block.begin > end:
                 return
             if block.end >= begin:

@@ -22,8 +22,8 @@ class DamagedBlock(NamedTuple):
     why: str
 
 
-_MANY = {
-    **{what: f"{what}s" for what in ("run", "mean", "event", "finding")},
+_PLURALS = {
+    **{kind: f"{kind}s" for kind in ("run", "mean", "event", "finding")},
     **{"hour of GPU time": "hours of GPU time", "process": "processes", "entry": "entries"},
 }
 
@@ -37,7 +37,7 @@ class Damage:
         self.blocks: dict[int, DamagedBlock] = {}
         """By number."""
         self.rows: dict[str, dict[object, str]] = {}
-        """Why rows cannot be read, by what they are and their keys."""
+        """Why rows cannot be read, by kind (``event``, ``mean``) and key."""
 
     def __bool__(self) -> bool:
         return bool(self.database or self.blocks or self.rows)
@@ -47,13 +47,13 @@ class Damage:
         """Samples of the blocks whose entries can be read."""
         return sum(block.samples for block in self.blocks.values())
 
-    def readable(self, what: str, decode: Callable[[_R], _T], rows: Iterable[tuple[object, _R]]) -> Iterator[_T]:
-        """The rows, given with their keys, that can be decoded; the others are noted as ``what``."""
+    def readable(self, kind: str, decode: Callable[[_R], _T], rows: Iterable[tuple[object, _R]]) -> Iterator[_T]:
+        """The rows, given with their keys, that can be decoded; the others are noted as of this ``kind``."""
         for key, data in rows:
             try:
                 yield decode(data)
             except (ValueError, TypeError) as error:  # msgspec's errors are ValueErrors
-                self.rows.setdefault(what, {})[key] = str(error)
+                self.rows.setdefault(kind, {})[key] = str(error)
 
     def text(self, samples: int) -> str:
         """Describes what is missing; ``samples``: the number of samples that the file states."""
@@ -65,16 +65,17 @@ class Damage:
                 parts.append(f"{self.samples:,} of {samples:,} samples from {time_text(begin)} to {time_text(end)}")
             if unknown := len(self.blocks) - len(known):
                 parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")
-        parts += [f"{len(keys)} {what if len(keys) == 1 else _MANY[what]}" for what, keys in self.rows.items()]
+        parts += [f"{len(keys)} {kind if len(keys) == 1 else _PLURALS[kind]}" for kind, keys in self.rows.items()]
         missing = f"{', '.join(parts)} cannot be read" if parts else ""
         return "; ".join(filter(None, (self.database, missing)))
 
     def lines(self) -> Iterator[str]:
+        """One line for each part that cannot be read."""
         if self.database:
             yield f"database: {self.database}"
         for number, block in self.blocks.items():
             when = f", {time_text(block.begin)} to {time_text(block.end)}" if block.samples else ""
             yield f"block {number}{when}: {block.why}"
-        for what, keys in self.rows.items():
+        for kind, keys in self.rows.items():
             for key, why in keys.items():
-                yield f"{what} {key}: {why}"
+                yield f"{kind} {key}: {why}"

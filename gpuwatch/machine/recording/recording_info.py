@@ -35,16 +35,16 @@ def recording_info(recording: Recording) -> RecordingInfo:
     runs = recording.sessions
     last = recording.at(float("inf")) if recording.samples else None
     snapshot = last.snapshot if last is not None else None
-    lives = recording.processes()
+    processes = recording.processes()
     interval = max((run.interval for run in runs), default=1.0)
-    wrong = [finding for finding in recording.findings() if finding.finding.severity != "info"]
+    problems = [finding for finding in recording.findings() if finding.finding.severity != "info"]
     return RecordingInfo(
         source=file_name(recording.path),
         size_bytes=recording.path.stat().st_size,
         file_schema=SCHEMA,
         notes=recording.notes,
-        begin=_time_of(recording.begin),
-        end=_time_of(recording.end),
+        begin=_datetime_of(recording.begin),
+        end=_datetime_of(recording.end),
         samples=recording.samples,
         samples_hidden=recording.hidden_samples,
         host=snapshot.host.hostname if snapshot is not None else None,
@@ -54,10 +54,10 @@ def recording_info(recording: Recording) -> RecordingInfo:
             RecordedGpu(index=device.index, uuid=device.uuid, name=device.name)
             for device in (snapshot.devices if snapshot is not None else ())
         ),
-        processes=len({(life.pid, life.create_time) for life in lives}),
-        users=len({life.user for life in lives if life.user}),
+        processes=len({(life.pid, life.create_time) for life in processes}),
+        users=len({life.user for life in processes if life.user}),
         events=len(recording.events()),
-        problems=tuple(map(_problem, wrong)),
+        problems=tuple(map(_problem, problems)),
         gaps=_gaps_of(recording, interval),
         recorders=tuple(map(_run, runs)),
     )
@@ -105,7 +105,7 @@ def info_lines(info: RecordingInfo) -> Iterator[str]:
 def _gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
     """The times without samples, if one was taken every ``interval`` seconds."""
     return tuple(
-        RecordingGap(begin=_time_of(begin), end=_time_of(end), seconds=end - begin)
+        RecordingGap(begin=_datetime_of(begin), end=_datetime_of(end), seconds=end - begin)
         for begin, end in recording.gaps(gap_limit(interval))
     )
 
@@ -114,7 +114,7 @@ def _gap_line(gap: RecordingGap) -> str:
     return f"{_time_text(gap.begin)} to {_time_text(gap.end)} ({hours_minutes(gap.seconds)})"
 
 
-def _time_of(at: float | None) -> datetime.datetime | None:
+def _datetime_of(at: float | None) -> datetime.datetime | None:
     """The time of seconds since the epoch; None for a damaged number, which is no time."""
     try:
         return datetime.datetime.fromtimestamp(at, datetime.UTC) if at is not None else None
@@ -134,15 +134,15 @@ def _problem(finding: RecordedFinding) -> RecordedProblem:
         title=found.title,
         device_uuid=found.device_uuid,
         pid=found.pid,
-        since=_time_of(finding.since),
-        until=_time_of(finding.until),
+        since=_datetime_of(finding.since),
+        until=_datetime_of(finding.until),
     )
 
 
 def _run(run: RecorderSession) -> RecorderRun:
     return RecorderRun(
-        began=_time_of(run.began),
-        ended=_time_of(run.ended),
+        began=_datetime_of(run.began),
+        ended=_datetime_of(run.ended),
         ended_by=run.why or None,
         interval_seconds=run.interval,
         gpuwatch_version=run.version,

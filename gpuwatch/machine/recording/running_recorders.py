@@ -112,11 +112,11 @@ class Announcement:
 
     def report_silence(self, detail: str, blame: str) -> None:
         """Tells readers that this process works although no sample comes; repeat it every second."""
-        self._change(silence=SilenceReport(_uptime(), detail, blame))
+        self._update_entry(silence=SilenceReport(_uptime(), detail, blame))
 
     def report_sample(self) -> None:
         """A sample came. A recorder that started with the machine may see the host get its name only now."""
-        self._change(silence=None, place=machine_place())
+        self._update_entry(silence=None, place=machine_place())
 
     def close(self) -> None:
         """Removes the entry; may be called twice."""
@@ -126,8 +126,8 @@ class Announcement:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _change(self, **what: Any) -> None:
-        entry = msgspec.structs.replace(self._entry, **what)
+    def _update_entry(self, **fields: Any) -> None:
+        entry = msgspec.structs.replace(self._entry, **fields)
         if entry != self._entry:
             with suppress(OSError):  # a full disk: readers see the old entry until a change can be written
                 self._write(entry)
@@ -220,9 +220,9 @@ def _open_entry(file: Path, *, any_owner: bool) -> RunningRecorder | None:
         return None
     status = os.fstat(descriptor)
     entry = _read_entry(descriptor)
-    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     trusted = any_owner or status.st_uid in (0, os.geteuid())
-    if entry is None or others or not stat.S_ISREG(status.st_mode) or not trusted:
+    if entry is None or writable_by_others or not stat.S_ISREG(status.st_mode) or not trusted:
         os.close(descriptor)
         return None
     return RunningRecorder(descriptor, entry, status.st_uid)

@@ -24,20 +24,21 @@ class SampleRedactor:
 
     def __init__(self) -> None:
         self._redactor = Redactor()
-        self._seen: set[bytes] = set()
-        self._parts: dict[bytes, Any] = {}
+        self._learned: set[bytes] = set()
+        self._redacted_parts: dict[bytes, Any] = {}
         self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
 
-    def learn(self, kept: StoredSample) -> None:
-        snapshot = kept.snapshot
+    def learn(self, sample: StoredSample) -> None:
+        """Finds what is private in a sample; all are learned before the first is redacted."""
+        snapshot = sample.snapshot
         rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
-        new: list[msgspec.Struct] = [row for row in rows if self._is_new(_key(row))]
-        rest = _rest(snapshot)
+        new: list[msgspec.Struct] = [row for row in rows if self._is_new(_text_key(row))]
+        rest = _lasting_part(snapshot)
         if self._is_new(encoded(rest)):
             new.append(rest)
-        if kept.findings is not self._findings[0]:
-            self._findings = (kept.findings, ())
-            new += kept.findings
+        if sample.findings is not self._findings[0]:
+            self._findings = (sample.findings, ())
+            new += sample.findings
         if new:
             self._redactor.learn(msgspec.to_builtins(new))
 
@@ -46,9 +47,9 @@ class SampleRedactor:
         self._redactor.learn([msgspec.to_builtins(part) for part in parts])
 
     def _is_new(self, key: bytes) -> bool:
-        if key in self._seen:
+        if key in self._learned:
             return False
-        self._seen.add(key)
+        self._learned.add(key)
         return True
 
     def xml(self, text: str) -> str:
@@ -64,50 +65,51 @@ class SampleRedactor:
     def part(self, part: _S) -> _S:
         return msgspec.convert(self._redactor.replaced(msgspec.to_builtins(part)), type(part))
 
-    def sample(self, kept: StoredSample) -> StoredSample:
+    def sample(self, sample: StoredSample) -> StoredSample:
         """The sample with other names; its findings stay the same objects while they do not change."""
-        found, redacted = self._findings
-        if found is not kept.findings or len(redacted) != len(found):
-            self._findings = (kept.findings, tuple(map(self.part, kept.findings)))
-        return StoredSample(kept.at, self.snapshot(kept.snapshot), self._findings[1])
+        given, redacted = self._findings
+        if given is not sample.findings or len(redacted) != len(given):
+            self._findings = (sample.findings, tuple(map(self.part, sample.findings)))
+        return StoredSample(sample.at, self.snapshot(sample.snapshot), self._findings[1])
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
-        rest = _rest(snapshot)
-        other = self._once(encoded(rest), rest)
+        rest = _lasting_part(snapshot)
+        redacted = self._redact_once(encoded(rest), rest)
         return replace(
-            other,
+            redacted,
             taken_at=snapshot.taken_at,
             took_seconds=snapshot.took_seconds,
-            topology=other.topology,
-            host=replace(snapshot.host, hostname=other.host.hostname),
+            topology=redacted.topology,
+            host=replace(snapshot.host, hostname=redacted.host.hostname),
             devices=tuple(map(self._device, snapshot.devices)),
             processes=tuple(map(self._process, snapshot.processes)),
             bystanders=tuple(map(self._process, snapshot.bystanders)),
         )
 
-    def _once(self, key: bytes, part: _S) -> _S:
-        known = self._parts.get(key)
+    def _redact_once(self, key: bytes, part: _S) -> _S:
+        known = self._redacted_parts.get(key)
         if known is None:
-            known = self._parts[key] = self.part(part)
+            known = self._redacted_parts[key] = self.part(part)
         return known
 
     def _device(self, row: Device) -> Device:
-        other = self._once(_key(row), row)
-        parts = zip(other.mig_instances, row.mig_instances, strict=True)
+        redacted = self._redact_once(_text_key(row), row)
+        parts = zip(redacted.mig_instances, row.mig_instances, strict=True)
         return replace(
-            other,
+            redacted,
             readings={
-                name: value if type(value) is not str else other.readings[name] for name, value in row.readings.items()
+                name: value if type(value) is not str else redacted.readings[name]
+                for name, value in row.readings.items()
             },
             mig_instances=tuple(replace(new, readings=old.readings) for new, old in parts),
         )
 
     def _process(self, row: Process) -> Process:
-        other = self._once(_key(row), row)
-        return replace(other, readings=row.readings, workers_cpu_percent=row.workers_cpu_percent)
+        redacted = self._redact_once(_text_key(row), row)
+        return replace(redacted, readings=row.readings, workers_cpu_percent=row.workers_cpu_percent)
 
 
-def _key(row: Device | Process) -> bytes:
+def _text_key(row: Device | Process) -> bytes:
     """Key of a row: everything in it except numbers."""
     texts: dict[str, Value] = {name: value for name, value in row.readings.items() if type(value) is str}
     if isinstance(row, Process):
@@ -119,7 +121,7 @@ def _key(row: Device | Process) -> bytes:
     )
 
 
-def _rest(snapshot: Snapshot) -> Snapshot:
+def _lasting_part(snapshot: Snapshot) -> Snapshot:
     """Everything but the rows and the numbers."""
     host = replace(
         snapshot.host, cpu_percent=None, memory_used_bytes=None, swap_used_bytes=None, load=None, uptime_seconds=None

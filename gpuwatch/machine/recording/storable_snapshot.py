@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Ancestor, Device, Process, Snapshot
 from gpuwatch.machine.history.reused_objects import MappedRows
 
 _DIGITS = {Unit.PERCENT: 2, Unit.BYTES_PER_SECOND: 0}
-_ROUNDED = {spec.id: _DIGITS[spec.unit] for spec in METRICS if spec.unit in _DIGITS}
+_DIGITS_BY_METRIC = {spec.id: _DIGITS[spec.unit] for spec in METRICS if spec.unit in _DIGITS}
 
 _masked = lru_cache(maxsize=4096)(mask_text)
 
@@ -28,12 +28,13 @@ class StorableSnapshots:
     """Makes snapshots storable, in their order; unchanged parts stay the same objects."""
 
     def __init__(self) -> None:
-        self._devices = MappedRows(_device)
-        self._processes = MappedRows(_process)
-        self._bystanders = MappedRows(_process)
-        self._ancestors = MappedRows(_ancestor)
+        self._devices = MappedRows(_rounded_device)
+        self._processes = MappedRows(_storable_process)
+        self._bystanders = MappedRows(_storable_process)
+        self._ancestors = MappedRows(_masked_ancestor)
 
     def of(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as it is stored."""
         return replace(
             snapshot,
             took_seconds=round(snapshot.took_seconds, 3),
@@ -44,16 +45,16 @@ class StorableSnapshots:
         )
 
 
-def _device(row: Device) -> Device:
+def _rounded_device(row: Device) -> Device:
     rounded: dict[str, Value] = {
-        name: round(value, _ROUNDED[name])
+        name: round(value, _DIGITS_BY_METRIC[name])
         for name, value in row.readings.items()
-        if type(value) is float and name in _ROUNDED
+        if type(value) is float and name in _DIGITS_BY_METRIC
     }
     return replace(row, readings=row.readings | rounded) if rounded else row
 
 
-def _process(row: Process) -> Process:
+def _storable_process(row: Process) -> Process:
     changes: dict[str, Any] = {}
     if row.command and (command := _masked(row.command)) != row.command:
         changes["command"] = command
@@ -65,5 +66,5 @@ def _process(row: Process) -> Process:
     return replace(row, **changes) if changes else row
 
 
-def _ancestor(ancestor: Ancestor) -> Ancestor:
+def _masked_ancestor(ancestor: Ancestor) -> Ancestor:
     return replace(ancestor, command=_masked(ancestor.command)) if ancestor.command else ancestor

@@ -1,4 +1,4 @@
-"""Moments as people write them: ``14:05``, ``20 min ago``, ``yesterday 14:05``, ISO 8601."""
+"""Moments as people write and read them: ``14:05``, ``20 min ago``, ``yesterday 14:05``, ISO 8601."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def parse_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> 
 
     ``now`` is the end of a recording, so that ``14:05`` is in it. :class:`UsageError` if it is not a moment.
     """
-    plain = " ".join(text.strip().lower().split())
-    if plain == "now":
+    lowered = " ".join(text.strip().lower().split())
+    if lowered == "now":
         return now
-    ago = plain.removesuffix(" ago") if plain.endswith(" ago") else plain[1:] if plain.startswith("-") else None
+    ago = lowered.removesuffix(" ago") if lowered.endswith(" ago") else lowered[1:] if lowered.startswith("-") else None
     if ago is not None and (seconds := parse_duration(ago)) is not None:
         return now - seconds
-    if plain.startswith("@") and re.fullmatch(r"@\d{1,11}(\.\d+)?", plain):
-        return float(plain[1:])
-    found = _TIME.fullmatch(plain)
+    if lowered.startswith("@") and re.fullmatch(r"@\d{1,11}(\.\d+)?", lowered):
+        return float(lowered[1:])
+    time_of_day = _TIME.fullmatch(lowered)
     try:
-        if found is not None:
-            return _time_of_day(found, now, zone)
+        if time_of_day is not None:
+            return _time_of_day(time_of_day, now, zone)
         when = datetime.datetime.fromisoformat(text.strip().upper())
         return (when if when.tzinfo is not None else when.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
@@ -41,10 +41,12 @@ def parse_begin(text: str, now: float) -> float:
     return parse_moment(text, now) if seconds is None else now - seconds
 
 
-def _time_of_day(found: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:
+def _time_of_day(time_of_day: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:
     today = datetime.datetime.fromtimestamp(now, zone)
-    when = today.replace(hour=int(found[2]), minute=int(found[3]), second=int(found[4] or 0), microsecond=0)
-    if found[1] == "yesterday" or (found[1] is None and when.timestamp() > now):
+    when = today.replace(
+        hour=int(time_of_day[2]), minute=int(time_of_day[3]), second=int(time_of_day[4] or 0), microsecond=0
+    )
+    if time_of_day[1] == "yesterday" or (time_of_day[1] is None and when.timestamp() > now):
         when -= datetime.timedelta(days=1)
     return when.timestamp()
 

@@ -83,25 +83,25 @@ class RecordingWriter:
         self._clock = clock or Clock()
         self._lock = _create_locked(path)
         try:
-            self._db = self._opened()
-            self._sealer = BlockWriter(self._db, interval)
-            self._open: list[StoredSample] = []
-            self._frames: list[bytes] = []
+            self._db = self._open_database()
+            self._block_writer = BlockWriter(self._db, interval)
+            self._open_samples: list[StoredSample] = []
+            self._open_frames: list[bytes] = []
             """Those of the open samples."""
             self._open_bytes = 0
-            self._block_opened()
-            self._storable = StorableSnapshots()
+            self._begin_block()
+            self._storable_snapshots = StorableSnapshots()
             self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
             """The findings of the last sample, as given and as stored."""
-            self._run = 0
+            self._session_id = 0
             with self._guarded():
-                self._recover()
-                self._begin(interval, hostname)
+                self._seal_left_samples()
+                self._begin_session(interval, hostname)
         except BaseException:
             self._lock.close()
             raise
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_database(self) -> sqlite3.Connection:
         try:
             if self.path.stat().st_size:
                 check_is_recording(self.path)
@@ -119,7 +119,7 @@ class RecordingWriter:
             ) from None
         return connection
 
-    def _recover(self) -> None:
+    def _seal_left_samples(self) -> None:
         """Seals the samples of a writer that was killed."""
         rows = self._db.execute("SELECT boot, frame FROM open_frames ORDER BY id").fetchall()
         last_boot = next((boot for boot, _ in reversed(rows) if boot is not None), 0.0)
@@ -127,16 +127,16 @@ class RecordingWriter:
         with suppress(ValueError):  # what follows a damaged frame needs it
             for _, data in rows:
                 frames = without_checksum(data)
-                self._open += map(FrameDecoder.sample, decoder.read(frames))
-                self._frames.append(frames)
-        if self._open:
-            self._run = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
+                self._open_samples += map(FrameDecoder.sample, decoder.read(frames))
+                self._open_frames.append(frames)
+        if self._open_samples:
+            self._session_id = self._db.execute("SELECT max(id) FROM runs").fetchone()[0]
             with self._transaction():
                 self._seal(last_boot)
 
-    def _begin(self, interval: float, hostname: str | None) -> None:
-        wall, boot, _ = self._now = self._clock.wall(), self._clock.boot(), self._clock.monotonic()
-        self._began = (wall, boot)
+    def _begin_session(self, interval: float, hostname: str | None) -> None:
+        wall, boot, _ = self._clock_times = self._clock.wall(), self._clock.boot(), self._clock.monotonic()
+        self._session_began = (wall, boot)
         self._boot_id = self._clock.boot_id()
         with self._transaction():
             cursor = self._db.execute(
@@ -144,7 +144,7 @@ class RecordingWriter:
                 (wall, boot, self._boot_id, hostname, __version__, interval),
             )
             assert cursor.lastrowid is not None
-            self._run = cursor.lastrowid
+            self._session_id = cursor.lastrowid
             write_events(
                 self._db, [MachineEvent(at=wall, kind="recording.began", text=f"recording began, every {interval:g} s")]
             )
@@ -156,28 +156,29 @@ class RecordingWriter:
         """
         at = snapshot.taken_at.timestamp()
         with self._guarded():
-            set_, noticed = self._look_at_clocks()
-            if self._open and (
-                set_
-                or at < self._open[-1].at
-                or at // self._seal_seconds != self._open[0].at // self._seal_seconds
-                or len(self._open) >= _MAX_OPEN_SAMPLES
+            clock_was_set, clock_events = self._check_clocks()
+            if self._open_samples and (
+                clock_was_set
+                or at < self._open_samples[-1].at
+                or at // self._seal_seconds != self._open_samples[0].at // self._seal_seconds
+                or len(self._open_samples) >= _MAX_OPEN_SAMPLES
             ):
                 with self._transaction():
-                    self._seal(self._now[1])
-                self._tidy()
-            stored = self._storable.of(snapshot)
+                    self._seal(self._clock_times[1])
+                self._enforce_limits()
+            stored = self._storable_snapshots.of(snapshot)
             given, masked_findings = self._findings
             if findings is not given:
-                again = masked_findings if findings == given else tuple(map(masked, findings))
-                self._findings = (findings, again)
-            frames = self._encoder.frames(stored, self._findings[1])
+                if findings != given:
+                    masked_findings = tuple(map(masked, findings))
+                self._findings = (findings, masked_findings)
+            frames = self._encoder.frames(stored, masked_findings)
             with self._transaction():
-                row = (at, self._now[1], with_checksum(frames))
+                row = (at, self._clock_times[1], with_checksum(frames))
                 self._db.execute("INSERT INTO open_frames (at, boot, frame) VALUES (?, ?, ?)", row)
-                write_events(self._db, [*noticed, *map(masked, events)])
-            self._open.append(StoredSample(at, stored, self._findings[1]))
-            self._frames.append(frames)
+                write_events(self._db, [*clock_events, *map(masked, events)])
+            self._open_samples.append(StoredSample(at, stored, masked_findings))
+            self._open_frames.append(frames)
             self._open_bytes += len(frames)
             self.samples += 1
 
@@ -194,23 +195,23 @@ class RecordingWriter:
         with self._guarded():
             wall, boot = self._clock.wall(), self._clock.boot()
             with self._transaction():
-                if self._open:
+                if self._open_samples:
                     self._seal(boot)
-                self._db.execute("UPDATE runs SET ended = ?, why = ? WHERE id = ?", (wall, why, self._run))
+                self._db.execute("UPDATE runs SET ended = ?, why = ? WHERE id = ?", (wall, why, self._session_id))
                 text = f"recording ended{f': {why}' if why else ''}"
                 write_events(self._db, [MachineEvent(at=wall, kind="recording.ended", text=text)])
-            self._tidy()
+            self._enforce_limits()
             with suppress(sqlite3.OperationalError):  # somebody is reading: do not wait
                 self._db.execute("PRAGMA busy_timeout = 100").fetchone()
                 self._db.execute("PRAGMA journal_mode = DELETE").fetchone()  # at rest it is one file
-        self._shut()
+        self._close_files()
 
     @property
     def size_bytes(self) -> int:
         """What the file and its write-ahead log take on the disk."""
-        return sum(_size(self.path.with_name(self.path.name + suffix)) for suffix in ("", "-wal"))
+        return sum(_file_bytes(self.path.with_name(self.path.name + suffix)) for suffix in ("", "-wal"))
 
-    def _shut(self) -> None:
+    def _close_files(self) -> None:
         with suppress(sqlite3.Error):
             self._db.close()  # the log is merged if there is room; otherwise readers do it
         self._lock.close()  # last: closing any descriptor of the file drops SQLite's own locks on it
@@ -220,7 +221,7 @@ class RecordingWriter:
         try:
             yield
         except sqlite3.Error as error:
-            self._shut()
+            self._close_files()
             raise _stopped_error(self.path, error) from error
 
     @contextmanager
@@ -234,52 +235,52 @@ class RecordingWriter:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _look_at_clocks(self) -> tuple[bool, list[MachineEvent]]:
+    def _check_clocks(self) -> tuple[bool, list[MachineEvent]]:
         """Whether the wall clock was set since the last sample, and the events of that and of a suspend."""
-        before, self._now = self._now, (self._clock.wall(), self._clock.boot(), self._clock.monotonic())
-        wall, boot, monotonic = (now - then for now, then in zip(self._now, before, strict=True))
+        before, self._clock_times = self._clock_times, (self._clock.wall(), self._clock.boot(), self._clock.monotonic())
+        wall, boot, monotonic = (now - then for now, then in zip(self._clock_times, before, strict=True))
         found = []
         if boot - monotonic > _CLOCK_JUMP_SECONDS:
             text = f"the machine was suspended for {hours_minutes(boot - monotonic)}"
-            found.append(MachineEvent(at=self._now[0], kind="machine.resumed", text=text))
+            found.append(MachineEvent(at=self._clock_times[0], kind="machine.resumed", text=text))
         jump = wall - boot
         if abs(jump) <= _CLOCK_JUMP_SECONDS:
             return False, found
         text = f"the clock was set {'forward' if jump > 0 else 'back'} by {hours_minutes(abs(jump))}"
-        return True, [*found, MachineEvent(at=self._now[0], kind="clock.set", text=text)]
+        return True, [*found, MachineEvent(at=self._clock_times[0], kind="clock.set", text=text)]
 
-    def _block_opened(self) -> None:
-        self._open.clear()
-        self._frames.clear()
+    def _begin_block(self) -> None:
+        self._open_samples.clear()
+        self._open_frames.clear()
         self._encoder = FrameEncoder()
 
     def _seal(self, boot: float) -> None:
         """Compresses the open samples, inside a transaction."""
-        self._sealer.seal(self._run, self._open, b"".join(self._frames), boot)
+        self._block_writer.seal(self._session_id, self._open_samples, b"".join(self._open_frames), boot)
         self._db.execute("DELETE FROM open_frames")
-        self._block_opened()
+        self._begin_block()
 
-    def _tidy(self) -> None:
+    def _enforce_limits(self) -> None:
         """Enforces the limits, after a block was sealed."""
         with self._transaction():
-            self._forget_old()
-            self._forget_most()
+            self._delete_old()
+            self._delete_beyond_size()
         self._open_bytes = 0
-        free, pages = self._number("freelist_count"), self._number("page_count")
+        free, pages = self._pragma_number("freelist_count"), self._pragma_number("page_count")
         if free * 20 > pages:
             self._db.execute(f"PRAGMA incremental_vacuum({free - pages // 20})").fetchall()
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def _forget_old(self) -> None:
+    def _delete_old(self) -> None:
         """Deletes what is older than the maximum age.
 
         Age is measured by the clock that is never set; across restarts of the machine by the wall clock, the lower one
         of what it was when this run began and what it is now, so that a clock set forward deletes nothing.
         """
-        wall, boot, _ = self._now
-        elapsed = boot - self._began[1]
-        now = min(self._began[0], wall - elapsed) + elapsed
-        self._delete(
+        wall, boot, _ = self._clock_times
+        elapsed = boot - self._session_began[1]
+        now = min(self._session_began[0], wall - elapsed) + elapsed
+        self._delete_blocks(
             "(run IN (SELECT id FROM runs WHERE boot_id = ?1) AND boot < ?2) "
             "OR (run NOT IN (SELECT id FROM runs WHERE boot_id = ?1) AND end < ?3)",
             (self._boot_id, boot - self._max_age, now - self._max_age),
@@ -293,38 +294,38 @@ class RecordingWriter:
             (now - minute_and_hour_means.AGE_FACTORS[minute_and_hour_means.HOUR] * self._max_age,),
         )
 
-    def _forget_most(self) -> None:
+    def _delete_beyond_size(self) -> None:
         """Deletes the oldest blocks until the file is below its maximum size, and then the means."""
         # The log is as large as it ever was, and the next minute may take as much as the last one.
-        log = _size(self.path.with_name(f"{self.path.name}-wal"))
-        most = self._max_bytes - log - 2 * self._open_bytes - self._max_bytes // 32
-        if self._used() <= most:
+        log = _file_bytes(self.path.with_name(f"{self.path.name}-wal"))
+        max_used = self._max_bytes - log - 2 * self._open_bytes - self._max_bytes // 32
+        if self._used_bytes() <= max_used:
             return
-        target = max(int(most - self._max_bytes * _FREED_AT_ONCE_SHARE), 0)
-        while (over := self._used() - target) > 0:
+        target = max(int(max_used - self._max_bytes * _FREED_AT_ONCE_SHARE), 0)
+        while (excess := self._used_bytes() - target) > 0:
             last = None
             # All but the newest: readers count on growing numbers.
             blocks = "SELECT id, length(block) FROM data WHERE id < (SELECT max(id) FROM data) ORDER BY id"
             for number, size in self._db.execute(blocks):
-                last, over = number, over - size
-                if over <= 0:
+                last, excess = number, excess - size
+                if excess <= 0:
                     break
             if last is None:
                 break
-            self._delete("id <= ?1", (last,))
+            self._delete_blocks("id <= ?1", (last,))
             row = self._db.execute("SELECT begin FROM minutes ORDER BY id LIMIT 1").fetchone()
             self._delete_rows(row[0] if row else float("inf"))
         for seconds in minute_and_hour_means.BLOCK_SECONDS:
-            while self._used() > most:
+            while self._used_bytes() > max_used:
                 oldest = "SELECT min(begin) FROM tiers WHERE seconds = ?1"
                 query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"  # noqa: S608  # a condition of ours
                 if not self._db.execute(query, (seconds,)).rowcount:
                     break
-        while self._used() > most:
+        while self._used_bytes() > max_used:
             if not self._db.execute("DELETE FROM gpu_time WHERE begin = (SELECT min(begin) FROM gpu_time)").rowcount:
                 break
 
-    def _delete(self, which: str, values: tuple[object, ...]) -> None:
+    def _delete_blocks(self, which: str, values: tuple[object, ...]) -> None:
         self._db.execute(f"DELETE FROM data WHERE id IN (SELECT id FROM minutes WHERE {which})", values)  # noqa: S608  # a condition of ours
         self._db.execute(f"DELETE FROM minutes WHERE {which}", values)  # noqa: S608  # a condition of ours
 
@@ -336,13 +337,15 @@ class RecordingWriter:
         # The newest run is this one.
         self._db.execute(
             "DELETE FROM runs WHERE id < ? AND coalesce(ended, began) < ? AND id NOT IN (SELECT run FROM minutes)",
-            (self._run, before),
+            (self._session_id, before),
         )
 
-    def _used(self) -> int:
-        return (self._number("page_count") - self._number("freelist_count")) * self._number("page_size")
+    def _used_bytes(self) -> int:
+        return (self._pragma_number("page_count") - self._pragma_number("freelist_count")) * self._pragma_number(
+            "page_size"
+        )
 
-    def _number(self, pragma: str) -> int:
+    def _pragma_number(self, pragma: str) -> int:
         return int(self._db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
@@ -389,7 +392,7 @@ def _stopped_error(path: Path, error: sqlite3.Error) -> RecordingStopped:
     )
 
 
-def _size(path: Path) -> int:
+def _file_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
