@@ -70,7 +70,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         glibc = ".".join(map(str, _GLIBC))
         # Without paths and times, so that the same sources give the same bytes.
         options = ["-target", f"{machine}-linux-gnu.{glibc}", "-s", f"-ffile-prefix-map={sources}=."]
-        cpu = (f"-mcpu={shipped_libraries.CPUS[machine]}",)
+        cpu = (f"-mcpu={shipped_libraries.CPU_OF_MACHINE[machine]}",)
         shipped_libraries.compile_for_wheel(folder, sources, [*zig, "cc", *options], [*zig, "c++", *options], cpu)
         build_data["force_include"][str(folder)] = f"gpuwatch/sim/{shipped_libraries.SHIPPED_FOLDER}/{machine}"
         build_data["pure_python"] = False

@@ -36,7 +36,7 @@ _ABANDONED_SECONDS: Final = 10 * 86_400.0
 def why_untrusted(path: Path) -> str:
     """Why a folder or file cannot be trusted: ``/home/ann belongs to ann``; empty if it can, or does not exist."""
     try:
-        for place, status in _places_on_path(path.absolute()):
+        for place, status in _folders_on_path(path.absolute()):
             reason = _why_distrusted(place, status)
             if reason:
                 return reason
@@ -89,17 +89,17 @@ def write_private_file(path: Path, text: str) -> None:
         file.write(text)
 
 
-def read_private_file(path: Path, most: int = -1) -> bytes:
-    """The first ``most`` bytes of a file that only we can write to; PermissionError if others can, or OSError."""
+def read_private_file(path: Path, max_bytes: int = -1) -> bytes:
+    """The first ``max_bytes`` bytes of a file that only we can write to; PermissionError if others can, or OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or _who_may_write(path, status):
             raise PermissionError(errno.EACCES, "not a file that only this user owns", str(path))
-        return file.read(most)
+        return file.read(max_bytes)
 
 
-def _places_on_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _folders_on_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Every folder and link on the path from ``/`` to ``path``, and ``path`` itself."""
     here = Path("/")
     yield here, here.lstat()
@@ -141,12 +141,12 @@ def _who_may_write(place: Path, status: os.stat_result) -> str:
     """Who besides the owner may write: ``/srv/cache can be written by everybody``; empty if nobody."""
     if status.st_mode & stat.S_IWOTH:
         return f"{place} can be written by everyone"
-    if status.st_mode & stat.S_IWGRP and not _is_private(place, status.st_gid):
+    if status.st_mode & stat.S_IWGRP and not _is_private_group(place, status.st_gid):
         return f"{place} can be written by {_group_name(status.st_gid)}"
     return ""
 
 
-def _is_private(place: Path, group: int) -> bool:
+def _is_private_group(place: Path, group: int) -> bool:
     """Whether a group is the user's private one, as distributions create them, and no ACL grants more."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
@@ -203,24 +203,24 @@ def _temporary_folder() -> Path:
             usable = base.is_dir() and not os.statvfs(base).f_flag & os.ST_NOEXEC
             if not usable or why_untrusted(base):
                 continue
-            _sweep(base)
-            folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=base))
+            _remove_abandoned_folders(base)
+            folder = Path(tempfile.mkdtemp(prefix=_folder_prefix(), dir=base))
             folder.chmod(0o700)
         except OSError:
             continue
         os.environ[ENV_PRIVATE] = str(folder)
-        atexit.register(_remove, folder, os.getpid())
+        atexit.register(_remove_folder, folder, os.getpid())
         return folder
     raise PermissionError(
         errno.EACCES, "no safe folder: others can write to all candidates; set XDG_RUNTIME_DIR to a folder that you own"
     )
 
 
-def _prefix() -> str:
+def _folder_prefix() -> str:
     return f"gpuwatch-{os.geteuid()}-"
 
 
-def _remove(folder: Path, maker: int) -> None:
+def _remove_folder(folder: Path, maker: int) -> None:
     """Removes libraries and machines of this run; runs and crash files are kept for the user."""
     import shutil
 
@@ -231,10 +231,10 @@ def _remove(folder: Path, maker: int) -> None:
             folder.rmdir()
 
 
-def _sweep(base: Path) -> None:
+def _remove_abandoned_folders(base: Path) -> None:
     import shutil
 
-    for left in base.glob(f"{_prefix()}*"):
+    for left in base.glob(f"{_folder_prefix()}*"):
         with suppress(OSError):
             status = left.lstat()
             ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_BELOW_BLANK = "\x00-\x1f"
+_BELOW_SPACE = "\x00-\x1f"
 _UNSAFE = (
     "\x7f-\x9f"  # C1 controls
     "\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # zero width, directions, separators
     "\u115f\u1160\u3164\uffa0\u17b4\u17b5"  # letters that look like nothing
     "\U000e0000-\U000e0fff"  # tags, and selectors that carry hidden text
 )
-_UNSAFE_IN_LINE = re.compile(f"[{_BELOW_BLANK}{_UNSAFE}]")
+_UNSAFE_IN_LINE = re.compile(f"[{_BELOW_SPACE}{_UNSAFE}]")
 _UNSAFE_IN_JSON = re.compile(f"[{_UNSAFE}]")
 """JSON text already has control characters below the space escaped; newlines between its parts stay."""
-_NOT_PRINTABLE = re.compile(f"[{_BELOW_BLANK}{_UNSAFE}\ud800-\udfff]")
+_NOT_PRINTABLE = re.compile(f"[{_BELOW_SPACE}{_UNSAFE}\ud800-\udfff]")
 _JOINERS = "\u200c\u200d"
 _EMOJI_MODIFIERS = re.compile("[\ufe0f\U0001f3fb-\U0001f3ff]+$")
 
@@ -54,7 +54,7 @@ def _visible(match: re.Match[str]) -> str:
     char = match[0]
     if char in "\t\n\r":
         return " "
-    if char in _JOINERS and _joins(match.string, match.start()):
+    if char in _JOINERS and _is_needed_joiner(match.string, match.start()):
         return char
     code = ord(char)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -65,7 +65,7 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{pair[at]:02x}{pair[at + 1]:02x}" for at in range(0, len(pair), 2))
 
 
-def _joins(text: str, at: int) -> bool:
+def _is_needed_joiner(text: str, at: int) -> bool:
     """Whether the joiner at ``at`` joins letters or one emoji; between other characters it is only invisible."""
     before, after = _EMOJI_MODIFIERS.sub("", text[max(at - 4, 0) : at])[-1:], text[at + 1 : at + 2]
     if _is_shaped(before):

@@ -47,7 +47,7 @@ PLUGIN_RECIPE: Final = repr((_CXX_FLAGS, PLUGIN_LIBRARIES, PLUGIN_SHARES))
 """What determines a build besides sources, compiler and CPU."""
 
 
-_ZIG: Final = {"CC": "cc", "CXX": "c++"}
+_ZIG_COMMANDS: Final = {"CC": "cc", "CXX": "c++"}
 
 
 def find_compiler() -> list[str]:
@@ -72,7 +72,7 @@ def find_cxx_compiler() -> list[str]:
     )
 
 
-def _find_compiler(variable: str, names: tuple[str, ...], need: str, hint: str) -> list[str]:
+def _find_compiler(variable: str, names: tuple[str, ...], purpose: str, hint: str) -> list[str]:
     wanted = shlex.split(os.environ.get(variable, ""))
     if wanted:
         found = shutil.which(wanted[0])
@@ -86,8 +86,8 @@ def _find_compiler(variable: str, names: tuple[str, ...], need: str, hint: str) 
         if found := shutil.which(name):
             return [found]
     if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", _ZIG[variable]]
-    raise GpuwatchError(f"{need}, and none was found (looked for {', '.join(names)} in PATH)", hint=hint)
+        return [sys.executable, "-m", "ziglang", _ZIG_COMMANDS[variable]]
+    raise GpuwatchError(f"{purpose}, and none was found (looked for {', '.join(names)} in PATH)", hint=hint)
 
 
 def compile_driver(work: Path, compiler: list[str], sources: Path, cpu: tuple[str, ...] = NATIVE) -> None:
@@ -127,7 +127,7 @@ def compile_plugin(
     _compile_all(PLUGIN_LIBRARIES, work, sources, command)
     # Some versions do not load their library globally: then TensorFlow's symbols are found through this dependency.
     stand_in = [f"-Wl,-soname,{TENSORFLOW_LIBRARY}", "-o", str(work / TENSORFLOW_LIBRARY), str(sources / "empty.c")]
-    _call([*compiler, "-shared", "-fPIC", *stand_in])  # zig links nothing without a source
+    _run_compiler([*compiler, "-shared", "-fPIC", *stand_in])  # zig links nothing without a source
     for library in PLUGIN_LIBRARIES:
         linker = cxx if any(name.endswith(".cc") for name in library.sources) else compiler
         _link(linker, work, library, "-Wl,--no-as-needed")
@@ -152,7 +152,8 @@ def _compile_all(
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
         jobs = [
             pool.submit(
-                _call, [*command(name), *macros, "-c", str(sources / name), "-o", str(_object(work, name, macros))]
+                _run_compiler,
+                [*command(name), *macros, "-c", str(sources / name), "-o", str(_object_path(work, name, macros))],
             )
             for name, macros in wanted
         ]
@@ -164,7 +165,7 @@ def _macros(library: Library, source: str) -> tuple[str, ...]:
     return () if source in FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
 
 
-def _object(work: Path, source: str, macros: tuple[str, ...]) -> Path:
+def _object_path(work: Path, source: str, macros: tuple[str, ...]) -> Path:
     return work / f"{source}{''.join(macros)}.o"
 
 
@@ -174,14 +175,14 @@ def _remove_objects(work: Path) -> None:
 
 
 def _link(compiler: list[str], work: Path, library: Library, *options: str) -> None:
-    inputs = [str(_object(work, name, _macros(library, name))) for name in library.sources]
+    inputs = [str(_object_path(work, name, _macros(library, name))) for name in library.sources]
     inputs += [str(work / name) for name in library.needs]
     script = work / f"{library.name}.map"
     if library.versioned or library.exports:
         names = f"global: {'; '.join(library.exports)}; local: *;" if library.exports else "*;"
         script.write_text(f"{library.name if library.versioned else ''} {{ {names} }};\n", encoding="ascii")
         options = (*options, f"-Wl,--version-script={script}")
-    _call(
+    _run_compiler(
         [
             *compiler,
             "-shared",
@@ -210,7 +211,7 @@ class CompilerFailedError(Exception):
         self.log = f"{shlex.join(command)}\n{output}"
 
 
-def _call(command: list[str]) -> None:
+def _run_compiler(command: list[str]) -> None:
     result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", umask=0o077
     )

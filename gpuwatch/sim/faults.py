@@ -52,7 +52,7 @@ HANG, SLOW, LOST_GPU, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 """Labels of faults: the subcommands that inject them."""
 
 # Longer than anybody waits: a call that hangs returns when its fault is cleared.
-_FOREVER_MS: Final = 0xFFFFFFFF
+_ENDLESS_MS: Final = 0xFFFFFFFF
 _MAX_DIGITS: Final = 10
 """Longer numbers are neither codes nor GPUs; Python refuses to parse very long ones."""
 _FIRST_FOREIGN_PID: Final = 4_100_000
@@ -100,7 +100,7 @@ def checked_function(machine: SimMachine, text: str) -> str:
 
 def hang(machine: SimMachine, seconds: float | None) -> None:
     """Makes every NVML call hang until the fault is cleared."""
-    machine.inject("*", delay_ms=_FOREVER_MS, seconds=seconds, label=HANG)
+    machine.inject("*", delay_ms=_ENDLESS_MS, seconds=seconds, label=HANG)
 
 
 def slow(machine: SimMachine, delay_seconds: float, seconds: float | None) -> None:
@@ -145,7 +145,7 @@ def fault_lines(machine: SimMachine) -> list[str]:
         if fault.code:
             what.append(f"fails with {next((name for name, code in CODES.items() if code == fault.code), fault.code)}")
         if fault.delay_seconds:
-            endless = fault.delay_seconds * 1000 >= _FOREVER_MS
+            endless = fault.delay_seconds * 1000 >= _ENDLESS_MS
             what.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")
         if fault.calls_left is not None:
             what.append(f"{fault.calls_left} more calls")

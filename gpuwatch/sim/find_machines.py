@@ -16,7 +16,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, state_folder, state_name
 
-_NAME: Final = re.compile(rf"(?P<name>.+)-(?P<shape>[^-]+?)\.v\d+\.\d+{re.escape(STATE_SUFFIX)}")
+_STATE_FILE_NAME: Final = re.compile(rf"(?P<name>.+)-(?P<shape>[^-]+?)\.v\d+\.\d+{re.escape(STATE_SUFFIX)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def find_machines() -> tuple[FoundMachine, ...]:
     """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
     libraries, found = install_libraries.ensure_built(), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
-        parts = _NAME.fullmatch(path.name)
+        parts = _STATE_FILE_NAME.fullmatch(path.name)
         if parts is None:
             continue
         try:
@@ -59,7 +59,7 @@ def find_machines() -> tuple[FoundMachine, ...]:
 def sim_option_of(environment: Mapping[str, str]) -> str:
     """The machine that an environment names, as ``--sim`` takes it: ``2x24GiB@demo``; empty without one."""
     shape = environment.get(ENV_SHAPE, "")
-    parts = _NAME.fullmatch(Path(environment.get(ENV_STATE, "")).name)
+    parts = _STATE_FILE_NAME.fullmatch(Path(environment.get(ENV_STATE, "")).name)
     named = parts is not None and parts["name"] != SHARED and not parts["name"].startswith(f"{PRIVATE}-")
     return f"{shape}@{parts['name']}" if shape and parts is not None and named else shape
 
@@ -82,19 +82,20 @@ def choose_machine(shape: SimShape | None, name: str | None) -> MachineChoice:
     Raises:
         UsageError: no such machine, none in use, or several that match.
     """
-    every = find_machines()
-    there = tuple(machine for machine in every if not machine.foreign)
+    found_machines = find_machines()
+    in_use_text = _machines_in_use_text(found_machines)
+    usable = tuple(machine for machine in found_machines if not machine.foreign)
     if shape is not None:
-        used = any(machine.in_use for machine in there if machine.name == name and machine.shape == shape)
-        return MachineChoice(SimMachine.open(shape, name=name), used, _listed_machines(every))
+        used = any(machine.in_use for machine in usable if machine.name == name and machine.shape == shape)
+        return MachineChoice(SimMachine.open(shape, name=name), used, in_use_text)
     if name is not None:
-        meant = [machine for machine in there if machine.name == name]
+        meant = [machine for machine in usable if machine.name == name]
         if not meant:
-            raise UsageError(f"no such simulated machine: {name!r}", hint=_listed_machines(every))
+            raise UsageError(f"no such simulated machine: {name!r}", hint=in_use_text)
     else:
-        meant = [machine for machine in there if machine.in_use and not machine.private]
+        meant = [machine for machine in usable if machine.in_use and not machine.private]
         if not meant:
-            foreign = f"; {_listed_machines(every)}" if every and every[0].in_use else ""
+            foreign = f"; {in_use_text}" if found_machines and found_machines[0].in_use else ""
             raise UsageError(
                 f"no simulated machine is in use{foreign}",
                 hint="start one in another terminal: gpuwatch --sim 2x24GiB; or choose one with --sim",
@@ -105,12 +106,12 @@ def choose_machine(shape: SimShape | None, name: str | None) -> MachineChoice:
             hint="choose one with --sim NxSIZE or --name",
         )
     (only,) = meant
-    return MachineChoice(SimMachine.open(only.shape, name=only.name), only.in_use, _listed_machines(every))
+    return MachineChoice(SimMachine.open(only.shape, name=only.name), only.in_use, in_use_text)
 
 
-def _listed_machines(there: tuple[FoundMachine, ...]) -> str:
-    ours = [str(machine) for machine in there if machine.in_use and not machine.foreign]
-    foreign = [str(machine) for machine in there if machine.in_use and machine.foreign]
+def _machines_in_use_text(machines: tuple[FoundMachine, ...]) -> str:
+    ours = [str(machine) for machine in machines if machine.in_use and not machine.foreign]
+    foreign = [str(machine) for machine in machines if machine.in_use and machine.foreign]
     text = f"in use now: {', '.join(ours)}" if ours else "none is in use now"
     if foreign:
         text += f"; by another version of gpuwatch, and unusable from here: {', '.join(foreign)}"

@@ -27,88 +27,97 @@ _POWER_LIMITS: Final = ("EnforcedPowerLimit", *(f"PowerManagement{of}" for of in
 _MEMORY_CLOCK: Final = 2
 
 
-def _lacks(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
+def _unsupported(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
     return tuple(SimAnswer(function, argument, code=_NOT_SUPPORTED) for argument in arguments or (0,))
 
 
-def _has(function: str, *numbers: int, argument: int = 0, idle: bool = False) -> SimAnswer:
+def _supported(function: str, *numbers: int, argument: int = 0, idle: bool = False) -> SimAnswer:
     return SimAnswer(function, argument, numbers=numbers, until_used=idle)
 
 
-def _idle(watts: int, sm_mhz: int) -> tuple[SimAnswer, ...]:
+def _idle_answers(watts: int, sm_mhz: int) -> tuple[SimAnswer, ...]:
     """Until a program uses it."""
     milliwatts = watts * 1000
     return (
-        _has("nvmlDeviceGetPowerUsage", milliwatts, idle=True),
+        _supported("nvmlDeviceGetPowerUsage", milliwatts, idle=True),
         *(
-            _has(_FIELD, milliwatts, argument=field, idle=True)
+            _supported(_FIELD, milliwatts, argument=field, idle=True)
             for field in (_AVERAGE_POWER_FIELD, _INSTANT_POWER_FIELD)
         ),
-        *(_has("nvmlDeviceGetClockInfo", sm_mhz, argument=clock, idle=True) for clock in (0, 1)),
+        *(_supported("nvmlDeviceGetClockInfo", sm_mhz, argument=clock, idle=True) for clock in (0, 1)),
     )
 
 
 _TRAITS: Final[dict[str, tuple[SimAnswer, ...]]] = {
     "any": (
-        *(_has(f"nvmlDeviceGet{engine}Utilization", 0, 0) for engine in ("Encoder", "Decoder", "Jpg", "Ofa")),
-        _has("nvmlDeviceGetEncoderStats", 0, 0),
-        _has("nvmlDeviceGetPcieReplayCounter", 0),
-        _has(_FIELD, 0, argument=_RECOVERY_FIELD),
+        *(_supported(f"nvmlDeviceGet{engine}Utilization", 0, 0) for engine in ("Encoder", "Decoder", "Jpg", "Ofa")),
+        _supported("nvmlDeviceGetEncoderStats", 0, 0),
+        _supported("nvmlDeviceGetPcieReplayCounter", 0),
+        _supported(_FIELD, 0, argument=_RECOVERY_FIELD),
     ),
-    **{name: (_has("nvmlDeviceGetArchitecture", code),) for name, code in _ARCHITECTURES.items()},
-    "no margin": _lacks("nvmlDeviceGetMarginTemperature"),
-    "no average power": _lacks(_FIELD, _AVERAGE_POWER_FIELD),
+    **{name: (_supported("nvmlDeviceGetArchitecture", code),) for name, code in _ARCHITECTURES.items()},
+    "no margin": _unsupported("nvmlDeviceGetMarginTemperature"),
+    "no average power": _unsupported(_FIELD, _AVERAGE_POWER_FIELD),
     "thresholds as margins": (
-        *_lacks("nvmlDeviceGetTemperatureThreshold", 0, 1, 2, 3),
-        *(_has(_FIELD, margin, argument=field) for field, margin in _MARGIN_FIELDS.items()),
+        *_unsupported("nvmlDeviceGetTemperatureThreshold", 0, 1, 2, 3),
+        *(_supported(_FIELD, margin, argument=field) for field, margin in _MARGIN_FIELDS.items()),
     ),
-    "no mig": _lacks("nvmlDeviceGetMigMode"),
-    "no fan": _lacks("nvmlDeviceGetFanSpeed"),
-    "ecc off": (_has("nvmlDeviceGetEccMode", 0, 0),),
+    "no mig": _unsupported("nvmlDeviceGetMigMode"),
+    "no fan": _unsupported("nvmlDeviceGetFanSpeed"),
+    "ecc off": (_supported("nvmlDeviceGetEccMode", 0, 0),),
     "ecc": (
-        _has("nvmlDeviceGetEccMode", 1, 1),
-        *(_has("nvmlDeviceGetTotalEccErrors", 0, argument=kind | ever << 32) for kind in (0, 1) for ever in (0, 1)),
-        _has("nvmlDeviceGetSramEccErrorStatus", 0, 0, 0),
+        _supported("nvmlDeviceGetEccMode", 1, 1),
+        *(
+            _supported("nvmlDeviceGetTotalEccErrors", 0, argument=kind | ever << 32)
+            for kind in (0, 1)
+            for ever in (0, 1)
+        ),
+        _supported("nvmlDeviceGetSramEccErrorStatus", 0, 0, 0),
     ),
-    "ecc without threshold": (_has("nvmlDeviceGetSramEccErrorStatus", 0, 0, NOT_AVAILABLE),),
-    "remapped rows": (_has("nvmlDeviceGetRemappedRows", 0, 0, 0, 0),),
-    "retired pages": tuple(_has(_FIELD, 0, argument=field) for field in _RETIRED_PAGE_FIELDS),
-    "hbm": (_has(_FIELD, 40, argument=_MEMORY_TEMPERATURE_FIELD),),
-    "hbm maximum": (_has("nvmlDeviceGetTemperatureThreshold", 95, argument=2),),
-    "hbm margin": (_has(_FIELD, 0, argument=_MEMORY_MARGIN_FIELD),),
+    "ecc without threshold": (_supported("nvmlDeviceGetSramEccErrorStatus", 0, 0, NOT_AVAILABLE),),
+    "remapped rows": (_supported("nvmlDeviceGetRemappedRows", 0, 0, 0, 0),),
+    "retired pages": tuple(_supported(_FIELD, 0, argument=field) for field in _RETIRED_PAGE_FIELDS),
+    "hbm": (_supported(_FIELD, 40, argument=_MEMORY_TEMPERATURE_FIELD),),
+    "hbm maximum": (_supported("nvmlDeviceGetTemperatureThreshold", 95, argument=2),),
+    "hbm margin": (_supported(_FIELD, 0, argument=_MEMORY_MARGIN_FIELD),),
     "sxm": (
-        _has("nvmlDeviceGetPerformanceState", 0),
-        _has("nvmlDeviceGetPersistenceMode", 1),
-        _has("nvmlDeviceGetDisplayMode", 1),
-        _has("nvmlDeviceGetGspFirmwareMode", 1, 1),
-        *(_has(f"nvmlDeviceGet{which}PcieLinkGeneration", 5) for which in ("Curr", "Max")),
-        _has("nvmlDeviceGetPowerManagementLimitConstraints", 200_000, 700_000),
-        _has(_FIELD, 200_000, argument=_MIN_POWER_LIMIT_FIELD),
-        _has(_FIELD, -8, argument=_SHUTDOWN_MARGIN_FIELD),
+        _supported("nvmlDeviceGetPerformanceState", 0),
+        _supported("nvmlDeviceGetPersistenceMode", 1),
+        _supported("nvmlDeviceGetDisplayMode", 1),
+        _supported("nvmlDeviceGetGspFirmwareMode", 1, 1),
+        *(_supported(f"nvmlDeviceGet{which}PcieLinkGeneration", 5) for which in ("Curr", "Max")),
+        _supported("nvmlDeviceGetPowerManagementLimitConstraints", 200_000, 700_000),
+        _supported(_FIELD, 200_000, argument=_MIN_POWER_LIMIT_FIELD),
+        _supported(_FIELD, -8, argument=_SHUTDOWN_MARGIN_FIELD),
     ),
-    "h100": (*_idle(70, 345), _has("nvmlDeviceGetClockInfo", 2619, argument=_MEMORY_CLOCK)),
+    "h100": (*_idle_answers(70, 345), _supported("nvmlDeviceGetClockInfo", 2619, argument=_MEMORY_CLOCK)),
     "h200": (
-        *_idle(82, 345),
-        _has("nvmlDeviceGetClockInfo", 3201, argument=_MEMORY_CLOCK),
-        _has("nvmlDeviceGetMemoryBusWidth", 6016),
-        *(_has("nvmlDeviceGetTemperatureThreshold", at, argument=kind) for kind, at in enumerate((95, 89, 95, 87))),
-        *(_has(_FIELD, 0, argument=field) for field in _POLICY_TIME_FIELDS),
+        *_idle_answers(82, 345),
+        _supported("nvmlDeviceGetClockInfo", 3201, argument=_MEMORY_CLOCK),
+        _supported("nvmlDeviceGetMemoryBusWidth", 6016),
+        *(
+            _supported("nvmlDeviceGetTemperatureThreshold", at, argument=kind)
+            for kind, at in enumerate((95, 89, 95, 87))
+        ),
+        *(_supported(_FIELD, 0, argument=field) for field in _POLICY_TIME_FIELDS),
     ),
-    "fabric": (_has("nvmlDeviceGetGpuFabricInfoV", 3, 0, 0, 0),),
+    "fabric": (_supported("nvmlDeviceGetGpuFabricInfoV", 3, 0, 0, 0),),
     "mig on": tuple(
-        lack for engine in ("Encoder", "Decoder", "Jpg", "Ofa") for lack in _lacks(f"nvmlDeviceGet{engine}Utilization")
+        lack
+        for engine in ("Encoder", "Decoder", "Jpg", "Ofa")
+        for lack in _unsupported(f"nvmlDeviceGet{engine}Utilization")
     ),
-    "no bar1": _lacks("nvmlDeviceGetBAR1MemoryInfo"),
+    "no bar1": _unsupported("nvmlDeviceGetBAR1MemoryInfo"),
     "no power limit": (
-        *(lack for limit in _POWER_LIMITS for lack in _lacks(f"nvmlDeviceGet{limit}")),
-        *_lacks("nvmlDeviceGetPowerManagementLimitConstraints"),
+        *(lack for limit in _POWER_LIMITS for lack in _unsupported(f"nvmlDeviceGet{limit}")),
+        *_unsupported("nvmlDeviceGetPowerManagementLimitConstraints"),
     ),
     "unified memory": (
-        *_lacks("nvmlDeviceGetMemoryInfo"),
-        *_lacks("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),
-        *_lacks("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),
+        *_unsupported("nvmlDeviceGetMemoryInfo"),
+        *_unsupported("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),
+        *_unsupported("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),
     ),
-    "windows": (*_lacks("nvmlDeviceGetAddressingMode"), *_lacks("nvmlDeviceGetPersistenceMode")),
+    "windows": (*_unsupported("nvmlDeviceGetAddressingMode"), *_unsupported("nvmlDeviceGetPersistenceMode")),
 }
 
 _GEFORCE: Final = ("no mig", "no margin")

@@ -44,25 +44,25 @@ from gpuwatch.sim.compiler import (
 FAILURE_LOG: Final = "failed-build.log"
 """In the cache folder: the compiler's output of the last failed build."""
 _HOUR, _DAY = 3600.0, 86_400.0
-_UNUSED_SECONDS = 30 * _DAY
+_MAX_UNUSED_SECONDS = 30 * _DAY
 _MAX_BUILDS = 24
 """Builds kept: every change of the sources makes a new one."""
 
 # How frameworks reach the GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes.
 Tier = Literal["driver", "plugin"]
 
-_announce: Callable[[], None] | None = None
+_before_build: Callable[[], None] | None = None
 
 
 @contextmanager
-def announced_builds(say: Callable[[], None]) -> Iterator[None]:
-    """Within this context, ``say`` is called before anything is compiled, which takes seconds."""
-    global _announce
-    before, _announce = _announce, say
+def announced_builds(notify_build: Callable[[], None]) -> Iterator[None]:
+    """Within this context, ``notify_build`` is called before anything is compiled, which takes seconds."""
+    global _before_build
+    before, _before_build = _before_build, notify_build
     try:
         yield
     finally:
-        _announce = before
+        _before_build = before
 
 
 def ensure_built(tier: Tier = "driver") -> Path:
@@ -77,13 +77,13 @@ def ensure_built(tier: Tier = "driver") -> Path:
     compiler = _required_compiler(find_compiler)
     cache = _own_cache()
     with as_file(files("gpuwatch.sim") / "csrc") as sources:
-        folder = cache / _key(compiler, sources)
-        _ensure(folder, lambda work: compile_driver(work, compiler, sources))
+        folder = cache / _build_key(compiler, sources)
+        _build_if_missing(folder, lambda work: compile_driver(work, compiler, sources))
         if tier == "plugin":
             base, cxx = folder, _required_compiler(find_cxx_compiler)
-            folder = cache / f"{_key(cxx, sources, base.name)}-plugin"
+            folder = cache / f"{_build_key(cxx, sources, base.name)}-plugin"
             mark_as_used(base)
-            _ensure(folder, lambda work: compile_plugin(work, compiler, cxx, sources, base))
+            _build_if_missing(folder, lambda work: compile_plugin(work, compiler, cxx, sources, base))
     mark_as_used(folder)
     return folder
 
@@ -115,7 +115,7 @@ def _required_compiler(find: Callable[[], list[str]]) -> list[str]:
 def _copy_from_wheel(found: Path, tier: Tier) -> Path:
     """The cache's copy of the wheel's libraries: with links, and only ours to write to."""
     stamp = hashlib.sha256(f"{found} {found.stat().st_mtime_ns}".encode())  # another wheel may have the same sources
-    stamp.update((found / shipped_libraries.MADE_FROM).read_bytes())
+    stamp.update((found / shipped_libraries.FINGERPRINT_FILE).read_bytes())
     base = _own_cache() / stamp.hexdigest()[:20]
 
     def copy(names: set[str], work: Path) -> None:
@@ -131,12 +131,12 @@ def _copy_from_wheel(found: Path, tier: Tier) -> Path:
         copy(shipped_libraries.plugin_files(), work)
         link_shared_libraries(work, base)
 
-    _ensure(base, driver, quick=True)
+    _build_if_missing(base, driver, quick=True)
     mark_as_used(base)
     if tier == "driver":
         return base
     folder = base.with_name(f"{base.name}-plugin")
-    _ensure(folder, plugin, quick=True)
+    _build_if_missing(folder, plugin, quick=True)
     mark_as_used(folder)
     return folder
 
@@ -161,13 +161,13 @@ def _cache_error(folder: Path, error: OSError) -> GpuwatchError:
     )
 
 
-def _ensure(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) -> None:
+def _build_if_missing(folder: Path, fill: Callable[[Path], None], *, quick: bool = False) -> None:
     """Builds what is missing, and rebuilds a folder that somebody else may have written to."""
     if may_be_foreign(folder):
         remove_build(folder)
     if not folder.is_dir():
-        if _announce is not None and not quick:
-            _announce()
+        if _before_build is not None and not quick:
+            _before_build()
         with _build_lock(folder.parent):
             if not folder.is_dir():  # otherwise another process built it while this one waited
                 _build(folder, fill)
@@ -185,13 +185,13 @@ def may_be_foreign(folder: Path) -> bool:
     """Whether somebody else may have written to a build."""
     try:
         return folder.is_dir() and any(
-            private_folders.why_file_untrusted(path) or _leads_out(path) for path in (folder, *folder.iterdir())
+            private_folders.why_file_untrusted(path) or _links_outside(path) for path in (folder, *folder.iterdir())
         )
     except OSError:
         return True
 
 
-def _leads_out(path: Path) -> bool:
+def _links_outside(path: Path) -> bool:
     """Whether a link leads out of this build and its neighbors, which are checked by themselves."""
     if not path.is_symlink():
         return False
@@ -199,7 +199,7 @@ def _leads_out(path: Path) -> bool:
     return target.parent.parent != path.parent.parent.resolve() or bool(private_folders.why_file_untrusted(target))
 
 
-def _key(compiler: list[str], sources: Path, base: str = "") -> str:
+def _build_key(compiler: list[str], sources: Path, base: str = "") -> str:
     """Hash of all that determines a build. ``base``: of the plug-in tier, the name of the driver tier's folder."""
     digest = hashlib.sha256()
     recipe = PLUGIN_RECIPE if base else DRIVER_RECIPE
@@ -263,7 +263,7 @@ def _build_lock(folder: Path) -> Iterator[None]:
 def _build(folder: Path, fill: Callable[[Path], None]) -> None:
     """Lets ``fill`` build in a temporary folder, which is renamed to ``folder`` when it is complete."""
     try:
-        _sweep(folder.parent)
+        _remove_old_builds(folder.parent)
         work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
         work.chmod(0o700)
     except OSError as error:
@@ -294,7 +294,7 @@ def _build_error(failed: CompilerFailedError, folder: Path) -> GpuwatchError:
 
 
 def mark_as_used(folder: Path) -> None:
-    """Records in the folder's time, to the hour, when a build was last used; :func:`_sweep` removes unused ones."""
+    """Records in the folder's time, to the hour, when a build was last used (for :func:`_remove_old_builds`)."""
     try:
         if time.time() - folder.stat().st_mtime > _HOUR:
             os.utime(folder)
@@ -302,7 +302,7 @@ def mark_as_used(folder: Path) -> None:
         return  # not ours, or read-only: it will be built again when it is gone
 
 
-def _sweep(folder: Path) -> None:
+def _remove_old_builds(folder: Path) -> None:
     """Removes leftovers of builds that were killed, and builds that have not been used for long."""
     now = time.time()
     used: list[tuple[float, Path]] = []
@@ -318,5 +318,5 @@ def _sweep(folder: Path) -> None:
             used.append((age, entry))
     used.sort()
     for place, (age, entry) in enumerate(used):
-        if age > _UNUSED_SECONDS or (place >= _MAX_BUILDS and age > _DAY):
+        if age > _MAX_UNUSED_SECONDS or (place >= _MAX_BUILDS and age > _DAY):
             shutil.rmtree(entry, ignore_errors=True)

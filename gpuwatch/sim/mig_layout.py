@@ -20,8 +20,8 @@ _PART: Final = re.compile(r"(?:([1-7])c\.)?([12347])g")
 _COMPUTE_SLICES: Final = 7
 _MEMORY_SLICES: Final = 8
 # The first GPU instance id of each profile, as on real cards.
-_FIRST_ID: Final = {7: 0, 4: 1, 3: 1, 2: 3, 1: 7}
-_EIGHTHS: Final = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
+_FIRST_INSTANCE_ID: Final = {7: 0, 4: 1, 3: 1, 2: 3, 1: 7}
+_MEMORY_SLICES_OF_PROFILE: Final = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
     if len(parts) > MAX_INSTANCES:
         raise _layout_error(text, f"more than {MAX_INSTANCES} instances")
     found: list[SimInstance] = []
-    room: dict[int, int] = {}  # GPU instances with compute slices to spare
+    spare_slices: dict[int, int] = {}  # GPU instances with compute slices to spare
     compute = memory = 0
     for index, part in enumerate(parts):
         if part == "-":
@@ -64,15 +64,15 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
         wanted = int(match[1] or slices)
         if wanted > slices:
             raise _layout_error(text, f"{part} has more compute slices than its GPU instance")
-        roomy = [i for i in found if i.gpu_slices == slices and room[i.gpu_instance] >= wanted]
-        if match[1] and roomy:
-            instance = roomy[-1].gpu_instance
+        with_room = [i for i in found if i.gpu_slices == slices and spare_slices[i.gpu_instance] >= wanted]
+        if match[1] and with_room:
+            instance = with_room[-1].gpu_instance
         else:
-            instance = _free_id(slices, room)
-            room[instance] = slices
-            compute, memory = compute + slices, memory + _EIGHTHS[slices]
+            instance = _free_id(slices, spare_slices)
+            spare_slices[instance] = slices
+            compute, memory = compute + slices, memory + _MEMORY_SLICES_OF_PROFILE[slices]
         number = sum(i.gpu_instance == instance for i in found)
-        room[instance] -= wanted
+        spare_slices[instance] -= wanted
         found.append(SimInstance(index, instance, number, slices, wanted))
     if compute > _COMPUTE_SLICES or memory > _MEMORY_SLICES:
         raise _layout_error(text, "a GPU has 7 compute slices and 8 memory slices (3g takes 4 memory slices, 7g all 8)")
@@ -86,7 +86,7 @@ def layout_text(instances: Iterable[SimInstance]) -> str:
 
 
 def _free_id(slices: int, taken: dict[int, int]) -> int:
-    number = _FIRST_ID[slices]
+    number = _FIRST_INSTANCE_ID[slices]
     while number in taken:
         number += 1
     return number

@@ -22,15 +22,15 @@ SHIPPED_FOLDER: Final = "shipped"
 """In a wheel, beside this file."""
 ENV_COMPILE: Final = "GPUWATCH_SIM_COMPILE"
 """Set to anything: compile, whatever the wheel has. $CC alone does not mean that: conda sets it."""
-MADE_FROM: Final = "made-from"
+FINGERPRINT_FILE: Final = "made-from"
 _NOTICE: Final = """\
 libgpuwatchplugin.so holds parts of LLVM's libc++, libc++abi, libunwind and compiler-rt, linked in by Zig
 (Apache-2.0 WITH LLVM-exception, https://llvm.org/LICENSE.txt). Everything else here is gpuwatch's own, see LICENSE.
 """
-CPUS: Final = {"x86_64": "x86_64_v3", "aarch64": "generic"}
+CPU_OF_MACHINE: Final = {"x86_64": "x86_64_v3", "aarch64": "generic"}
 """By machine, what zig calls the CPU that the libraries need."""
 # What x86_64_v3 adds, by its names in /proc/cpuinfo.
-_NEEDED: Final = {"x86_64": ("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")}
+_NEEDED_CPU_FEATURES: Final = {"x86_64": ("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")}
 
 
 def usable_libraries(flags: frozenset[str]) -> Path | None:
@@ -43,7 +43,7 @@ def usable_libraries(flags: frozenset[str]) -> Path | None:
     if os.environ.get(ENV_COMPILE) or lacking_cpu_features(flags):
         return None
     try:
-        made_from = (folder / MADE_FROM).read_text(encoding="ascii")
+        made_from = (folder / FINGERPRINT_FILE).read_text(encoding="ascii")
     except OSError:
         return None
     return folder if made_from == fingerprint(Path(__file__).parent / "csrc") else None
@@ -56,7 +56,7 @@ def shipped_folder() -> Path:
 
 def lacking_cpu_features(flags: frozenset[str]) -> tuple[str, ...]:
     """What this CPU lacks for the libraries."""
-    return tuple(name for name in _NEEDED.get(platform.machine(), ()) if name not in flags)
+    return tuple(name for name in _NEEDED_CPU_FEATURES.get(platform.machine(), ()) if name not in flags)
 
 
 def fingerprint(sources: Path) -> str:
@@ -89,9 +89,9 @@ def compile_for_wheel(folder: Path, sources: Path, compiler: list[str], cxx: lis
         raise GpuwatchError(
             f"the simulated GPUs' libraries could not be compiled: {failed.message}\n{failed.log}"
         ) from failed
-    for names, made in ((driver_files(), driver), (plugin_files(), plugin)):
+    for names, build_folder in ((driver_files(), driver), (plugin_files(), plugin)):
         for name in names:
-            (made / name).rename(folder / name)
-        shutil.rmtree(made)
+            (build_folder / name).rename(folder / name)
+        shutil.rmtree(build_folder)
     (folder / "NOTICE").write_text(_NOTICE, encoding="ascii")
-    (folder / MADE_FROM).write_text(fingerprint(sources), encoding="ascii")
+    (folder / FINGERPRINT_FILE).write_text(fingerprint(sources), encoding="ascii")

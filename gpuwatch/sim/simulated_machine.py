@@ -47,7 +47,7 @@ _COMPUTES: Final = 1
 _FOREIGN: Final = 4
 _MAX_FAULTS: Final = 64
 _MAX_PROCESSES: Final = 1024
-_HELD_DESCRIPTOR: Final = 200
+_MIN_HELD_DESCRIPTOR: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class SimMachine:
         machine.tier, machine.name = tier, name
         with folder_lock(folder):
             create_machine_if_needed(machine._control, machine.state_path, shape, described)
-            machine._handle = machine._map()
+            machine._handle = machine._open_state()
             os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
         return machine
 
@@ -139,7 +139,7 @@ class SimMachine:
             return None
         check_state(Path(state))
         machine = cls(SimShape.parse(shape), install_libraries.ensure_built(), Path(state))
-        machine._handle = machine._map()
+        machine._handle = machine._open_state()
         return machine
 
     def environment(self, base: Mapping[str, str], *, tier: install_libraries.Tier | None = None) -> dict[str, str]:
@@ -344,10 +344,10 @@ class SimMachine:
             else:
                 contents = {"control": "on", "runtime_status": "active"}
             folder.mkdir(parents=True, exist_ok=True)
-            _put(folder.parent / "vendor", simulated_sysfs.VENDOR)
-            _put(folder.parent / "class", simulated_sysfs.CLASS)
+            _write_atomically(folder.parent / "vendor", simulated_sysfs.VENDOR)
+            _write_atomically(folder.parent / "class", simulated_sysfs.CLASS)
             for name, text in contents.items():
-                _put(folder / name, text)
+                _write_atomically(folder / name, text)
 
     def is_asleep(self, device: int) -> bool:
         folder = simulated_sysfs.power_folder(
@@ -409,13 +409,15 @@ class SimMachine:
         try:
             # A high number, if the limit allows: programs expect low ones to be free.
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            lowest = _HELD_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _HELD_DESCRIPTOR else most // 2
+            lowest = (
+                _MIN_HELD_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _MIN_HELD_DESCRIPTOR else most // 2
+            )
             kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD, lowest)
             fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
         finally:
             os.close(descriptor)
 
-    def _map(self) -> int:
+    def _open_state(self) -> int:
         handle = self._control.gws_open(os.fsencode(self.state_path))
         if not handle:
             reason = os.strerror(ctypes.get_errno())
@@ -432,7 +434,7 @@ class SimMachine:
             raise GpuwatchError(f"no such simulated GPU: {device} (0 to {self.shape.count - 1})")
 
 
-def _put(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     """Writes a file atomically: readers see the old text or the new one."""
     fresh = path.with_name(f".{path.name}")
     fresh.write_text(f"{text}\n", encoding="ascii")

@@ -30,9 +30,9 @@ SHARED: Final = "shared"
 PRIVATE: Final = "private"
 """Begins the name of a machine that belongs to one command."""
 STATE_SUFFIX: Final = ".state"
-_KEPT_SECONDS: Final = 3600.0
+_SHARED_UNUSED_SECONDS: Final = 3600.0
 """A shared machine is kept this long after its last use: what was done to it waits for the next user."""
-_KEPT_PRIVATE_SECONDS: Final = 60.0
+_PRIVATE_UNUSED_SECONDS: Final = 60.0
 """Nobody but its maker knows the name of a private machine."""
 
 
@@ -196,7 +196,7 @@ def remove_old_machines(folder: Path) -> None:
             continue
         private = path.suffix == STATE_SUFFIX and not path.name.startswith(f"{SHARED}-")
         with suppress(OSError):  # another process removed it, or it is not ours: the next sweep will see
-            if time.time() - path.stat().st_mtime > (_KEPT_PRIVATE_SECONDS if private else _KEPT_SECONDS):
+            if time.time() - path.stat().st_mtime > (_PRIVATE_UNUSED_SECONDS if private else _SHARED_UNUSED_SECONDS):
                 remove_machine(path)
 
 

@@ -170,7 +170,7 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
         f'cp "{install_libraries.ensure_built()}/$(basename "$2")" "$2" 2>/dev/null || : > "$2"\n'
     )
     compiler.chmod(0o755)
-    key = install_libraries._key([str(compiler)], sources)
+    key = install_libraries._build_key([str(compiler)], sources)
     cache = foreign_home / ".cache"
     planted(cache / "gpuwatch" / "sim" / key, mark)
     subprocess.run(["chown", "-R", f"{ATTACKER}:{ATTACKER}", str(foreign_home)], check=True)
@@ -288,7 +288,7 @@ def test_a_crash_file_is_written_through_no_link(foreign_home: Path) -> None:
         os.symlink({str(target)!r}, time.strftime(state + "/crash-%Y%m%d-%H%M%S.txt", time.localtime(time.time() + second)))
     for folder, folders, files in os.walk(os.path.expanduser("~")):
         os.chown(folder, {ATTACKER}, {ATTACKER})
-    from gpuwatch.machine.history import crash_files
+    from gpuwatch.core import crash_files
     path = crash_files.save_traceback(ValueError("x"))
     print(path, oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777))
     """  # noqa: E501

@@ -110,7 +110,7 @@ def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     recent = [made(f"recent-{number}", 2 + number / 10) for number in range(install_libraries._MAX_BUILDS + 3)]
     fresh = [made(f"fresh-{number}", 0.5) for number in range(4)]
     install_libraries.mark_as_used(used)
-    install_libraries._sweep(tmp_path)
+    install_libraries._remove_old_builds(tmp_path)
     left = set(tmp_path.iterdir())
     assert not {old, killed} & left
     assert {used, *fresh} <= left
@@ -125,13 +125,13 @@ def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "x.c").write_text("int x;")
     keys = {
-        install_libraries._key([str(first)], tmp_path / "src"),
-        install_libraries._key([str(second)], tmp_path / "src"),
+        install_libraries._build_key([str(first)], tmp_path / "src"),
+        install_libraries._build_key([str(second)], tmp_path / "src"),
     }
     (tmp_path / "src" / "x.c").write_text("int y;")
-    keys.add(install_libraries._key([str(first)], tmp_path / "src"))
+    keys.add(install_libraries._build_key([str(first)], tmp_path / "src"))
     monkeypatch.setattr(install_libraries, "_cpu_model", lambda: "another")
-    keys.add(install_libraries._key([str(first)], tmp_path / "src"))
+    keys.add(install_libraries._build_key([str(first)], tmp_path / "src"))
     assert len(keys) == 4
 
 

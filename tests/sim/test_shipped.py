@@ -31,7 +31,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         made = install_libraries.ensure_built(tier)  # type: ignore[arg-type]
         for name in names:
             shutil.copy(made / name, folder / name)
-    (folder / shipped_libraries.MADE_FROM).write_text(shipped_libraries.fingerprint(SOURCES))
+    (folder / shipped_libraries.FINGERPRINT_FILE).write_text(shipped_libraries.fingerprint(SOURCES))
     monkeypatch.setattr(shipped_libraries, "shipped_folder", lambda: folder)
     monkeypatch.setattr(
         install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
@@ -66,9 +66,9 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
     if why == "asked":
         monkeypatch.setenv(shipped_libraries.ENV_COMPILE, "1")
     elif why == "sources":
-        (wheel / shipped_libraries.MADE_FROM).write_text("other sources")
+        (wheel / shipped_libraries.FINGERPRINT_FILE).write_text("other sources")
     else:
-        (wheel / shipped_libraries.MADE_FROM).unlink()
+        (wheel / shipped_libraries.FINGERPRINT_FILE).unlink()
     with pytest.raises(GpuwatchError, match=r"^simulated GPUs need a C compiler, and none was found"):
         install_libraries.ensure_built()
     obstacle = install_libraries.compiler_obstacle()

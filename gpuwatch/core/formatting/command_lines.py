@@ -25,7 +25,7 @@ _LAUNCHERS = {
     "accelerate": "launch",
 }
 """Programs and modules that start another program, which is what a person looks for, and the subcommand that does."""
-_WITH_VALUE = ("-W", "-X", "--rcfile", "--init-file")
+_OPTIONS_WITH_VALUE = ("-W", "-X", "--rcfile", "--init-file")
 """Options of interpreters that have a value of their own."""
 
 
@@ -37,13 +37,13 @@ def without_launcher(command: str) -> str:
     An interpreter or launcher of which no script is recognized stays: ``python -c …``.
     """
     words = command.split(" ")
-    at = _script_at(words, 0)
+    at = _program_index(words, 0)
     return without_folder(" ".join(words[at:]))
 
 
-def _script_at(words: list[str], at: int) -> int:
+def _program_index(words: list[str], at: int) -> int:
     """Where the program begins that a command line runs in the end, whose first word is at ``at``."""
-    name = _name(words[at])
+    name = _file_name(words[at])
     interpreted = name.rstrip("0123456789.") in _INTERPRETERS
     if not interpreted and (name not in _LAUNCHERS or _LAUNCHERS[name] not in ("", *words[at + 1 : at + 2])):
         return at
@@ -51,30 +51,30 @@ def _script_at(words: list[str], at: int) -> int:
     for place in range(at + 1 + bool(not interpreted and _LAUNCHERS[name]), len(words)):
         word = words[place]
         if option in ("-m", "--module"):
-            return _script_at(words, place)
+            return _program_index(words, place)
         if interpreted and word == "-c":
             return at
         if word.startswith("-") or not word:
             option = word
-        elif (option in _WITH_VALUE) if interpreted else ("=" in word or not _may_start(word, option)):
+        elif (option in _OPTIONS_WITH_VALUE) if interpreted else ("=" in word or not _may_be_program(word, option)):
             option = ""  # the value of an option, or of a variable
         else:
-            return _script_at(words, place)
+            return _program_index(words, place)
     return at
 
 
-def _may_start(word: str, option: str) -> bool:
+def _may_be_program(word: str, option: str) -> bool:
     """Whether a word of a launcher is the program, not the value of the ``option`` before it, which may have none."""
-    name = _name(word)
+    name = _file_name(word)
     known = name in _LAUNCHERS or name.rstrip("0123456789.") in _INTERPRETERS or name.endswith((".py", ".sh"))
     return known or not (word[0].isdigit() or (option.startswith("-") and option != "--" and "=" not in option))
 
 
-def _name(word: str) -> str:
+def _file_name(word: str) -> str:
     return word.rpartition("/")[2] or word
 
 
 def program_in_command(command: str) -> str:
     """What a command line runs: ``train.py`` of ``/usr/bin/python3 -u train.py --bs 64``, a module after ``-m``."""
-    name = _name(without_launcher(command.strip()).partition(" ")[0])
+    name = _file_name(without_launcher(command.strip()).partition(" ")[0])
     return "gpuwatch probe" if name == PROBE_SERVER_FILE else name

@@ -15,10 +15,10 @@ class _LazyPattern:
     """Has the attributes of :class:`re.Pattern`; its methods are the pattern's own after the first use."""
 
     def __init__(self, source: str, flags: int) -> None:
-        self._given = source, flags
+        self._source_and_flags = source, flags
 
     def __getattr__(self, name: str) -> Any:
-        compiled = re.compile(*self._given)
+        compiled = re.compile(*self._source_and_flags)
         for method in _METHODS:
             setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)

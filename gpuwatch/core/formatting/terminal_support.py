@@ -11,7 +11,7 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
 """Terminals with fonts of at most 512 glyphs, without braille and eighths of cells."""
 DUMB_TERMINALS = frozenset({"dumb", "unknown"})
-_SAMPLE = "▕█▏⣿─╭→–●✖▲"
+_DRAWN_SYMBOLS = "▕█▏⣿─╭→–●✖▲"
 _PLAIN_LOCALES = frozenset({"C", "POSIX"})
 
 
@@ -27,13 +27,13 @@ def why_only_ascii(environment: Mapping[str, str], encoding: str | None, *, term
     if terminal and PLAIN_TERMINALS.match(term):
         return f"TERM is {term}"
     # POSIX: the first variable that is not empty.
-    asked = next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
-    if asked in _PLAIN_LOCALES:
-        return f"the locale is {asked}"
-    codeset = asked.partition("@")[0].partition(".")[2]
+    user_locale = next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    if user_locale in _PLAIN_LOCALES:
+        return f"the locale is {user_locale}"
+    codeset = user_locale.partition("@")[0].partition(".")[2]
     for name in filter(None, (codeset, encoding or locale.getpreferredencoding(False))):
         try:
-            _SAMPLE.encode(name)
+            _DRAWN_SYMBOLS.encode(name)
         except (UnicodeEncodeError, LookupError):
             return f"the locale's encoding is {name}"
     return ""

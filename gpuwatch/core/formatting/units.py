@@ -9,12 +9,12 @@ UNKNOWN = "–"
 
 _MIB = 1024**2
 _GIB = 1024**3
-_MIB_UP_TO = 1000
+_MAX_SHOWN_MIB = 1000
 """MiB from which a process's memory is shown in GiB, as by :func:`size`."""
-_LITTLE_BYTES = 0.1 * _GIB
+_MIN_SHOWN_GIB_BYTES = 0.1 * _GIB
 """A tenth of a GiB, the least that one decimal can show: a client with a window or two holds 4 to 50 MiB."""
 
-_LITTLE_BYTES_PER_SECOND = 0.05e9
+_MIN_SHOWN_RATE = 0.05e9
 """Bytes per second below which one decimal of GB/s shows 0.0."""
 
 
@@ -46,7 +46,7 @@ def gib_text(count: float | None) -> str:
     """Bytes in GiB with one decimal, for columns that must line up; ``<0.1`` for little but not none."""
     if count is None:
         return UNKNOWN
-    return "<0.1" if 0 < count < _LITTLE_BYTES / 2 else f"{count / _GIB:.1f}"
+    return "<0.1" if 0 < count < _MIN_SHOWN_GIB_BYTES / 2 else f"{count / _GIB:.1f}"
 
 
 def short_gib(count: float | None) -> str:
@@ -69,7 +69,7 @@ def memory(count: float | None, most: float | None = None, *, short: bool = Fals
     largest = max(count, most or 0.0)
     if largest < _MIB:
         return short_size(count) if short else size(count)
-    if round(largest / _MIB) < _MIB_UP_TO:
+    if round(largest / _MIB) < _MAX_SHOWN_MIB:
         return f"{'<1' if 0 < count <= _MIB / 2 else round(count / _MIB)}{'M' if short else ' MiB'}"
     return short_gib(count) if short else gib(count)
 
@@ -79,7 +79,7 @@ def shown_memory(count: float) -> float:
     if count < _MIB:
         return count
     whole = round(count / _MIB)
-    return float(whole * _MIB) if whole < _MIB_UP_TO else round(count / _GIB, 1) * _GIB
+    return float(whole * _MIB) if whole < _MAX_SHOWN_MIB else round(count / _GIB, 1) * _GIB
 
 
 def short_size(count: float | None) -> str:
@@ -104,7 +104,7 @@ def rounded(value: float | None, width: int) -> str:
 
 def gigabytes_per_second(value: float | None, width: int) -> str:
     """A rate in GB/s with one decimal, right-aligned in ``width`` cells; ``<0.1`` for little but not none."""
-    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _LITTLE_BYTES_PER_SECOND else f"{value / 1e9:.1f}"
+    shown = UNKNOWN if value is None else "<0.1" if 0 < value < _MIN_SHOWN_RATE else f"{value / 1e9:.1f}"
     return f"{shown:>{width}}"
 
 

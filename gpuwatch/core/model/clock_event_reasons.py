@@ -23,13 +23,13 @@ NAMES = {
     "sync-boost": "sync boost",
     "display-clocks": "display clocks",
 }
-_NO_REASON = frozenset({"", "none", "idle"})
+_IDLE_REASONS = frozenset({"", "none", "idle"})
 
 
 def clock_reasons(device: Device) -> frozenset[str] | None:
     """The active reasons except idling; None if the driver does not report them."""
     reasons = device.readings.get("clocks.event_reasons")
-    return frozenset(reasons.split("+")) - _NO_REASON if isinstance(reasons, str) else None
+    return frozenset(reasons.split("+")) - _IDLE_REASONS if isinstance(reasons, str) else None
 
 
 def clock_reasons_text(reasons: Iterable[str]) -> str:

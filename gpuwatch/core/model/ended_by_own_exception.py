@@ -6,7 +6,7 @@ import re
 
 from gpuwatch.core.model.run import Outcome, Run
 
-_OF_A_GPU = re.compile(
+_GPU_WORDS = re.compile(
     r"memory|exhausted|alloc|\boom\b|cuda|cudnn|cublas|cusolver|nccl|gpu|device|worker|kill", re.IGNORECASE
 )
 
@@ -20,4 +20,4 @@ def ended_by_own_exception(run: Run, outcome: Outcome) -> bool:
     if not outcome.exit_code or not errors or len(run.processes) > 1 or run.killed_children:
         return False
     last = errors[-1]
-    return last.alone and _OF_A_GPU.search(f"{last.type} {last.message}") is None
+    return last.alone and _GPU_WORDS.search(f"{last.type} {last.message}") is None

@@ -37,13 +37,13 @@ from gpuwatch.core.safe_text import escape_in_json, printable
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Experiment | Usage | Diff | Period
 
 
-def _by_name(*kinds: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
+def _by_document_name(*kinds: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
     """By the name in the tag: ``try`` of ``gpuwatch.try/1``."""
     return {str(kind.__struct_config__.tag).removeprefix("gpuwatch.").partition("/")[0]: kind for kind in kinds}
 
 
-DOCUMENTS = _by_name(*get_args(Document))
-WRITE_ONLY_DOCUMENTS = _by_name(
+DOCUMENTS = _by_document_name(*get_args(Document))
+WRITE_ONLY_DOCUMENTS = _by_document_name(
     *(CausePage, CauseList, ProbeList, RecipeList, EventLine, FindingLine, MeansLine, RecordingInfo, RecordingCheck),
     *(Alert, Pick, HostPick),
 )
@@ -54,11 +54,11 @@ _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
 EMBED_BEGIN, EMBED_END = '<script type="application/json" id="gpuwatch-document">', "</script>"
 """Around the document in an HTML report. No ``<`` is inside, and the page escapes its own, so each is there once."""
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
-_PAGE = b"<!doctype html"
+_HTML_START = b"<!doctype html"
 _MAX_QUOTED_CHARS = 300
 """Characters shown of a decoder's message, which may quote the document."""
 
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -102,11 +102,11 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
     Terminal control characters are escaped, which does not change the data.
     """
     if isinstance(document, (Snapshot, Diagnostic, Comparison)):
-        document = _with_snapshot(document, _times_written)
+        document = _with_snapshot(document, _with_run_times)
     try:
         raw = msgspec.json.encode(document)
     except UnicodeEncodeError:
-        raw = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
+        raw = msgspec.json.encode(_with_valid_text(msgspec.to_builtins(document)))
     if indent:
         raw = msgspec.json.format(raw, indent=indent)
     return escape_in_json(raw.decode()) + "\n"
@@ -118,7 +118,7 @@ def embedded_in_html(document: Document) -> str:
     return EMBED_BEGIN + text + EMBED_END
 
 
-def _extracted(page: bytes) -> bytes:
+def _embedded_document(page: bytes) -> bytes:
     """The document in an HTML report; :class:`NotADocument` for another page. Nothing else of it is looked at."""
     _, *rest = page.split(EMBED_BEGIN.encode(), 2)
     inside, end, _ = rest[0].partition(EMBED_END.encode()) if len(rest) == 1 else (b"", b"", b"")
@@ -159,19 +159,19 @@ def _with_changed_rows(snapshot: Snapshot, change: Callable[[Process], Process])
     return replace(snapshot, **rows)
 
 
-def _times_written(snapshot: Snapshot) -> Snapshot:
+def _with_run_times(snapshot: Snapshot) -> Snapshot:
     """Adds each process's run time, and for how long it is idle instead of since when: readers need not compute it."""
     at = snapshot.taken_at.timestamp()
 
     def written(row: Process) -> Process:
         times = {RUN_SECONDS: row.run_seconds(at), IDLE_SECONDS: row.idle_seconds(at)}
         known = {name: seconds for name, seconds in times.items() if seconds is not None}
-        return replace(row, readings=_without(row.readings, IDLE_SINCE) | known) if known else row
+        return replace(row, readings=_without_reading(row.readings, IDLE_SINCE) | known) if known else row
 
     return _with_changed_rows(snapshot, written)
 
 
-def _times_read(snapshot: Snapshot) -> Snapshot:
+def _without_run_times(snapshot: Snapshot) -> Snapshot:
     """The opposite: removes run times that follow from the start of a process."""
     at = snapshot.taken_at.timestamp()
 
@@ -179,19 +179,19 @@ def _times_read(snapshot: Snapshot) -> Snapshot:
         idle = row.readings.get(IDLE_SECONDS)
         if type(idle) in (int, float):
             since = round(at - idle) if idle else 0  # type: ignore[operator]
-            row = replace(row, readings=_without(row.readings, IDLE_SECONDS) | {IDLE_SINCE: since})
+            row = replace(row, readings=_without_reading(row.readings, IDLE_SECONDS) | {IDLE_SINCE: since})
         if row.create_time is None or RUN_SECONDS not in row.readings:
             return row
-        return replace(row, readings=_without(row.readings, RUN_SECONDS))
+        return replace(row, readings=_without_reading(row.readings, RUN_SECONDS))
 
     return _with_changed_rows(snapshot, read)
 
 
-def _without(readings: dict[str, Value], name: str) -> dict[str, Value]:
+def _without_reading(readings: dict[str, Value], name: str) -> dict[str, Value]:
     return {text: value for text, value in readings.items() if text != name}
 
 
-def _as_text(value: Any) -> Any:
+def _with_valid_text(value: Any) -> Any:
     """``value`` with bytes that are not valid text (file names and command lines, PEP 383) as ``\\xff``."""
     if isinstance(value, str):
         if value.isascii():
@@ -201,9 +201,9 @@ def _as_text(value: Any) -> Any:
         except UnicodeEncodeError:
             return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_as_text(name): _as_text(item) for name, item in value.items()}
+        return {_with_valid_text(name): _with_valid_text(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_as_text(item) for item in value]
+        return [_with_valid_text(item) for item in value]
     return value
 
 
@@ -217,11 +217,11 @@ def from_json(raw: bytes) -> Document:
     """A document of any of our schemas, within the limits; :class:`NotADocument` for anything else."""
     if len(raw) > input_size_limits.DOCUMENT.bytes:
         raise NotADocument(input_size_limits.DOCUMENT.too_large)
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if raw.startswith(mark):  # written by editors and shells on Windows
             raw = raw[len(mark) :].decode(encoding, "replace").encode()
-    if raw[:200].lstrip()[: len(_PAGE)].lower() == _PAGE:
-        raw = _extracted(raw)
+    if raw[:200].lstrip()[: len(_HTML_START)].lower() == _HTML_START:
+        raw = _embedded_document(raw)
     start = raw[:200].strip()
     if not start and not raw.strip():
         raise NotADocument("it is empty")
@@ -235,8 +235,8 @@ def from_json(raw: bytes) -> Document:
     except RecursionError:
         raise NotADocument(input_size_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
-        raise NotADocument(_newer(raw) or printable(str(error)[:_MAX_QUOTED_CHARS])) from error
-    return _with_snapshot(document, _times_read)
+        raise NotADocument(_newer_version_message(raw) or printable(str(error)[:_MAX_QUOTED_CHARS])) from error
+    return _with_snapshot(document, _without_run_times)
 
 
 def check_limits_and_references(document: msgspec.Struct, *, numbers: bool = True) -> None:
@@ -266,7 +266,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
     if depth > input_size_limits.DOCUMENT.depth:
         raise Inconsistent(input_size_limits.DOCUMENT.too_deep)
     if isinstance(value, msgspec.Struct):
-        fields, times = _fields(type(value), numbers)
+        fields, times = _checked_fields(type(value), numbers)
         for name in times:
             seconds = getattr(value, name)
             if isinstance(seconds, (int, float)) and abs(seconds) > _MAX_SECONDS:
@@ -285,7 +285,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct], numbers: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _checked_fields(kind: type[msgspec.Struct], numbers: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The fields of a type to check, and those that are time spans."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
@@ -308,7 +308,7 @@ def _check_references(document: Comparison) -> None:
                 raise Inconsistent(f"it refers to run {number} but has {len(document.runs)}, counted from 0")
 
 
-def _newer(raw: bytes) -> str:
+def _newer_version_message(raw: bytes) -> str:
     """The message for a document of a newer version; empty for any other."""
     try:
         tag = _tagged.decode(raw).schema
@@ -328,17 +328,17 @@ def enumerated_values() -> dict[str, frozenset[str]]:
     """The allowed words of each enumerated field, by field name over all documents."""
     found: dict[str, set[str]] = {}
 
-    def look(value: object) -> None:
+    def collect(value: object) -> None:
         if isinstance(value, dict):
             for name, entry in value.get("properties", {}).items():
                 for kind in (entry, *entry.get("anyOf", ())):
                     found.setdefault(name, set()).update(word for word in kind.get("enum", ()) if isinstance(word, str))
             value = list(value.values())
         for item in value if isinstance(value, list) else ():
-            look(item)
+            collect(item)
 
     for kind in DOCUMENTS.values():
-        look(msgspec.json.schema(kind))
+        collect(msgspec.json.schema(kind))
     return {name: frozenset(words) for name, words in found.items() if words}
 
 

@@ -27,7 +27,7 @@ class Activity(NamedTuple):
     """When a kernel of it was first missed; 0 in a sample that has one."""
 
 
-def activity_after_sample(was: Activity | None, idle: bool, now: int) -> Activity:
+def activity_after_sample(before: Activity | None, idle: bool, now: int) -> Activity:
     """The activity after a sample, from that before it; None for a process that nobody has seen compute.
 
     ``idle``: what :func:`is_idle` says of the sample at ``now``. The idle time begins with the first sample without a
@@ -35,8 +35,8 @@ def activity_after_sample(was: Activity | None, idle: bool, now: int) -> Activit
     """
     if not idle:
         return Activity(0, 0)
-    quiet = (was.quiet_since if was is not None else 0) or now
-    long_enough = was is None or was.idle_since or now - quiet >= QUIET_SECONDS
+    quiet = (before.quiet_since if before is not None else 0) or now
+    long_enough = before is None or before.idle_since or now - quiet >= QUIET_SECONDS
     return Activity(quiet if long_enough else 0, quiet)
 
 

@@ -21,14 +21,14 @@ from gpuwatch.core.model.snapshot import Device, Mapped
 
 MIG_PREFIX = "MIG-"
 """How the UUID of a MIG instance begins."""
-_NOTHING = ("", "nodevfiles", "none", "void")
-_LEADING = re.compile(r"[+]?([0-9]{1,9})")
-_PLAIN = re.compile(r"[+]?[0-9]+")
-_SEVERAL = re.compile(r"[0-9]+(?:[ ;:|/][ ]*[0-9]+)+")
+_NO_DEVICE_WORDS = ("", "nodevfiles", "none", "void")
+_LEADING_DIGITS = re.compile(r"[+]?([0-9]{1,9})")
+_PLAIN_NUMBER = re.compile(r"[+]?[0-9]+")
+_SEVERAL_NUMBERS = re.compile(r"[0-9]+(?:[ ;:|/][ ]*[0-9]+)+")
 _RANGE = re.compile(r"([0-9]{1,3}) ?(?:-|\.\.) ?([0-9]{1,3})")
 _MAX_RANGE_LENGTH = 16
-_MIXED = "cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
-_INSTANCES = "it lists a MIG instance"
+_MIXED_MODELS = "cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
+_MIG_LISTED = "it lists a MIG instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class VisibleMap(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
     """Reads a value. ``devices`` are the machine's, in NVML's order; None if unknown."""
-    if value.strip().lower() in _NOTHING:
+    if value.strip().lower() in _NO_DEVICE_WORDS:
         return VisibleList(())
     parts = [part.strip() for part in value.split(",")]
     numbers = _leading_number(parts[0]) is not None
@@ -101,7 +101,7 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
         valid, device = _find_device(part, number, devices)
         if not valid or (number is not None) != numbers:
             return VisibleList(tuple(good), part, after, loose=tuple(loose), devices=tuple(found))
-        if number is not None and not _PLAIN.fullmatch(part):
+        if number is not None and not _PLAIN_NUMBER.fullmatch(part):
             loose.append((part, str(number)))
         key = device.uuid if device is not None else part if number is None else number
         if key in keys:
@@ -128,14 +128,16 @@ def visible_devices(value: str | None, order: str | None, devices: Sequence[Devi
         return VisibleMap(map=())
     order_known = order == "PCI_BUS_ID" or len({device.name for device in devices}) <= 1
     if value is None:
-        return VisibleMap(map=_mapped(devices)) if order_known else VisibleMap(map=(), unsure=_MIXED)
+        return VisibleMap(map=_device_map(devices)) if order_known else VisibleMap(map=(), unsure=_MIXED_MODELS)
     seen = read_visible(value, devices)
     known = [device for device in seen.devices if device is not None]
     if len(known) < len(seen.entries):
-        return VisibleMap(map=(), unsure=_INSTANCES)
+        return VisibleMap(map=(), unsure=_MIG_LISTED)
     if not order_known and seen.entries and _leading_number(seen.entries[0]) is not None:
-        return VisibleMap(map=(), unsure=_MIXED)
-    return VisibleMap(map=_mapped(known), invalid=None if seen.on_purpose else seen.ended_at, hidden=seen.asks_for_none)
+        return VisibleMap(map=(), unsure=_MIXED_MODELS)
+    return VisibleMap(
+        map=_device_map(known), invalid=None if seen.on_purpose else seen.ended_at, hidden=seen.asks_for_none
+    )
 
 
 def has_mig(device: Device) -> bool:
@@ -145,7 +147,7 @@ def has_mig(device: Device) -> bool:
 
 def _leading_number(entry: str) -> int | None:
     """The number that CUDA reads from an entry: ``0`` from ``0 1``, ``1`` from ``1gpu2``; None if there is none."""
-    match = _LEADING.match(entry)
+    match = _LEADING_DIGITS.match(entry)
     return int(match[1]) if match else None
 
 
@@ -165,7 +167,7 @@ def _find_device(entry: str, number: int | None, devices: Sequence[Device] | Non
     return (True, named[0]) if len(named) == 1 else (False, None)
 
 
-def _mapped(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
+def _device_map(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
     return tuple(Mapped(ordinal=ordinal, uuid=device.uuid, index=device.index) for ordinal, device in enumerate(chosen))
 
 
@@ -173,4 +175,4 @@ def _meant_entry(entry: str) -> str:
     if span := _RANGE.fullmatch(entry):
         first, last = int(span[1]), int(span[2])
         return ",".join(map(str, range(first, last + 1))) if first < last < first + _MAX_RANGE_LENGTH else ""
-    return ",".join(re.findall("[0-9]+", entry)) if _SEVERAL.fullmatch(entry) else ""
+    return ",".join(re.findall("[0-9]+", entry)) if _SEVERAL_NUMBERS.fullmatch(entry) else ""

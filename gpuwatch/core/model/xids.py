@@ -42,10 +42,10 @@ _LINKS = (
     "happens again, check nvidia-smi nvlink -e, the fabric manager's log, and the cables or bridges."
 )
 _UPDATE = "Reset the GPU (nvidia-smi -r) or restart the machine; update the driver if it happens again."
-_WATCH = "Nothing to do now: the driver corrected it. Reset the GPU (nvidia-smi -r) when its work allows."
+_NOTHING_TO_DO = "Nothing to do now: the driver corrected it. Reset the GPU (nvidia-smi -r) when its work allows."
 _POWER = "Connect the power cables of the card, and check the power supply."
-_OTHER = "Look at the previous error: this one is its consequence, or the program was ended (Ctrl+C, kill)."
-_ALLOWED = "Read the action in the message: there the driver says what this GPU needs."
+_SEE_PREVIOUS = "Look at the previous error: this one is its consequence, or the program was ended (Ctrl+C, kill)."
+_READ_MESSAGE = "Read the action in the message: there the driver says what this GPU needs."
 
 
 class XidKind(NamedTuple):
@@ -56,16 +56,16 @@ class XidKind(NamedTuple):
     action: str
 
 
-def _kind(blame: Blame, action: str, **meanings: str) -> dict[int, XidKind]:
+def _kinds(blame: Blame, action: str, **meanings: str) -> dict[int, XidKind]:
     return {int(code[1:]): XidKind(meaning, blame, action) for code, meaning in meanings.items()}
 
 
-def _engines(name: str, *codes: int) -> dict[int, XidKind]:
+def _engine_kinds(name: str, *codes: int) -> dict[int, XidKind]:
     return {code: XidKind(f"exception of a {name}", "program", _RESTART_PROGRAM) for code in codes}
 
 
 KINDS: dict[int, XidKind] = {
-    **_kind(
+    **_kinds(
         "program",
         _PROGRAM,
         x11="invalid or corrupted command stream",
@@ -75,7 +75,7 @@ KINDS: dict[int, XidKind] = {
         x69="graphics engine exception, usually a program's invalid command",
         x137="illegal access to the memory of another GPU over NVLink, usually a program's",
     ),
-    **_kind(
+    **_kinds(
         "program",
         _RESTART_PROGRAM,
         x8="a program's work did not finish in time",
@@ -85,15 +85,15 @@ KINDS: dict[int, XidKind] = {
         x109="context switch timeout: usually a program's work did not release the GPU",
         x141="fault in CUDA's fast path",
     ),
-    **_engines("copy engine", 39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
-    **_engines("video engine", 60, 68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139, 142),
-    **_kind(
+    **_engine_kinds("copy engine", 39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
+    **_engine_kinds("video engine", 60, 68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139, 142),
+    **_kinds(
         "nobody",
-        _OTHER,
+        _SEE_PREVIOUS,
         x45="a program's work was removed, usually after another error",
     ),
-    **_kind("nobody", _ALLOWED, x154="the driver changed the action that it requests for this GPU"),
-    **_kind(
+    **_kinds("nobody", _READ_MESSAGE, x154="the driver changed the action that it requests for this GPU"),
+    **_kinds(
         "driver",
         _UPDATE,
         x37="firmware error",
@@ -113,8 +113,8 @@ KINDS: dict[int, XidKind] = {
         x158="fatal timeout of the GPU",
         x169="the GPU's security controller halted",
     ),
-    **_kind("hardware", _POWER, x54="the card's power cable is not connected"),
-    **_kind(
+    **_kinds("hardware", _POWER, x54="the card's power cable is not connected"),
+    **_kinds(
         "hardware",
         _DIAGNOSE,
         x48="double-bit ECC error",
@@ -128,27 +128,27 @@ KINDS: dict[int, XidKind] = {
         x171="uncorrectable error in the GPU's memory",
         x172="uncorrectable error in the GPU's SRAM",
     ),
-    **_kind(
+    **_kinds(
         "hardware",
         "Restart the affected program, the others can continue; reset the GPU (nvidia-smi -r) when its work allows.",
         x94="contained memory error",
     ),
-    **_kind(
+    **_kinds(
         "hardware",
-        _WATCH,
+        _NOTHING_TO_DO,
         x63="row remapping or page retirement recorded",
         x92="high rate of corrected ECC errors",
         x121="corrected error on the link to the CPU",
         x156="a failed resource was retired",
         x160="a failed memory channel was retired",
     ),
-    **_kind(
+    **_kinds(
         "hardware",
         _RESTART_MACHINE,
         x79="the GPU has fallen off the bus",
         x167="fatal timeout of PCIe",
     ),
-    **_kind(
+    **_kinds(
         "link",
         _LINKS,
         x74="NVLink error",
@@ -164,13 +164,13 @@ KINDS: dict[int, XidKind] = {
         x159="error on the link to the CPU",
     ),
 }
-_HARMLESS = frozenset({37, 38, 44, 63, 66, 67, 121, 155, 156, 160})
+_NO_RESET_NEEDED = frozenset({37, 38, 44, 63, 66, 67, 121, 155, 156, 160})
 """Not the program's, but the catalog does not ask for a reset."""
 OFF_THE_BUS = 79
 _RANKS: dict[Blame, int] = {"hardware": 0, "link": 1, "driver": 2, "program": 3, "nobody": 4}
 _XID = re.compile(r"Xid \([^)]{0,80}\): (\d{1,4})\b")
-_STAMP = re.compile(r"\[ *(\d{1,9}\.\d{1,6})\]")
-_BEFORE = re.compile(r"caused by previous Xid (\d{1,4})\b", re.IGNORECASE)
+_SECONDS_SINCE_BOOT = re.compile(r"\[ *(\d{1,9}\.\d{1,6})\]")
+_CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,4})\b", re.IGNORECASE)
 
 
 class Xid(msgspec.Struct, frozen=True):
@@ -193,7 +193,7 @@ class Xid(msgspec.Struct, frozen=True):
     def is_hardware_fault(self) -> bool:
         """Whether it points to the card, its link or its firmware rather than the program."""
         kind = KINDS.get(self.code or 0)
-        return kind is not None and kind.blame in ("hardware", "link", "driver") and self.code not in _HARMLESS
+        return kind is not None and kind.blame in ("hardware", "link", "driver") and self.code not in _NO_RESET_NEEDED
 
     @property
     def is_program_fault(self) -> bool:
@@ -213,7 +213,7 @@ def xid_in_line(line: str) -> Xid | None:
     match = _XID.search(line)
     if match is None:
         return None
-    before, stamp = _BEFORE.search(line, match.end()), _STAMP.search(line, 0, match.start())
+    before, stamp = _CAUSED_BY.search(line, match.end()), _SECONDS_SINCE_BOOT.search(line, 0, match.start())
     return Xid(at=float(stamp[1]) if stamp is not None else 0.0, code=int((before or match)[1]))
 
 
