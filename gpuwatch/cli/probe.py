@@ -146,9 +146,9 @@ def probe(
     _check_options(scripts, values)
     _check_workload(scripts, configs, workload)
     if explain:
-        from gpuwatch.experiment.probing.settings_as_code import recipe
+        from gpuwatch.experiment.probing.settings_as_code import settings_code
 
-        recipes = {script.name: recipe(script, values) for script in scripts}
+        recipes = {script.name: settings_code(script, values) for script in scripts}
         if as_json:
             print_document(to_json(RecipeList(recipes=recipes)))
         else:

@@ -138,7 +138,9 @@ def run(
             from gpuwatch.experiment.probing.watch_program import Watch
 
             keeper = _RunWriter(output, as_json, keep=not no_save, redact=redact)
-            with Watch(program, keeper.finish_and_save, source=feed, before=before, look=feed.sample_now) as watching:
+            with Watch(
+                program, keeper.finish_and_save, snapshots=feed, snapshot_before=before, sample_now=feed.sample_now
+            ) as watching:
                 finished = watching.run()
     finally:
         feed.stop()

@@ -45,7 +45,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
         progress("searching for the framework's libraries")
         look = interpreter_checks.inspect_interpreter(interpreter, child)
         progress(f"importing {interpreter.framework} and running an op on each device")
-        draft, tried = interpreter_checks.try_framework(interpreter, child, kept, snapshot)
+        draft, tried = interpreter_checks.run_framework_check(interpreter, child, kept, snapshot)
         look = interpreter_checks.with_opened_libraries(look, tried)
         run, log = complete(draft.run, draft.log, draft.before), draft.log
     progress("")

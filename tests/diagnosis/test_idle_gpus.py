@@ -23,7 +23,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory, MemoryPoint
-from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger, Timeline
+from gpuwatch.experiment.probing.run_gpu_memory import DeviceMemoryTracker, MemoryTimeline
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
@@ -115,14 +115,16 @@ def test_what_does_not_show_an_idle_gpu(run: Run) -> None:
 
 
 def test_utilization_counts_while_the_run_is_on_the_gpu() -> None:
-    ledger = MemoryLedger(None)
+    ledger = DeviceMemoryTracker(None)
     for busy, pids in ((90.0, ()), (5.0, (7,)), (40.0, (7,)), (10.0, (7,)), (99.0, ())):
-        ledger.take(machine(gpus=1, busy=busy, processes=tuple(process(pid, GIB) for pid in pids)), pids, pids, 1.0)
+        ledger.take_snapshot(
+            machine(gpus=1, busy=busy, processes=tuple(process(pid, GIB) for pid in pids)), pids, pids, 1.0
+        )
     (entry,) = ledger.result(context=False)
     assert (entry.own_samples, entry.busiest_percent) == (3, 40.0)
     missing = machine(gpus=1, processes=(process(7, GIB),))
     del missing.devices[0].readings["utilization.gpu_percent"]
-    ledger.take(missing, (7,), (7,), 2.0)
+    ledger.take_snapshot(missing, (7,), (7,), 2.0)
     (entry,) = ledger.result(context=False)
     assert (entry.own_samples, entry.busiest_percent) == (4, None)
 
@@ -271,9 +273,9 @@ def test_whether_a_process_computes_by_its_own_samples(
                 row, readings={**row.readings, **known}, missing={} if known else {"sm_percent": _NO_SAMPLE}
             )
         )
-    timeline = Timeline(0.0)
-    timeline.take(machine(gpus=1, busy=busy, processes=tuple(rows)), {"GPU-0": GIB}, 0, 1.0, {7})
-    assert [point.computes for point in timeline.shown.points()] == [computes]
+    timeline = MemoryTimeline(0.0)
+    timeline.take_snapshot(machine(gpus=1, busy=busy, processes=tuple(rows)), {"GPU-0": GIB}, 0, 1.0, {7})
+    assert [point.computes for point in timeline.busiest_timeline.points()] == [computes]
 
 
 def mirrored(peak: int, *, other: int = 40 << 20) -> Run:

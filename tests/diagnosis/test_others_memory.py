@@ -22,7 +22,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.run_gpu_memory import MemoryLedger
+from gpuwatch.experiment.probing.run_gpu_memory import DeviceMemoryTracker
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, judge
@@ -70,9 +70,9 @@ def test_each_process_is_one_and_the_run_is_never_among_the_others(
     total = 24 * GIB
     strangers = {pid: held for pid, held in looks[0].items() if pid not in run}
     before = of(total, *strangers.items())
-    ledger = MemoryLedger(before)
+    ledger = DeviceMemoryTracker(before)
     for t, sample in enumerate(samples):
-        ledger.take(of(total, *sample.items()), {min(run)}, run, float(t))
+        ledger.take_snapshot(of(total, *sample.items()), {min(run)}, run, float(t))
     seen = [sample for sample in samples if run & set(sample)]
     entries = ledger.result(context=False)
     assert len(entries) == (1 if seen else 0)
@@ -253,9 +253,9 @@ def ran(*mapped: DeviceMapping, **fields: object) -> Run:
 
 
 def seen(before: Snapshot, *samples: Snapshot, own: int = 100, run: tuple[int, ...] = (100,)) -> Memory:
-    ledger = MemoryLedger(before)
+    ledger = DeviceMemoryTracker(before)
     for t, sample in enumerate(samples):
-        ledger.take(sample, {own}, run, float(t))
+        ledger.take_snapshot(sample, {own}, run, float(t))
     return Memory(devices=ledger.result(context=True))
 
 

@@ -14,7 +14,11 @@ import pytest
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
-from gpuwatch.experiment.probing.interpreter_checks import inspect_interpreter, try_framework, with_opened_libraries
+from gpuwatch.experiment.probing.interpreter_checks import (
+    inspect_interpreter,
+    run_framework_check,
+    with_opened_libraries,
+)
 from gpuwatch.experiment.probing.run_draft import RunDraft
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
@@ -93,7 +97,7 @@ class Looked:
             os.environ.clear()
             os.environ.update(kept)
         self.draft: RunDraft
-        self.draft, tried = try_framework(interpreter, environment, {}, self.before)
+        self.draft, tried = run_framework_check(interpreter, environment, {}, self.before)
         self.look = with_opened_libraries(inspect_interpreter(interpreter, environment), tried)
 
     def again(self, before: Snapshot) -> tuple[Run, str | None, dict[str, str]]:

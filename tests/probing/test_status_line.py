@@ -214,17 +214,17 @@ def test_nothing_is_drawn_inside_a_sequence_or_character(cut: bytes) -> None:
 def test_causes_wait_for_the_start_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     channel = _Terminal()
-    live = StatusLine(channel, ["/usr/bin/python", "/home/a/train.py"], line=False, print_findings=True)
+    live = StatusLine(channel, ["/usr/bin/python", "/home/a/train.py"], draw_line=False, print_findings=True)
     found = Finding(
         id="visibility.hidden", severity="error", certainty="fact", title="Hidden\x1b[31m", action="Unset it."
     )
     channel._tail = b"12/40 ["
-    live.findings([found])
+    live.queue_findings([found])
     live.tick()
     assert channel.shown == []
     channel._tail = b"12/40 [===]\n"
     live.tick()
-    live.findings([found])
+    live.queue_findings([found])
     live.tick()
     (line,) = channel.shown
     assert line.startswith(b"gpuwatch: Hidden")
@@ -236,11 +236,13 @@ def test_the_line_is_as_wide_as_the_terminal_and_ends_with_what_is_wrong(monkeyp
     monkeypatch.setenv("TERM", "xterm")
     for columns in (40, 60, 80, 200):
         channel = _Terminal(columns=columns)
-        live = StatusLine(channel, ["/usr/bin/python", "/home/a/train.py"], line=True, print_findings=True)
+        live = StatusLine(channel, ["/usr/bin/python", "/home/a/train.py"], draw_line=True, print_findings=True)
         monkeypatch.setattr(live, "_foreground", lambda: True)
         live.begin()
-        assert live.text().strip().endswith("python train.py")
-        live.findings([Finding(id="driver.missing", severity="error", certainty="fact", title="No driver answers")])
+        assert live.line_text().strip().endswith("python train.py")
+        live.queue_findings(
+            [Finding(id="driver.missing", severity="error", certainty="fact", title="No driver answers")]
+        )
         live.draw()
         text = re.sub(r"\x1b(?:\[[\d;]*[A-Za-z]|[78])", "", channel.shown[-1].decode())
         assert len(text) == columns - 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.experiment.probing.received_events import Applied
+from gpuwatch.experiment.probing.received_events import AppliedSetting
 from gpuwatch.experiment.probing.simulation_tier import Tier
 from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -66,7 +66,7 @@ def run(tmp_path: Path) -> Callable[..., Tried]:
 
 def granted(found: Tried) -> list[int | None]:
     """What TensorFlow granted on each GPU, in MiB."""
-    amounts = [one.granted_bytes for one in found.state.mappings.values()]
+    amounts = [one.granted_bytes for one in found.state.device_mappings.values()]
     return [None if amount is None else amount // MIB for amount in amounts]
 
 
@@ -76,7 +76,7 @@ def test_a_limit_takes_effect_in_a_training_whose_steps_are_counted(
 ) -> None:
     found = run(sim_machine("2x2GiB"), KERAS, "limit=700MiB", fork=True)
     assert (found.done.returncode, found.done.stdout) == (0, "trained\n"), found.done.stderr
-    assert found.state.applied == Applied(name="limit", applied=True, effective={"memory_limit": 700})
+    assert found.state.applied == AppliedSetting(name="limit", applied=True, effective={"memory_limit": 700})
     assert granted(found) == [700, 700]
     steps = found.state.steps
     assert (steps.counted, steps.count) == ("batches of Keras", 128)
@@ -403,7 +403,7 @@ def test_mixed_precision_is_set_once_keras_is_complete(
     found = run(None, _POLICY.replace("IMPORT", imports), "mixed-float16")
     assert (found.done.returncode, found.done.stdout) == (0, f"{dtype}\n"), found.done.stderr[-2000:]
     effective = {} if overridden else {"dtype policy": "mixed_float16"}
-    expected = Applied(name="mixed-float16", applied=not overridden, overridden=overridden, effective=effective)
+    expected = AppliedSetting(name="mixed-float16", applied=not overridden, overridden=overridden, effective=effective)
     assert found.state.applied == expected
 
 

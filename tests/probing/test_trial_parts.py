@@ -48,7 +48,7 @@ class _Trial:
 def _step_times(data: dict[str, Any]) -> list[float]:
     """The times that count, of an event of steps."""
     state = ReceivedEvents()
-    state.line(msgspec.json.encode({"t": 1.0, "kind": "steps", "data": data}))
+    state.take_line(msgspec.json.encode({"t": 1.0, "kind": "steps", "data": data}))
     return state.steps.times
 
 
@@ -246,7 +246,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     def report(counted: str, count: int, seconds: list[float], at: float) -> None:
         times = [(at, each, count, 1) for each in seconds]
         data = {"counted": counted, "count": count, "warm_up": 0, "times": times}
-        state.line(msgspec.json.encode({"t": at, "kind": "steps", "data": data}))
+        state.take_line(msgspec.json.encode({"t": at, "kind": "steps", "data": data}))
 
     report("calls", 5, [], 1.0)
     report("calls", 30_000, [0.5] * 30_000, 2.0)
@@ -255,7 +255,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     assert (state.steps.first_at, state.steps.last_at) == (1.0, 3.0)
     report("batches", 1, [0.25], 4.0)
     assert (state.steps.count, state.steps.times, state.steps.first_at) == (1, [0.25], 4.0)
-    state.line(msgspec.json.encode({"t": 5.0, "kind": "steps", "data": {"count": 2}}))
+    state.take_line(msgspec.json.encode({"t": 5.0, "kind": "steps", "data": {"count": 2}}))
     assert "event 'steps' has a missing" in state.problems[0]
 
 

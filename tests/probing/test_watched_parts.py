@@ -23,9 +23,9 @@ from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
 from gpuwatch.experiment.probing import run_verdict, watch_program
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, LineSplitter, OutputBacklog, StreamReader
-from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.run_gpu_memory import MAX_POINTS as POINTS
-from gpuwatch.experiment.probing.run_gpu_memory import Timeline
+from gpuwatch.experiment.probing.run_gpu_memory import MemoryTimeline
 from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse
@@ -77,14 +77,14 @@ def test_lines_around_a_gap_are_not_joined() -> None:
 
 
 def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
-    timeline = Timeline(0.0)
+    timeline = MemoryTimeline(0.0)
     device = machines.device(0, busy=50)
     for tick in range(50_000):
         held = 40 * machines.GIB if tick == 31_234 else machines.GIB
-        timeline.take(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick), set())
+        timeline.take_snapshot(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick), set())
         if tick % 997 == 0:
-            assert len(timeline.shown.points()) <= 2 * POINTS
-    points = timeline.shown.points()
+            assert len(timeline.busiest_timeline.points()) <= 2 * POINTS
+    points = timeline.busiest_timeline.points()
     assert max(point.process_bytes or 0 for point in points) == 40 * machines.GIB
     gaps = {round(after.t - before.t) for before, after in pairwise(points[:-1])}
     assert len(gaps) == 1, "evenly spaced"
@@ -113,8 +113,8 @@ def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
             "(/job:localhost/replica:0/task:0/device:GPU:0 with 22860 MB memory) -> physical PluggableDevice "
             "(device: 0, name: GPUWATCH, pci bus id: <undefined>)"
         )
-        family.log_line(line.encode())
-        family.log_line(line.encode())
+        family.take_log_line(line.encode())
+        family.take_log_line(line.encode())
     finally:
         done.set()
         thread.join()
@@ -122,9 +122,9 @@ def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
         f"W0000 00:00:1795165884.1 {os.getpid()} bfc_allocator.cc:502] Allocator (GPU_0_bfc) ran out of memory trying "
         "to allocate 4.00GiB"
     )
-    family.log_line(oom.encode())
-    family.log_line(oom.encode() + b" The caller indicates that this is not a failure, but this may mean")
-    family.log_line(b"I0000 00:00:1795165884.1 4194304000 gpu_device.cc:1] Created device nobody")
+    family.take_log_line(oom.encode())
+    family.take_log_line(oom.encode() + b" The caller indicates that this is not a failure, but this may mean")
+    family.take_log_line(b"I0000 00:00:1795165884.1 4194304000 gpu_device.cc:1] Created device nobody")
     (process,) = family.processes({})
     assert process.pid == os.getpid()
     assert [mapping.framework_device for mapping in process.device_map] == ["/device:GPU:0"]
@@ -146,13 +146,13 @@ def test_a_process_that_is_gone_without_a_last_report_had_perhaps_more_ops(last:
     for kind, data in (("placement", placed), (last, {"ok": True})):
         event = {"t": 0.0, "kind": kind, "data": data}
         process.sendall((json.dumps(event) + "\n").encode() if kind else b"")
-    while not family.placed():
+    while not family.op_counts():
         streams.drain(1)
-    assert family.without_last_report() == (), "it may still run"
+    assert family.pids_without_last_report() == (), "it may still run"
     process.close()
     while streams.drain(0.1):
         pass
-    assert family.without_last_report() == ((os.getpid(),) if cut else ())
+    assert family.pids_without_last_report() == ((os.getpid(),) if cut else ())
     family.close()
     reports.close()
     streams.close()
@@ -173,7 +173,7 @@ def test_what_a_process_said_before_its_connection_was_accepted_is_read(listens:
         family.stop_accepting()
     while streams.drain(0):
         pass
-    assert family.placed()
+    assert family.op_counts()
     family.close()
     reports.close()
     streams.close()
@@ -284,13 +284,13 @@ def test_the_kernels_own_line_about_a_process_that_it_killed(tmp_path: Path) -> 
 def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known: bool) -> None:
     """A program that held memory between two looks at NVML: its peak is missing, with that reason."""
     free = machines.snapshot((machines.device(0, busy=0),), ())
-    builder = RunBuilder(0.0, free, lambda pid: pid == 7)
+    builder = RunDraftBuilder(0.0, free, lambda pid: pid == 7)
     for at in range(looks):
-        builder.snapshot(free, float(at))
+        builder.take_snapshot(free, float(at))
     if allocated is not None:
-        builder.state.allocators["/device:GPU:0"] = allocated
-    run = builder.finish(
-        watch_program._as_script(["python"]),
+        builder.received.allocator_peaks["/device:GPU:0"] = allocated
+    run = builder.build(
+        watch_program._script_of_command(["python"]),
         Outcome(exit_code=0),
         started_at=STARTED,
         total_seconds=1.0,
@@ -315,12 +315,12 @@ _CUPY = (
 def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks(looks: int, known: bool) -> None:
     """In a container NVML may list no process at all, however often it is asked."""
     free = machines.snapshot((machines.device(0, busy=0),), ())
-    builder = RunBuilder(0.0, free, lambda pid: pid == 7)
-    builder.log_line(_CUPY)
+    builder = RunDraftBuilder(0.0, free, lambda pid: pid == 7)
+    builder.take_log_line(_CUPY)
     for at in range(looks):
-        builder.snapshot(free, float(at))
-    draft = builder.finish(
-        watch_program._as_script(["python"]),
+        builder.take_snapshot(free, float(at))
+    draft = builder.build(
+        watch_program._script_of_command(["python"]),
         Outcome(exit_code=1),
         started_at=STARTED,
         total_seconds=1.7,
@@ -347,7 +347,7 @@ def test_why_a_program_was_not_watched_inside(
     monkeypatch: pytest.MonkeyPatch, named: str, reporting: bool, says: str
 ) -> None:
     watching = Watch.__new__(Watch)
-    processes = {"without_last_report": lambda: (), "reporting": reporting}
+    processes = {"pids_without_last_report": lambda: (), "any_has_reported": reporting}
     parts = {"log": SimpleNamespace(frameworks=[named])}, {"skipped_bytes": 0}, {"read_log": True}, processes
     for name, part in zip(("_builder", "_backlog", "_options", "_processes"), parts, strict=True):
         monkeypatch.setattr(watching, name, SimpleNamespace(**part), raising=False)
@@ -365,7 +365,7 @@ def test_why_no_memory_profile_came(
     monkeypatch: pytest.MonkeyPatch, mapped: tuple[int, ...], gpus: int, says: str
 ) -> None:
     watching = Watch.__new__(Watch)
-    processes = SimpleNamespace(memory_profiles=lambda: ((), ()), in_use=lambda: (gpus, 0))
+    processes = SimpleNamespace(memory_profiles=lambda: ((), ()), gpus_and_bytes_in_use=lambda: (gpus, 0))
     for name, part in (("_options", SimpleNamespace(record_memory=True)), ("_processes", processes)):
         monkeypatch.setattr(watching, name, part, raising=False)
     devices = tuple(DeviceMapping(framework_device=f"/device:GPU:{number}", cuda_ordinal=0) for number in mapped)
@@ -376,13 +376,13 @@ def test_why_no_memory_profile_came(
 def test_a_process_that_is_about_to_exit_is_looked_at_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     watching = Watch.__new__(Watch)
-    processes = SimpleNamespace(ends=lambda: len(ended), in_use=lambda: (0, 0))
+    processes = SimpleNamespace(ended_count=lambda: len(ended), gpus_and_bytes_in_use=lambda: (0, 0))
     ended: list[int] = []
     for name, value in {
-        "_ended_processes": 0,
-        "_mapped": 0,
-        "_allocated": 0,
-        "_sample_after": 0.0,
+        "_ended_at_sample": 0,
+        "_gpus_at_sample": 0,
+        "_bytes_at_sample": 0,
+        "_next_extra_sample_at": 0.0,
         "_processes": processes,
     }.items():
         monkeypatch.setattr(watching, name, value, raising=False)
@@ -399,12 +399,12 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
     device = msgspec.structs.replace(machines.device(0, busy=0), simulated=True)
     rows = tuple(msgspec.structs.replace(machines.process(number), pid=pid) for number, pid in enumerate((7, 8)))
     late = msgspec.structs.replace(machines.snapshot((device,), rows), simulated=True)
-    builder = RunBuilder(0.0, None, lambda pid: pid == 7)
+    builder = RunDraftBuilder(0.0, None, lambda pid: pid == 7)
     builder.pid = 7
     for at in range(looks):
-        builder.snapshot(late, float(at))
-    draft = builder.finish(
-        watch_program._as_script(["python"]),
+        builder.take_snapshot(late, float(at))
+    draft = builder.build(
+        watch_program._script_of_command(["python"]),
         Outcome(exit_code=0),
         started_at=STARTED,
         total_seconds=1.0,
@@ -423,10 +423,10 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
 
 
 def test_phases_end_when_their_events_came() -> None:
-    builder = RunBuilder(100.0, None)
-    builder.event_line(b'{"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
-    draft = builder.finish(
-        watch_program._as_script(["python"]),
+    builder = RunDraftBuilder(100.0, None)
+    builder.take_event_line(b'{"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
+    draft = builder.build(
+        watch_program._script_of_command(["python"]),
         Outcome(exit_code=0),
         started_at=STARTED,
         total_seconds=3.0,

@@ -311,7 +311,7 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     state = ReceivedEvents()
     for data in sent:
         line = {"t": time.monotonic(), "kind": "steps", "data": data}
-        assert state.line(json.dumps(line).encode()) is not None
+        assert state.take_line(json.dumps(line).encode()) is not None
     assert not state.problems
     assert len(state.steps.latest) == 1000
     assert state.steps.latest[-1].number == 7 + one.of.counting.MOST_UNSENT + 500
@@ -373,8 +373,8 @@ def test_ops_of_probes_and_of_programs_are_one_record() -> None:
     program = {**probe, "op": "MatMul", "requested": "/device:GPU:0", "scope": "", "why": "", "gpu_kernel": None}
     for data in (probe, program, {**probe, "requested": "cuda", "actual": "cuda:1"}):
         line = {"t": 0.0, "kind": "placement", "data": {**data, "count": 2}}
-        state.line(json.dumps(line).encode())
-    found, _ = merge_op_counts([state.placed])
+        state.take_line(json.dumps(line).encode())
+    found, _ = merge_op_counts([state.op_counts])
     assert [(one.op, one.requested, one.actual, one.count) for one in found] == [
         ("MatMul", "GPU:0", "GPU:0", 4),
         ("MatMul", "cuda", "cuda:1", 2),

@@ -67,7 +67,7 @@ def tried(
     def take(connection: socket.socket, state: ReceivedEvents) -> None:
         with connection, connection.makefile("rb") as lines:
             for line in lines:
-                state.line(line)
+                state.take_line(line)
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)

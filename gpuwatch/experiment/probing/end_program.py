@@ -57,7 +57,7 @@ class ProgramEnder:
         deadline = time.monotonic() + seconds
         while not self._reports.has_ended and time.monotonic() < deadline and len(self._signals) == signals_before:
             self._guarded.streams.drain(0.05)
-            self._guarded.signals.judge()
+            self._guarded.signals.deliver()
 
     def end_and_release(self) -> None:
         """Ends what the program has left behind, in its session or in another, and hears its last reports."""

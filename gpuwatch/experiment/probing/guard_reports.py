@@ -6,13 +6,13 @@ import os
 import signal
 
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.received_signals import Signals
+from gpuwatch.experiment.probing.received_signals import SignalReceiver
 
 
 class GuardReports:
     """The reports so far."""
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: SignalReceiver) -> None:
         """``signals`` learn which signals the guard got too."""
         self._signals = signals
         self.program_pid: int | None = None
@@ -36,7 +36,7 @@ class GuardReports:
         if report == b"started":
             pid, started_at = arguments.split()
             self.program_pid, self.started_at = int(pid), float(started_at)
-            self._signals.ready = True
+            self._signals.program_has_started = True
         elif report == b"failed":
             self.start_errno = int(arguments)
         elif report == b"ended":

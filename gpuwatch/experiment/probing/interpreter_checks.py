@@ -24,7 +24,7 @@ from gpuwatch.experiment.probing.probe_process import Launch, ProbeProcess, laun
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.experiment.probing.received_events import described_device
-from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -47,22 +47,24 @@ _OPENED = re.compile(rb"Successfully opened dynamic library (\S+)")
 
 def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
     """Loads and initializes libcuda and NVML in a child process."""
-    heard: dict[str, Any] = {}
-    calling = ""
+    answers: dict[str, Any] = {}
+    current_call = ""
 
-    def take(event: Event) -> None:
-        nonlocal calling
+    def take_event(event: Event) -> None:
+        nonlocal current_call
         if event.kind == "calling":
-            calling = str(event.data["name"])
+            current_call = str(event.data["name"])
         elif event.kind == "answer":
-            heard.update(event.data)
+            answers.update(event.data)
 
-    launch = _launch(sys.executable, environment, "driver")
-    outcome, output = _run(launch, DRIVER_SECONDS + INTERPRETER_START_SECONDS, take)
+    launch = _part_launch(sys.executable, environment, "driver")
+    outcome, output = _run_part(launch, DRIVER_SECONDS + INTERPRETER_START_SECONDS, take_event)
     for name in ("libcuda", "nvml"):
-        if name in heard:
-            heard[name] = msgspec.convert(heard[name], LoadedLibrary)
-    return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, output, calling))
+        if name in answers:
+            answers[name] = msgspec.convert(answers[name], LoadedLibrary)
+    return DriverAnswer(
+        **answers, late=current_call if outcome.timed_out else "", problem=_failure_text(outcome, output, current_call)
+    )
 
 
 def inspect_interpreter(
@@ -72,7 +74,7 @@ def inspect_interpreter(
     distributions: tuple[Distribution, ...] | None = None
     libraries: tuple[Library, ...] | None = None
 
-    def take(event: Event) -> None:
+    def take_event(event: Event) -> None:
         nonlocal distributions, libraries
         if event.kind == "distributions":
             distributions = msgspec.convert(event.data["found"], tuple[Distribution, ...])
@@ -81,66 +83,66 @@ def inspect_interpreter(
         elif event.kind == "library":
             libraries = (*(libraries or ()), msgspec.convert(event.data, Library))
 
-    launch = _launch(interpreter.path, environment, "look", interpreter.framework)
-    outcome, output = _run(launch, deadline, take)
-    problem = _ending(outcome, output, "looking for libraries")
-    late = "the list of distributions" if distributions is None else "the search for libraries"
+    launch = _part_launch(interpreter.path, environment, "look", interpreter.framework)
+    outcome, output = _run_part(launch, deadline, take_event)
+    problem = _failure_text(outcome, output, "looking for libraries")
+    unfinished_search = "the list of distributions" if distributions is None else "the search for libraries"
     return FrameworkFacts(
         name=interpreter.framework,
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
         distributions=distributions,
         libraries=libraries,
-        search_late=late if outcome.timed_out else "",
+        search_late=unfinished_search if outcome.timed_out else "",
         problems=(problem,) if problem else (),
     )
 
 
-def try_framework(
+def run_framework_check(
     interpreter: Interpreter,
     environment: Mapping[str, str],
-    kept: dict[str, str],
+    stored_environment: dict[str, str],
     before: Snapshot | None,
 ) -> tuple[RunDraft, FrameworkFacts]:
     """Imports the framework in a child process, lists its devices and runs one op on each.
 
-    ``kept``: the environment to store in the run: the user's, without the variables set here for logging.
+    ``stored_environment``: the environment to store in the run: the user's, without the variables set here for logging.
     """
     started_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
-    builder = RunBuilder(started, before)
+    builder = RunDraftBuilder(started, before)
     tests: list[DeviceTest] = []
-    opened: list[str] | None = None
-    logged: dict[str, None] = {}
-    described: list[DeviceMapping] = []
-    doing = f"import {interpreter.framework}"
+    opened_files: list[str] | None = None
+    logged_libraries: dict[str, None] = {}
+    described_devices: list[DeviceMapping] = []
+    current_step = f"import {interpreter.framework}"
 
-    def take(raw: bytes) -> None:
-        nonlocal doing, opened
-        event = builder.event_line(raw)
+    def take_event_line(raw: bytes) -> None:
+        nonlocal current_step, opened_files
+        event = builder.take_event_line(raw)
         if event is None:
             return
         data = event.data
         if event.kind == "framework":
-            doing = "starting its devices"
+            current_step = "starting its devices"
         elif event.kind == "opened":
-            opened = list(data["files"])
+            opened_files = list(data["files"])
         elif event.kind == "described":
             ordinal = int(data["ordinal"])
-            described.append(described_device(f"/device:GPU:{ordinal}", ordinal, data))
+            described_devices.append(described_device(f"/device:GPU:{ordinal}", ordinal, data))
         elif event.kind == "trying":
-            doing = f"one op on {data['device'] or 'the default device'}"
+            current_step = f"one op on {data['device'] or 'the default device'}"
         elif event.kind == "tried":
             tests.append(msgspec.convert(data, DeviceTest))
 
-    def read(raw: bytes) -> None:
+    def take_log_line(raw: bytes) -> None:
         if (match := _OPENED.search(raw)) is not None:
-            logged[match[1].decode("utf-8", "replace")] = None
-        builder.log_line(raw)
+            logged_libraries[match[1].decode("utf-8", "replace")] = None
+        builder.take_log_line(raw)
 
     # The script enables memory growth itself: a check must not take all memory of a shared GPU.
-    child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
-    launch = _launch(interpreter.path, child | LOG_ENVIRONMENT, "framework", interpreter.framework)
-    with ProbeProcess(launch, on_event=take, on_log=read) as process:
+    child_variables = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
+    launch = _part_launch(interpreter.path, child_variables | LOG_ENVIRONMENT, "framework", interpreter.framework)
+    with ProbeProcess(launch, on_event=take_event_line, on_log=take_log_line) as process:
         builder.pid = process.pid
         outcome = process.run_to_end(FRAMEWORK_SECONDS)
     script = ProbeScript(
@@ -151,22 +153,22 @@ def try_framework(
         workload="matmul",
         path=probe_folder() / _SCRIPT,
     )
-    draft = builder.finish(
+    draft = builder.build(
         script,
         outcome,
         started_at=started_at,
         total_seconds=time.monotonic() - started,
         fresh=True,
-        environment=kept,
+        environment=stored_environment,
         simulation="driver" if interpreter.framework == "tensorflow" or ENV_STATE in environment else None,
     )
-    if described:
-        run = msgspec.structs.replace(draft.run, device_map=tuple(described))
+    if described_devices:
+        run = msgspec.structs.replace(draft.run, device_map=tuple(described_devices))
         draft = msgspec.structs.replace(draft, run=run)
     libraries = None
-    if opened is not None:
-        files = (Library(name=path, state="loaded", path=path) for path in opened)
-        libraries = (*files, *(Library(name=name, state="loaded") for name in logged))
+    if opened_files is not None:
+        file_libraries = (Library(name=path, state="loaded", path=path) for path in opened_files)
+        libraries = (*file_libraries, *(Library(name=name, state="loaded") for name in logged_libraries))
     look = FrameworkFacts(
         name=interpreter.framework,
         interpreter=interpreter.path,
@@ -174,29 +176,31 @@ def try_framework(
         tests=tuple(tests),
         libraries=libraries,
         import_seconds=draft.run.phases.import_seconds,
-        late=doing if outcome.timed_out else "",
+        late=current_step if outcome.timed_out else "",
         problems=draft.run.problems,
     )
     return draft, look
 
 
-def with_opened_libraries(look: FrameworkFacts, tried: FrameworkFacts) -> FrameworkFacts:
-    """The libraries that were found, with what the framework itself opened, and the rest of ``tried``."""
+def with_opened_libraries(inspected: FrameworkFacts, checked: FrameworkFacts) -> FrameworkFacts:
+    """The libraries that were found, with what the framework itself opened, and the rest of ``checked``."""
     replace = msgspec.structs.replace
-    libraries = look.libraries
-    if libraries is not None and tried.libraries is not None:
-        opened = {name for library in tried.libraries for name in (library.path, library.name)}
+    libraries = inspected.libraries
+    if libraries is not None and checked.libraries is not None:
+        opened_names = {name for library in checked.libraries for name in (library.path, library.name)}
         libraries = tuple(
-            replace(library, opened=library.path in opened or library.name in opened) if library.path else library
+            replace(library, opened=library.path in opened_names or library.name in opened_names)
+            if library.path
+            else library
             for library in libraries
         )
     return replace(
-        look,
+        inspected,
         libraries=libraries,
-        tests=tried.tests,
-        import_seconds=tried.import_seconds,
-        late=tried.late,
-        problems=(*look.problems, *tried.problems),
+        tests=checked.tests,
+        import_seconds=checked.import_seconds,
+        late=checked.late,
+        problems=(*inspected.problems, *checked.problems),
     )
 
 
@@ -212,33 +216,33 @@ def child_environment(environment: Mapping[str, str], interpreter: Interpreter |
     return dict(environment)  # unchanged: libraries may be missing from it on purpose
 
 
-def _launch(python: str, environment: Mapping[str, str], *part: str) -> Launch:
+def _part_launch(python: str, environment: Mapping[str, str], *part: str) -> Launch:
     command = [python, "-u", str(probe_folder() / _SCRIPT), *part]
     return launch_fresh(command, {**environment, "PYTHONDONTWRITEBYTECODE": "1"})
 
 
-def _run(launch: Launch, deadline: float, take: Callable[[Event], None]) -> tuple[Outcome, list[str]]:
+def _run_part(launch: Launch, deadline: float, take_event: Callable[[Event], None]) -> tuple[Outcome, list[str]]:
     """Runs one part of the script; how it ended, and its last lines of output."""
-    output: list[str] = []
+    last_lines: list[str] = []
 
     def on_event(raw: bytes) -> None:
         event = decode_event(raw)
         if isinstance(event, Event):
-            take(event)
+            take_event(event)
         else:
-            output.append(f"broken event: {event.problem}")
+            last_lines.append(f"broken event: {event.problem}")
 
     def on_log(raw: bytes) -> None:
-        output.append(raw.decode("utf-8", "replace"))
-        del output[:-_LAST_LINES]
+        last_lines.append(raw.decode("utf-8", "replace"))
+        del last_lines[:-_LAST_LINES]
 
     with ProbeProcess(launch, on_event=on_event, on_log=on_log) as process:
-        return process.run_to_end(deadline), output
+        return process.run_to_end(deadline), last_lines
 
 
-def _ending(outcome: Outcome, output: list[str], doing: str) -> str:
+def _failure_text(outcome: Outcome, last_lines: list[str], current_step: str) -> str:
     if outcome.timed_out or outcome.exit_code == 0:
         return ""
-    how = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
-    last = next((line.strip() for line in reversed(output) if line.strip()), "")
-    return f"the child process ended with {how} during {doing}" + (f": {last}" if last else "")
+    end_text = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
+    last_line = next((line.strip() for line in reversed(last_lines) if line.strip()), "")
+    return f"the child process ended with {end_text} during {current_step}" + (f": {last_line}" if last_line else "")

@@ -27,7 +27,7 @@ from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.output_passthrough import OutputChannel
 from gpuwatch.experiment.probing.pipe_reader import StreamReader
 from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
-from gpuwatch.experiment.probing.received_signals import Signals
+from gpuwatch.experiment.probing.received_signals import SignalReceiver
 from gpuwatch.experiment.probing.status_line import StatusLine
 from gpuwatch.machine.sources.oom_kills import read_oom_kills
 
@@ -92,9 +92,11 @@ class GuardedProgram:
         self.environment = self._environment(address)
         self.channel = OutputChannel(intercept=options.read_log, file=options.output)
         self.status_line = StatusLine(
-            self.channel, command, line=options.status_line, print_findings=options.print_findings
+            self.channel, command, draw_line=options.status_line, print_findings=options.print_findings
         )
-        self.signals = Signals(self.streams, partial(self.send_command, "report"), receive=options.receive_signals)
+        self.signals = SignalReceiver(
+            self.streams, partial(self.send_command, "report"), receive=options.receive_signals
+        )
         self.control, self._guard_end = socket.socketpair()
         self.guard: subprocess.Popen[bytes] | None = None
         self.oom_kills_before = read_oom_kills()

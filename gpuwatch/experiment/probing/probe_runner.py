@@ -19,8 +19,8 @@ from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, with_watch_hook
-from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
-from gpuwatch.experiment.probing.simulation_tier import Choice, Tier, choose_tier
+from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
+from gpuwatch.experiment.probing.simulation_tier import Tier, TierChoice, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.simulated_machine import SimMachine
 
@@ -111,17 +111,17 @@ class ProbeRunner:
 
         Everything that the probe started has ended when this returns or raises (KeyboardInterrupt included).
         """
-        choice = Choice()
+        choice = TierChoice()
         interpreter = self._options.interpreters[script.framework]
         if not interpreter.installed:
-            choice = Choice(skipped=f"{script.framework} is not installed in {interpreter.path}")
+            choice = TierChoice(skipped=f"{script.framework} is not installed in {interpreter.path}")
         elif self._simulated_machine is not None:
             choice = choose_tier(
                 script, interpreter, self._options.tier, self._applicable_options(script).get("workload")
             )
         if choice.skipped:
             now = datetime.datetime.now(datetime.UTC)
-            return RunBuilder(time.monotonic(), before).skip(script, choice.skipped, now)
+            return RunDraftBuilder(time.monotonic(), before).build_skipped(script, choice.skipped, now)
         environment = self._environment(script, choice.tier)
         # TensorFlow counts plug-in devices at import, and CUDA devices at the first use.
         counted_at_import = choice.tier == "plugin" and "CUDA_VISIBLE_DEVICES" in script.environment
@@ -147,33 +147,33 @@ class ProbeRunner:
     ) -> RunDraft:
         started_at = datetime.datetime.now(datetime.UTC)
         started = time.monotonic()
-        builder = RunBuilder(started, before)
+        builder = RunDraftBuilder(started, before)
         if server is None:
             python = self._options.interpreters[script.framework].path
             launch = launch_fresh([python, "-u", str(script.path)], environment)
         else:
             forked_environment = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(server.import_seconds)}
             for line in server.import_log:
-                builder.log_line(line)
+                builder.take_log_line(line)
             launch = partial(server.fork, script.path, forked_environment)
 
         def take_event(line: bytes) -> None:
-            event = builder.event_line(line)
+            event = builder.take_event_line(line)
             if tier == "plugin" and self._simulated_machine is not None and builder.pid is not None:
-                builder.ordinals(self._simulated_machine.ordinals(builder.pid))
+                builder.set_device_uuids(self._simulated_machine.ordinals(builder.pid))
             if event is not None and on_event is not None:
                 on_event(event)
 
         def take_snapshots() -> None:
             if self._source is not None:
                 for snapshot in self._source.drain():
-                    builder.snapshot(snapshot, time.monotonic())
+                    builder.take_snapshot(snapshot, time.monotonic())
 
-        with ProbeProcess(launch, on_event=take_event, on_log=builder.log_line) as process:
+        with ProbeProcess(launch, on_event=take_event, on_log=builder.take_log_line) as process:
             builder.pid = process.pid
             outcome = process.run_to_end(self._options.deadline, take_snapshots)
             take_snapshots()
-        return builder.finish(
+        return builder.build(
             script,
             outcome,
             started_at=started_at,

@@ -32,7 +32,7 @@ _MAX_LATEST_STEPS = 1000
 """Latest steps of which it is kept when they were made."""
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class AppliedSetting(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the setting that ``gpuwatch try`` applies inside a program."""
 
     name: str
@@ -63,7 +63,13 @@ class StepCount(msgspec.Struct, kw_only=True):
     """The latest steps, oldest first, warm-up included; ``t`` is the monotonic time, by that clock."""
 
 
-_WHOLE = {"framework": Framework, "devices": Devices, "applied": Applied, "waiting": Waiting, "pipeline": Pipeline}
+_REPLACED_EVENTS = {
+    "framework": Framework,
+    "devices": Devices,
+    "applied": AppliedSetting,
+    "waiting": Waiting,
+    "pipeline": Pipeline,
+}
 """Events that replace the attribute of their name."""
 
 
@@ -78,12 +84,12 @@ class ReceivedEvents:
         self.options: dict[str, Any] = {}
         self.environment: dict[str, str] | None = None
         """GPU-related variables when it started its devices, or before that when it imported the framework."""
-        self.environment_places: dict[str, str] = {}
+        self.environment_lines: dict[str, str] = {}
         """``train.py:12``: the lines of the program that set such variables, by name."""
         self.framework: Framework | None = None
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
-        self.placed = OpCounts()
+        self.op_counts = OpCounts()
         """Ops of a probe's work; with ``--placement`` the program's, with the devices that it requested."""
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
@@ -92,17 +98,17 @@ class ReceivedEvents:
         self.throughput: Throughput | None = None
         self.workers: list[Worker] = []
         self.results: dict[str, Any] = {}
-        self.mappings: dict[str, DeviceMapping] = {}
+        self.device_mappings: dict[str, DeviceMapping] = {}
         self.problems: list[str] = []
-        self.limits: list[str] = []
+        self.simulation_limits: list[str] = []
         """What the program asked for and simulated GPUs cannot do."""
-        self.allocator_now: int | None = None
-        self.allocators: dict[str, int] = {}
+        self.allocator_bytes_now: int | None = None
+        self.allocator_peaks: dict[str, int] = {}
         """Peak of each logical device's allocator, in bytes."""
-        self.ooms = 0
+        self.allocator_ooms = 0
         """Failed allocations, as counted by the framework's own allocator."""
-        self._holds: dict[str, int] = {}
-        self.applied: Applied | None = None
+        self._allocated_bytes: dict[str, int] = {}
+        self.applied: AppliedSetting | None = None
         self.steps = StepCount()
         self.memory_records = MemoryRecordings()
         self.retraced: tuple[Retraced, ...] = ()
@@ -110,28 +116,28 @@ class ReceivedEvents:
         self.pipeline: Pipeline | None = None
         self.standstill: Standstill | None = None
         """With monotonic times, by the clock that all processes of the machine share."""
-        self.killed: list[KilledChild] = []
-        self.quiet = False
+        self.killed_children: list[KilledChild] = []
+        self.used_no_gpu = False
         """It said at its end that it could not use a GPU."""
-        self.exhausted: int | None = None
-        self.failures: int | None = None
+        self.failed_allocations: int | None = None
+        self.other_failures: int | None = None
         """Failed requests for memory and other failed ops, as counted inside until the end; None if not counted."""
         self.children: dict[int, int | None] = {}
         """Children that may have loaded a framework; -1 for forks of unknown pids."""
 
-    def line(self, raw: bytes) -> Event | None:
+    def take_line(self, line: bytes) -> Event | None:
         """Takes one line from the event pipe; None if it is not an event."""
-        event = decode_event(raw)
+        event = decode_event(line)
         if isinstance(event, BrokenEventLine):
-            self.problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
+            self.note_problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
             return None
         try:
             self._take_event(event)
         except (LookupError, TypeError, ValueError, ArithmeticError, msgspec.ValidationError) as error:
-            self.problem(f"event {event.kind!r} has a missing or invalid field: {error}")
+            self.note_problem(f"event {event.kind!r} has a missing or invalid field: {error}")
         return event
 
-    def problem(self, text: str) -> None:
+    def note_problem(self, text: str) -> None:
         """Notes something that could not be observed."""
         if len(self.problems) < _MAX_ENTRIES and text not in self.problems:
             self.problems.append(text)
@@ -145,9 +151,9 @@ class ReceivedEvents:
                 self.command = str(data.get("command", ""))
             case "environment":
                 self.environment = msgspec.convert(data["variables"], dict[str, str])
-                self.environment_places = msgspec.convert(data.get("places", {}), dict[str, str])
+                self.environment_lines = msgspec.convert(data.get("places", {}), dict[str, str])
             case "framework" | "devices" | "applied" | "waiting" | "pipeline":
-                setattr(self, event.kind, msgspec.convert(data, _WHOLE[event.kind]))
+                setattr(self, event.kind, msgspec.convert(data, _REPLACED_EVENTS[event.kind]))
             case "phase":
                 name = str(data["name"])
                 self.phases[name] = float(data["seconds"])
@@ -161,13 +167,13 @@ class ReceivedEvents:
                 )
             case "mapping":
                 found = msgspec.convert(data, DeviceMapping)
-                self.mappings[found.framework_device] = found
+                self.device_mappings[found.framework_device] = found
             case "placement":
-                self.placed.add_placement(data)
+                self.op_counts.add_placement(data)
             case "copied":
-                self.placed.add_copies(data)
+                self.op_counts.add_copies(data)
             case "placement_coverage":
-                self.placed.graph_nodes, self.placed.unclear_nodes = int(data["nodes"]), int(data["unclear"])
+                self.op_counts.graph_nodes, self.op_counts.unclear_nodes = int(data["nodes"]), int(data["unclear"])
             case "memory":
                 self._take_memory(data)
             case "throughput":
@@ -183,10 +189,10 @@ class ReceivedEvents:
                 name, value = str(data["name"]), data["value"]
                 self.results[name] = value
                 if name.startswith("cuda:") and isinstance(value, dict):
-                    self.mappings[name] = described_device(name, int(name.partition(":")[2]), value)
+                    self.device_mappings[name] = described_device(name, int(name.partition(":")[2]), value)
             case "limit":
-                if len(self.limits) < _MAX_ENTRIES:
-                    self.limits.append(str(data["text"]))
+                if len(self.simulation_limits) < _MAX_ENTRIES:
+                    self.simulation_limits.append(str(data["text"]))
             case "steps":
                 self._take_steps(data, event.t)
             case "retraced":
@@ -194,19 +200,19 @@ class ReceivedEvents:
             case "standing":
                 self.standstill = None if data["since"] is None else _standstill(data)
             case "child_killed":
-                if len(self.killed) < _MAX_ENTRIES:
-                    self.killed.append(msgspec.convert(data, KilledChild))
+                if len(self.killed_children) < _MAX_ENTRIES:
+                    self.killed_children.append(msgspec.convert(data, KilledChild))
             case "note":
-                self.problem(str(data.get("text", "")))
+                self.note_problem(str(data.get("text", "")))
             case "skip":
                 self.skipped = str(data["reason"])
             case "end":
                 self.ended = True
-                self.exhausted, self.failures = data.get("exhausted"), data.get("failures")
+                self.failed_allocations, self.other_failures = data.get("exhausted"), data.get("failures")
                 if data.get("forks"):
                     self.children[-1] = None
             case "quiet":
-                self.quiet = True
+                self.used_no_gpu = True
             case "child":
                 if len(self.children) < _MAX_ENTRIES:
                     self.children[int(data["pid"])] = int(data["code"])
@@ -215,12 +221,12 @@ class ReceivedEvents:
             case _:
                 pass  # such as progress: only of interest while it runs
 
-    def _take_steps(self, data: dict[str, Any], at: float) -> None:
+    def _take_steps(self, data: dict[str, Any], received_at: float) -> None:
         counted = str(data["counted"])
         if counted != self.steps.counted:
-            self.steps = StepCount(counted=counted, first_at=at)
+            self.steps = StepCount(counted=counted, first_at=received_at)
         self.steps.count = int(data["count"])
-        self.steps.last_at = at
+        self.steps.last_at = received_at
         validations = data.get("validations")
         self.steps.validations = None if validations is None else int(validations)
         warm_up = int(data["warm_up"])
@@ -231,13 +237,13 @@ class ReceivedEvents:
 
     def _take_memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:
-            self.problem(f"allocator of {data['device']}: {data['problem']}")
+            self.note_problem(f"allocator of {data['device']}: {data['problem']}")
             return
         name = str(data["device"])
-        self._holds[name] = int(data["current"])
-        self.allocator_now = max(self._holds.values())
-        self.allocators[name] = max(self.allocators.get(name, 0), int(data["peak"]))
-        self.ooms = max(self.ooms, int(data.get("ooms", 0)))
+        self._allocated_bytes[name] = int(data["current"])
+        self.allocator_bytes_now = max(self._allocated_bytes.values())
+        self.allocator_peaks[name] = max(self.allocator_peaks.get(name, 0), int(data["peak"]))
+        self.allocator_ooms = max(self.allocator_ooms, int(data.get("ooms", 0)))
 
 
 def _standstill(data: dict[str, Any]) -> Standstill:
@@ -251,13 +257,13 @@ def _standstill(data: dict[str, Any]) -> Standstill:
     )
 
 
-def described_device(name: str, ordinal: int, value: dict[str, Any]) -> DeviceMapping:
+def described_device(name: str, ordinal: int, properties: dict[str, Any]) -> DeviceMapping:
     """PyTorch does not log its devices; these come from ``torch.cuda.get_device_properties``."""
     return DeviceMapping(
         framework_device=name,
         cuda_ordinal=ordinal,
-        uuid=value.get("uuid"),
-        pci_bus_id=value.get("pci_bus_id"),
-        name=value.get("name"),
-        compute_capability=value.get("capability"),
+        uuid=properties.get("uuid"),
+        pci_bus_id=properties.get("pci_bus_id"),
+        name=properties.get("name"),
+        compute_capability=properties.get("capability"),
     )

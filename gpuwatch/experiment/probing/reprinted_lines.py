@@ -14,37 +14,37 @@ import msgspec
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.logs.log_facts import LogFacts, RefusedAllocations
 
-_EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
+_EPOCH_TIME = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
 """absl before it is initialized, as TensorFlow uses it from 2.17 on."""
-_LOCAL = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
+_LOCAL_TIME = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
 _MAX_EARLY_SECONDS = 5.0
 _TIME_ZONES_SECONDS = 26 * 3600.0
 """Seconds between the earliest and the latest local time on Earth: the program may have a time zone of its own."""
-_OF_MEMORY = ("memory.oom", "memory.refused", "memory.retried")
-_OF_KERNELS = ("ended.assert", "ended.kernel", "ended.launch", "ended.watchdog")
-_OF_FAILED_OPS = (
+_MEMORY_TOPICS = ("memory.oom", "memory.refused", "memory.retried")
+_KERNEL_TOPICS = ("ended.assert", "ended.kernel", "ended.launch", "ended.watchdog")
+_FAILED_OP_TOPICS = (
     *("memory.masked", "memory.library-failed", "memory.library-usage", "hardware.fault", "driver.cuinit"),
-    *_OF_KERNELS,
+    *_KERNEL_TOPICS,
 )
 
 
 class FailureCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What all processes of a program counted themselves."""
 
-    exhausted: int
+    failed_allocations: int
     """Requests for memory that failed."""
-    failures: int | None
+    other_failures: int | None
     """Other failures of ops that a GPU's state may cause; None if they are not counted."""
-    framework: bool
-    gpus: bool
+    used_framework: bool
+    used_gpus: bool
     """Whether one of them had GPUs."""
 
 
-def is_older(line: str, started: datetime.datetime) -> bool:
+def was_written_before(line: str, started: datetime.datetime) -> bool:
     """Whether a framework wrote this line before ``started``, by the line's own time."""
-    if (match := _EPOCH.match(line)) is not None:
+    if (match := _EPOCH_TIME.match(line)) is not None:
         return int(match[1]) < started.timestamp() - _MAX_EARLY_SECONDS
-    if (match := _LOCAL.match(line)) is None:
+    if (match := _LOCAL_TIME.match(line)) is None:
         return False
     try:
         written = datetime.datetime.fromisoformat(match[1]).replace(tzinfo=datetime.UTC)
@@ -53,30 +53,31 @@ def is_older(line: str, started: datetime.datetime) -> bool:
     return (started - written).total_seconds() > _TIME_ZONES_SECONDS
 
 
-def without_printed(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
+def without_reprinted_failures(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
     """The facts without failures that no process of the program had; ``counts`` is None if that is not known."""
     if counts is None:
         return facts
     # Host memory that runs out is not counted: any library may request it.
-    of_host = [oom for oom in facts.ooms if oom.allocator in HOST_ALLOCATORS]
-    if not counts.framework:
+    host_ooms = [oom for oom in facts.ooms if oom.allocator in HOST_ALLOCATORS]
+    if not counts.used_framework:
         return _without_topics(
-            _facts_of_any_program(facts, of_host), lambda topic: not topic.startswith("ended.") or topic in _OF_KERNELS
+            _facts_of_any_program(facts, host_ooms),
+            lambda topic: not topic.startswith("ended.") or topic in _KERNEL_TOPICS,
         )
-    if counts.exhausted:
+    if counts.failed_allocations:
         return facts
-    facts = msgspec.structs.replace(facts, ooms=of_host, refusals=RefusedAllocations())
-    if counts.failures != 0 or not counts.gpus:
-        return _without_topics(facts, lambda topic: topic in _OF_MEMORY)
+    facts = msgspec.structs.replace(facts, ooms=host_ooms, refusals=RefusedAllocations())
+    if counts.other_failures != 0 or not counts.used_gpus:
+        return _without_topics(facts, lambda topic: topic in _MEMORY_TOPICS)
     facts = msgspec.structs.replace(facts, cuinit_error=None)
-    return _without_topics(facts, lambda topic: topic in (*_OF_MEMORY, *_OF_FAILED_OPS))
+    return _without_topics(facts, lambda topic: topic in (*_MEMORY_TOPICS, *_FAILED_OP_TOPICS))
 
 
-def _without_topics(facts: LogFacts, dropped: Callable[[str], bool]) -> LogFacts:
+def _without_topics(facts: LogFacts, is_dropped: Callable[[str], bool]) -> LogFacts:
     return msgspec.structs.replace(
         facts,
-        topics={topic: count for topic, count in facts.topics.items() if not dropped(topic)},
-        evidence={topic: lines for topic, lines in facts.evidence.items() if not dropped(topic)},
+        topics={topic: count for topic, count in facts.topics.items() if not is_dropped(topic)},
+        evidence={topic: lines for topic, lines in facts.evidence.items() if not is_dropped(topic)},
     )
 
 

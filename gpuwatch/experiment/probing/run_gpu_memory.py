@@ -16,7 +16,7 @@ from gpuwatch.core.model.run_memory import DeviceMemory, Holding, MemoryPoint
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.sim.simulated_machine import context_bytes
 
-N = TypeVar("N", bool, int, float)
+Number = TypeVar("Number", bool, int, float)
 
 _MAX_PROCESSES = 64
 """Processes kept for each device: those with the most memory."""
@@ -24,7 +24,7 @@ MAX_POINTS = 600
 """Points kept of a run; at twice as many, pairs are merged."""
 
 
-class MemoryLedger:
+class DeviceMemoryTracker:
     """Takes snapshots; keeps the fullest one of each device that the run uses, and the processes on it."""
 
     def __init__(self, before: Snapshot | None) -> None:
@@ -36,57 +36,59 @@ class MemoryLedger:
             if process.device_uuid:
                 self._note_holding(process.device_uuid, process.pid, _held_bytes(process), None, own=False)
 
-    def take(self, snapshot: Snapshot, own: Collection[int], run: Collection[int], t: float | None = None) -> None:
-        """Adds a sample, taken ``t`` seconds after the launch.
+    def take_snapshot(
+        self, snapshot: Snapshot, own_pids: Collection[int], run_pids: Collection[int], seconds: float | None = None
+    ) -> None:
+        """Adds a sample, taken ``seconds`` seconds after the launch.
 
-        ``run``: pids of the run. ``own``: those of them that count as "this process"; a probe's helpers (a second
-        worker, a process that fills the device) do not.
+        ``run_pids``: pids of the run. ``own_pids``: those of them that count as "this process"; a probe's helpers (a
+        second worker, a process that fills the device) do not.
         """
-        mine: dict[str, int | None] = {}
-        used: set[str] = set()
+        own_bytes: dict[str, int | None] = {}
+        used_uuids: set[str] = set()
         for process in snapshot.processes:
             if not process.device_uuid:
                 continue
             held = _held_bytes(process)
-            self._note_holding(process.device_uuid, process.pid, held, t, own=process.pid in run)
-            if process.pid in run:
-                used.add(process.device_uuid)
-            if process.pid in own:
-                before = mine.get(process.device_uuid, 0)
-                mine[process.device_uuid] = None if held is None or before is None else before + held
+            self._note_holding(process.device_uuid, process.pid, held, seconds, own=process.pid in run_pids)
+            if process.pid in run_pids:
+                used_uuids.add(process.device_uuid)
+            if process.pid in own_pids:
+                earlier_bytes = own_bytes.get(process.device_uuid, 0)
+                own_bytes[process.device_uuid] = None if held is None or earlier_bytes is None else earlier_bytes + held
         for device in snapshot.devices:
-            known = self._devices.get(device.uuid)
-            if known is None and device.uuid not in used:
+            earlier = self._devices.get(device.uuid)
+            if earlier is None and device.uuid not in used_uuids:
                 continue
-            others = _others_bytes(snapshot, device, run)
-            entry = self._device_entry(device, mine.get(device.uuid), others)
-            if known is not None:
+            others = _others_bytes(snapshot, device, run_pids)
+            entry = self._device_entry(device, own_bytes.get(device.uuid), others)
+            if earlier is not None:
                 held_now = (entry.process_bytes or 0, entry.used_bytes or 0)
-                fuller = device.uuid in used and held_now >= (known.process_bytes or 0, known.used_bytes or 0)
+                fuller = device.uuid in used_uuids and held_now >= (earlier.process_bytes or 0, earlier.used_bytes or 0)
                 entry = msgspec.structs.replace(
-                    entry if fuller else known,
-                    others_start_bytes=known.others_start_bytes,
-                    others_peak_bytes=_max_known(known.others_peak_bytes, others),
-                    least_free_bytes=_min_known(known.least_free_bytes, _free_bytes(device)),
-                    own_samples=known.own_samples,
-                    busiest_percent=known.busiest_percent,
+                    entry if fuller else earlier,
+                    others_start_bytes=earlier.others_start_bytes,
+                    others_peak_bytes=_max_known(earlier.others_peak_bytes, others),
+                    least_free_bytes=_min_known(earlier.least_free_bytes, _free_bytes(device)),
+                    own_samples=earlier.own_samples,
+                    busiest_percent=earlier.busiest_percent,
                 )
-            self._devices[device.uuid] = _with_load(entry, known, device) if device.uuid in used else entry
+            self._devices[device.uuid] = _with_load(entry, earlier, device) if device.uuid in used_uuids else entry
 
-    def _note_holding(self, uuid: str, pid: int, held: int | None, t: float | None, *, own: bool) -> None:
-        known = self._holdings.get((uuid, pid))
-        if known is None:
-            before = held if t is None else None
+    def _note_holding(self, uuid: str, pid: int, held: int | None, seconds: float | None, *, own: bool) -> None:
+        earlier = self._holdings.get((uuid, pid))
+        if earlier is None:
+            before = held if seconds is None else None
             self._holdings[uuid, pid] = Holding(
-                pid=pid, own=own, before_bytes=before, peak_bytes=held, first_seconds=t, last_seconds=t
+                pid=pid, own=own, before_bytes=before, peak_bytes=held, first_seconds=seconds, last_seconds=seconds
             )
             return
         self._holdings[uuid, pid] = msgspec.structs.replace(
-            known,
-            own=known.own or own,
-            peak_bytes=_max_known(known.peak_bytes, held),
-            first_seconds=known.first_seconds if known.first_seconds is not None else t,
-            last_seconds=t if t is not None else known.last_seconds,
+            earlier,
+            own=earlier.own or own,
+            peak_bytes=_max_known(earlier.peak_bytes, held),
+            first_seconds=earlier.first_seconds if earlier.first_seconds is not None else seconds,
+            last_seconds=seconds if seconds is not None else earlier.last_seconds,
         )
 
     def _device_entry(self, device: Device, held: int | None, others: int | None) -> DeviceMemory:
@@ -118,25 +120,25 @@ class MemoryLedger:
         return tuple(entries)
 
     def _holders(self, uuid: str) -> tuple[Holding, ...]:
-        found = [held for (where, _), held in self._holdings.items() if where == uuid]
-        found.sort(key=lambda held: (-(held.peak_bytes or 0), held.pid))
-        return tuple(found[:_MAX_PROCESSES])
+        holdings = [held for (where, _), held in self._holdings.items() if where == uuid]
+        holdings.sort(key=lambda held: (-(held.peak_bytes or 0), held.pid))
+        return tuple(holdings[:_MAX_PROCESSES])
 
 
-def _with_load(entry: DeviceMemory, known: DeviceMemory | None, device: Device) -> DeviceMemory:
+def _with_load(entry: DeviceMemory, earlier: DeviceMemory | None, device: Device) -> DeviceMemory:
     """The entry with one more sample in which the run was on the device."""
-    busy, samples = device.number("utilization.gpu_percent"), known.own_samples if known is not None else 0
-    if known is not None and samples:
-        most = known.busiest_percent
-        busy = None if busy is None or most is None else max(busy, most)
-    return msgspec.structs.replace(entry, own_samples=samples + 1, busiest_percent=busy)
+    busy_percent, samples = device.number("utilization.gpu_percent"), earlier.own_samples if earlier is not None else 0
+    if earlier is not None and samples:
+        earlier_percent = earlier.busiest_percent
+        busy_percent = None if busy_percent is None or earlier_percent is None else max(busy_percent, earlier_percent)
+    return msgspec.structs.replace(entry, own_samples=samples + 1, busiest_percent=busy_percent)
 
 
-def _others_bytes(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
+def _others_bytes(snapshot: Snapshot, device: Device, run_pids: Collection[int]) -> int | None:
     """Memory of all other processes; None if NVML does not report it for one of them."""
-    others = [row for row in snapshot.processes if row.device_uuid == device.uuid and row.pid not in run]
-    known = [held for row in others if (held := _held_bytes(row)) is not None]
-    return sum(known) if len(known) == len(others) else None
+    other_processes = [row for row in snapshot.processes if row.device_uuid == device.uuid and row.pid not in run_pids]
+    known_bytes = [held for row in other_processes if (held := _held_bytes(row)) is not None]
+    return sum(known_bytes) if len(known_bytes) == len(other_processes) else None
 
 
 def _held_bytes(process: Process) -> int | None:
@@ -163,7 +165,7 @@ def _min_known(before: int | None, now: int | None) -> int | None:
     return now if before is None else before if now is None else min(before, now)
 
 
-class Trace:
+class DeviceTimeline:
     """Evenly spaced points of one device, each with the peak of its interval."""
 
     def __init__(self) -> None:
@@ -172,97 +174,109 @@ class Trace:
         self.device_peak: int | None = None
         """Bytes in use by all owners."""
         self._points: list[MemoryPoint] = []
-        self._every = 1
+        self._samples_per_point = 1
         self._pending: MemoryPoint | None = None
-        self._gathered = 0
+        self._pending_samples = 0
 
     def add(self, point: MemoryPoint) -> None:
         self.process_peak = _max_known(self.process_peak, point.process_bytes)
         self.device_peak = _max_known(self.device_peak, point.device_used_bytes)
         self._pending = point if self._pending is None else _fullest(self._pending, point)
-        self._gathered += 1
-        if self._gathered >= self._every:
+        self._pending_samples += 1
+        if self._pending_samples >= self._samples_per_point:
             self._points.append(self._pending)
-            self._pending, self._gathered = None, 0
+            self._pending, self._pending_samples = None, 0
         if len(self._points) >= 2 * MAX_POINTS:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
             self._points = [_fullest(point, other) for point, other in pairs]
-            self._every *= 2
+            self._samples_per_point *= 2
 
     def points(self) -> tuple[MemoryPoint, ...]:
         return (*self._points, *([] if self._pending is None else [self._pending]))
 
 
-class Timeline:
+class MemoryTimeline:
     """Keeps every peak; each device has its own trace."""
 
     def __init__(self, started: float) -> None:
         """``started``: monotonic time of the launch."""
         self._started = started
-        self._traces: dict[str, Trace] = {}
-        self._mapped: frozenset[str] = frozenset()
+        self._timelines: dict[str, DeviceTimeline] = {}
+        self._preferred_uuids: frozenset[str] = frozenset()
 
-    def prefer(self, uuids: Collection[str]) -> None:
+    def prefer_devices(self, uuids: Collection[str]) -> None:
         """Sets the GPUs of the run's device map, which are preferred if one of them was used."""
-        self._mapped = frozenset(uuids)
+        self._preferred_uuids = frozenset(uuids)
 
     @property
-    def device(self) -> str | None:
+    def busiest_device(self) -> str | None:
         """UUID of the device on which the run's peak was largest; None if it held memory on none."""
-        held = [(uuid, trace.process_peak or 0) for uuid, trace in self._traces.items() if trace.process_peak]
-        mapped = [pair for pair in held if pair[0] in self._mapped]
-        return max(mapped or held, key=lambda pair: pair[1])[0] if held else None
+        peaks = [
+            (uuid, timeline.process_peak or 0) for uuid, timeline in self._timelines.items() if timeline.process_peak
+        ]
+        preferred_peaks = [pair for pair in peaks if pair[0] in self._preferred_uuids]
+        return max(preferred_peaks or peaks, key=lambda pair: pair[1])[0] if peaks else None
 
     @property
-    def shown(self) -> Trace:
+    def busiest_timeline(self) -> DeviceTimeline:
         """That device's, else that of any."""
-        return self._traces.get(self.device or "") or next(iter(self._traces.values()), Trace())
+        return self._timelines.get(self.busiest_device or "") or next(iter(self._timelines.values()), DeviceTimeline())
 
-    def take(
-        self, snapshot: Snapshot, sizes: Mapping[str, float], inside: int | None, now: float, own: set[int]
+    def take_snapshot(
+        self,
+        snapshot: Snapshot,
+        bytes_by_gpu: Mapping[str, float],
+        allocator_bytes: int | None,
+        now: float,
+        own_pids: set[int],
     ) -> None:
-        """Adds a sample; ``sizes``: the run's bytes, by device; ``inside``: its allocator's; ``own``: its pids."""
+        """Adds a sample; ``bytes_by_gpu``: the run's bytes, by device; ``allocator_bytes``: its allocator's;
+        ``own_pids``: its pids."""
         for device in snapshot.devices:
-            held = sizes.get(device.uuid)
-            self._traces.setdefault(device.uuid, Trace()).add(
+            run_bytes = bytes_by_gpu.get(device.uuid)
+            self._timelines.setdefault(device.uuid, DeviceTimeline()).add(
                 MemoryPoint(
                     t=round(now - self._started, 3),
                     device_used_bytes=_metric_bytes(device, "memory.used_bytes"),
-                    process_bytes=None if held is None else int(held),
-                    allocator_bytes=inside,
+                    process_bytes=None if run_bytes is None else int(run_bytes),
+                    allocator_bytes=allocator_bytes,
                     gpu_percent=device.number("utilization.gpu_percent"),
-                    computes=_computes(device, snapshot, own),
+                    computes=_ran_kernels(device, snapshot, own_pids),
                 )
             )
 
 
-def _computes(device: Device, snapshot: Snapshot, own: set[int]) -> bool | None:
-    """Whether kernels of ``own`` ran on a device; None if the driver does not report it, or none of them is listed.
+def _ran_kernels(device: Device, snapshot: Snapshot, own_pids: set[int]) -> bool | None:
+    """Whether kernels of ``own_pids`` ran on a device; None if the driver does not report it, or none of them is
+    listed.
 
     It has no sample of a process without kernels (nvmlDeviceGetProcessUtilization), and one of 0 % for a few short
     ones, or for some that ended a while ago. Of nobody has it samples on a GPU that it does not sample.
     """
-    rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
-    mine = [row for row in rows if row.pid in own]
-    if any(row.number("sm_percent") for row in mine):
+    processes = [row for row in snapshot.processes if row.device_uuid == device.uuid]
+    own_processes = [row for row in processes if row.pid in own_pids]
+    if any(row.number("sm_percent") for row in own_processes):
         return True
-    unsampled = all((lack := row.missing.get("sm_percent")) and lack.reason == "no_sample" for row in mine)
-    told = device.number("utilization.gpu_percent") == 0 or any(row.number("sm_percent") for row in rows)
-    return False if mine and unsampled and told else None
+    unsampled = all(
+        (missing_reading := row.missing.get("sm_percent")) and missing_reading.reason == "no_sample"
+        for row in own_processes
+    )
+    others_sampled = device.number("utilization.gpu_percent") == 0 or any(row.number("sm_percent") for row in processes)
+    return False if own_processes and unsampled and others_sampled else None
 
 
-def _fullest(item: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
+def _fullest(first: MemoryPoint, second: MemoryPoint) -> MemoryPoint:
     return msgspec.structs.replace(
-        item,
-        device_used_bytes=_max_known(item.device_used_bytes, other.device_used_bytes),
-        process_bytes=_max_known(item.process_bytes, other.process_bytes),
-        allocator_bytes=_max_known(item.allocator_bytes, other.allocator_bytes),
-        gpu_percent=_max_known(item.gpu_percent, other.gpu_percent),
-        computes=_max_known(item.computes, other.computes),
+        first,
+        device_used_bytes=_max_known(first.device_used_bytes, second.device_used_bytes),
+        process_bytes=_max_known(first.process_bytes, second.process_bytes),
+        allocator_bytes=_max_known(first.allocator_bytes, second.allocator_bytes),
+        gpu_percent=_max_known(first.gpu_percent, second.gpu_percent),
+        computes=_max_known(first.computes, second.computes),
     )
 
 
-def _max_known(before: N | None, now: N | None) -> N | None:
+def _max_known(before: Number | None, now: Number | None) -> Number | None:
     """The larger of two numbers, either of which may be unknown."""
     if before is None or now is None:
         return now if before is None else before

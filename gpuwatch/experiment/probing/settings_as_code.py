@@ -14,25 +14,25 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript, module_litera
 _WIDTH = 98
 
 
-def recipe(script: ProbeScript, options: dict[str, Any] | None = None) -> str:
+def settings_code(script: ProbeScript, options: dict[str, Any] | None = None) -> str:
     """The ``EXAMPLE`` of ``script``, which is parsed, not run; ``options`` override its defaults.
 
     Fields of the example (``$memory_limit``) are replaced by the options' values, as Python literals.
     """
-    values = {**_literal(script.path.with_name("_gpuwatch_probe.py"), "DEFAULT_OPTIONS"), **script.options}
-    values.update(options or {})
-    if "visible" in script.options and values["visible"] == script.options["visible"]:
-        values["visible"] = script.environment["CUDA_VISIBLE_DEVICES"]
-    fields = {name: _python(value) for name, value in values.items()}
+    options_used = {**_script_literal(script.path.with_name("_gpuwatch_probe.py"), "DEFAULT_OPTIONS"), **script.options}
+    options_used.update(options or {})
+    if "visible" in script.options and options_used["visible"] == script.options["visible"]:
+        options_used["visible"] = script.environment["CUDA_VISIBLE_DEVICES"]
+    literals = {name: _python_literal(value) for name, value in options_used.items()}
     summary = textwrap.wrap(script.summary, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
-    example = string.Template(_literal(script.path, "EXAMPLE")).substitute(fields).rstrip()
+    example = string.Template(_script_literal(script.path, "EXAMPLE")).substitute(literals).rstrip()
     return "\n".join([f"# {script.title}", "#", *summary, "", example]) + "\n"
 
 
-def _python(value: object) -> str:
+def _python_literal(value: object) -> str:
     """A Python literal, strings in double quotes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _literal(path: Path, name: str) -> Any:
+def _script_literal(path: Path, name: str) -> Any:
     return module_literals(ast.parse(path.read_text(encoding="utf-8")), name)[name]

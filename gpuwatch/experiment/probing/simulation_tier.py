@@ -22,17 +22,17 @@ Tier = Literal["driver", "plugin"]
 
 # These are about what TensorFlow's CUDA code does and logs.
 _DRIVER_GROUPS = ("memory", "visibility", "placement")
-_RENAMED_SINCE = (2, 16)
+_MIN_PLUGIN_VERSION = (2, 16)
 """CUDA builds of TensorFlow from this version on work with the plug-in tier: it renames their CUDA kernels, through a
 symbol that came with 2.16 (sim/csrc/plugin_rename.c). In earlier builds they would collide with the plug-in's."""
-_COMPUTING = ("mlp", "conv", "lstm")
+_COMPUTING_WORKLOADS = ("mlp", "conv", "lstm")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:.*;[ \t]*)?(?:import|from)[ \t]+(?:\w+[ \t]*,[ \t]*)*(torch|tensorflow|keras)\b")
 _MAX_COMMAND_WORDS = 8
 """Words of a command line that are searched for the script."""
 _MAX_SCRIPT_CHARS = 1 << 20
 
 
-class Choice(msgspec.Struct, frozen=True):
+class TierChoice(msgspec.Struct, frozen=True):
     """The tier of a run, or why it is skipped on simulated GPUs."""
 
     tier: Tier | None = None
@@ -44,58 +44,63 @@ def plugin_obstacle(command: Sequence[str]) -> str:
     python = interpreter_of_command(command)
     if python is None:
         return ""
-    named = _frameworks_named(command)
-    found = find_framework(python, "tensorflow") if "torch" not in named or "tensorflow" in named else None
-    if found is None and "tensorflow" not in named:
-        torch = find_framework(python, "torch")
-        if torch is not None and not pytorch_obstacle(torch):
+    imported_frameworks = _imported_frameworks(command)
+    tensorflow = (
+        find_framework(python, "tensorflow")
+        if "torch" not in imported_frameworks or "tensorflow" in imported_frameworks
+        else None
+    )
+    if tensorflow is None and "tensorflow" not in imported_frameworks:
+        pytorch = find_framework(python, "torch")
+        if pytorch is not None and not pytorch_obstacle(pytorch):
             return (
                 "PyTorch's device map, properties, memory and copies work on simulated GPUs; other kernels, such as "
                 "those in a training loop, are refused"
             )
-    if found is None or not found.gpu_build or found.version is None:
+    if tensorflow is None or not tensorflow.gpu_build or tensorflow.version is None:
         return ""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found.version)[:2])
-    if numbers >= _RENAMED_SINCE:
+    version = tuple(int(part) for part in re.findall(r"\d+", tensorflow.version)[:2])
+    if version >= _MIN_PLUGIN_VERSION:
         return ""
-    return f"TensorFlow {found.version} is too old for simulated GPUs that compute: its CUDA build needs 2.16 or later"
+    requirement = "its CUDA build needs 2.16 or later"
+    return f"TensorFlow {tensorflow.version} is too old for simulated GPUs that compute: {requirement}"
 
 
-def _frameworks_named(command: Sequence[str]) -> set[str]:
+def _imported_frameworks(command: Sequence[str]) -> set[str]:
     """The frameworks that a program's script (a word that is a file, or the text after -c) imports."""
-    texts = []
-    for before, word in zip(("", *command), command[:_MAX_COMMAND_WORDS], strict=False):
-        if before == "-c":
-            texts.append(word)
+    sources = []
+    for previous_word, word in zip(("", *command), command[:_MAX_COMMAND_WORDS], strict=False):
+        if previous_word == "-c":
+            sources.append(word)
             break
         with suppress(OSError, ValueError), open(word, encoding="utf-8", errors="replace") as script:  # noqa: PTH123
-            texts.append("" if "\0" in (text := script.read(_MAX_SCRIPT_CHARS)) else text)
-    found = {name for text in texts for name in _IMPORT.findall(text)}
-    return {"tensorflow" if name == "keras" else name for name in found}
+            sources.append("" if "\0" in (text := script.read(_MAX_SCRIPT_CHARS)) else text)
+    frameworks = {name for text in sources for name in _IMPORT.findall(text)}
+    return {"tensorflow" if name == "keras" else name for name in frameworks}
 
 
-def choose_tier(script: ProbeScript, interpreter: Interpreter, forced: Tier | None, workload: str | None) -> Choice:
+def choose_tier(script: ProbeScript, interpreter: Interpreter, forced: Tier | None, workload: str | None) -> TierChoice:
     """The tier for ``script`` in ``interpreter``; ``forced``: the one that the user chose."""
     if script.framework != "tensorflow":
-        return _pytorch(interpreter, forced)
-    cuda = interpreter.gpu_build is not False
+        return _choose_pytorch_tier(interpreter, forced)
+    is_cuda_build = interpreter.gpu_build is not False
     tier: Tier
-    computes = (workload or script.workload) in _COMPUTING
-    own_lines = script.tier == "driver-first" or script.group in _DRIVER_GROUPS
+    workload_computes = (workload or script.workload) in _COMPUTING_WORKLOADS
+    needs_cuda_log = script.tier == "driver-first" or script.group in _DRIVER_GROUPS
     if forced is not None:
         tier = forced
     elif script.tier == "driver":
         tier = "driver"
-    elif script.tier == "plugin" or computes or not own_lines:
+    elif script.tier == "plugin" or workload_computes or not needs_cuda_log:
         tier = "plugin"
     else:
-        tier = "driver" if cuda else "plugin"
-    if tier == "driver" and not cuda:
-        return Choice(
+        tier = "driver" if is_cuda_build else "plugin"
+    if tier == "driver" and not is_cuda_build:
+        return TierChoice(
             skipped=f"{interpreter.path} has a CPU build of TensorFlow, where simulated GPUs are plug-in devices: "
             "they do not support what this configuration sets"
         )
-    return Choice(tier)
+    return TierChoice(tier)
 
 
 def pytorch_obstacle(interpreter: Interpreter) -> str | None:
@@ -105,11 +110,11 @@ def pytorch_obstacle(interpreter: Interpreter) -> str | None:
     return runtime_obstacle(interpreter.cuda_version)
 
 
-def _pytorch(interpreter: Interpreter, forced: Tier | None) -> Choice:
+def _choose_pytorch_tier(interpreter: Interpreter, forced: Tier | None) -> TierChoice:
     """PyTorch has only the driver tier; a CPU build runs without a tier, and reports itself that it has no GPU."""
     if interpreter.gpu_build is False:
-        return Choice()
+        return TierChoice()
     if forced == "plugin":
-        return Choice(skipped="PyTorch has simulated GPUs only on the driver tier, but --sim-tier plugin was given")
+        return TierChoice(skipped="PyTorch has simulated GPUs only on the driver tier, but --sim-tier plugin was given")
     obstacle = pytorch_obstacle(interpreter)
-    return Choice(skipped=obstacle) if obstacle else Choice("driver")
+    return TierChoice(skipped=obstacle) if obstacle else TierChoice("driver")

@@ -35,24 +35,26 @@ _MAX_SHOWN_AT_ONCE = 3
 class StatusLine:
     """Draws on the terminal behind a channel; does nothing if that is not possible."""
 
-    def __init__(self, channel: OutputChannel, title: Sequence[str], *, line: bool, print_findings: bool) -> None:
-        """``title``: the command; ``line``: draw the status line if the terminal can."""
+    def __init__(
+        self, channel: OutputChannel, command: Sequence[str], *, draw_line: bool, print_findings: bool
+    ) -> None:
+        """``command``: the command; ``draw_line``: draw the status line if the terminal can."""
         self._channel = channel
-        self._title = printable(" ".join(word.rpartition("/")[2] for word in title))
-        self._line = line and channel.can_draw and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self._title = printable(" ".join(word.rpartition("/")[2] for word in command))
+        self._draws_line = draw_line and channel.can_draw and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self._print_findings = print_findings and channel.is_open
         self._rows = 0
         self._columns = 0
-        self._drawn = 0.0
-        self._shown: set[tuple[str, str]] = set()
-        self._waiting: list[str] = []
+        self._drawn_at = 0.0
+        self._shown_findings: set[tuple[str, str]] = set()
+        self._waiting_findings: list[str] = []
         self._warning = ""
         self._started = time.monotonic()
         self._snapshot: Snapshot | None = None
-        self._used: dict[str, int] = {}
+        self._used_bytes_by_gpu: dict[str, int] = {}
         self._speed: Throughput | None = None
         utf8 = "utf" in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "").lower()
-        self._bar = " │ " if utf8 else " | "
+        self._separator = " │ " if utf8 else " | "
 
     @property
     def undo(self) -> bytes:
@@ -63,7 +65,7 @@ class StatusLine:
 
     def begin(self) -> None:
         """Takes the last row, if there is room and we are in the foreground."""
-        if not self._line or self._rows or not self._foreground():
+        if not self._draws_line or self._rows or not self._foreground():
             return
         rows, columns = self._channel.size()
         if rows < _MIN_ROWS or columns < _MIN_COLUMNS:
@@ -86,61 +88,61 @@ class StatusLine:
         if not self._rows:
             self._channel.resize()
             return
-        before = self._rows
+        rows_before = self._rows
         rows, columns = self._channel.size()
         if rows < _MIN_ROWS or columns < _MIN_COLUMNS:
             self.end()
             return
-        clear = f"\x1b[{before};1H\x1b[2K" if before < rows else ""
+        clear_sequence = f"\x1b[{rows_before};1H\x1b[2K" if rows_before < rows else ""
         self._rows, self._columns = rows, columns
-        self._channel.write_stderr(f"\x1b7\x1b[r{clear}\x1b[1;{rows - 1}r\x1b8".encode())
+        self._channel.write_stderr(f"\x1b7\x1b[r{clear_sequence}\x1b[1;{rows - 1}r\x1b8".encode())
         self._channel.resize(reserved_rows=1)
 
-    def update(self, snapshot: Snapshot | None, used: dict[str, int], speed: Throughput | None) -> None:
-        """Sets what to show; ``used``: the program's GPU memory in bytes, by device UUID."""
+    def update(self, snapshot: Snapshot | None, used_bytes_by_gpu: dict[str, int], speed: Throughput | None) -> None:
+        """Sets what to show; ``used_bytes_by_gpu``: the program's GPU memory in bytes, by device UUID."""
         self._snapshot = snapshot or self._snapshot
-        self._used = used
+        self._used_bytes_by_gpu = used_bytes_by_gpu
         self._speed = speed
 
-    def findings(self, findings: Sequence[Finding]) -> None:
+    def queue_findings(self, findings: Sequence[Finding]) -> None:
         """Queues new findings, most important first."""
         problems = [finding for finding in findings if finding.severity in ("error", "warning")]
         self._warning = problems[0].title if problems else ""
         for finding in problems[:_MAX_SHOWN_AT_ONCE]:
             key = (finding.id, finding.device_uuid or "")
-            if key not in self._shown:
-                self._shown.add(key)
+            if key not in self._shown_findings:
+                self._shown_findings.add(key)
                 action = f" → {finding.action}" if finding.action else ""
                 likely = "" if finding.certainty == "fact" else "likely: "
-                self._waiting.append(printable(f"gpuwatch: {likely}{finding.title}.{action}"))
+                self._waiting_findings.append(printable(f"gpuwatch: {likely}{finding.title}.{action}"))
 
     def tick(self) -> None:
         """Prints and redraws what is due; called regularly."""
-        if self._print_findings and self._waiting and self._channel.at_line_start and self._channel.can_write:
-            self.print_waiting()
-        if self._line and time.monotonic() - self._drawn >= _REDRAW_SECONDS and self._foreground():
+        if self._print_findings and self._waiting_findings and self._channel.at_line_start and self._channel.can_write:
+            self.print_findings()
+        if self._draws_line and time.monotonic() - self._drawn_at >= _REDRAW_SECONDS and self._foreground():
             if self._rows:
                 self.draw()
             elif self._channel.at_line_start:
                 self.begin()
 
-    def print_waiting(self) -> None:
+    def print_findings(self) -> None:
         if self._print_findings:
-            for line in self._waiting:
+            for line in self._waiting_findings:
                 self._channel.write_stderr(line.encode("utf-8", "replace") + b"\n")
-        self._waiting.clear()
+        self._waiting_findings.clear()
 
     def draw(self) -> None:
         if not self._rows or not self._channel.can_write:
             return
-        self._drawn = time.monotonic()
-        text = set_cell_size(self.text(), self._columns - 1)
-        region = f"\x1b[1;{self._rows - 1}r"
+        self._drawn_at = time.monotonic()
+        text = set_cell_size(self.line_text(), self._columns - 1)
+        scroll_region = f"\x1b[1;{self._rows - 1}r"
         self._channel.write_stderr(
-            f"\x1b7{region}\x1b[{self._rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode("utf-8", "replace")
+            f"\x1b7{scroll_region}\x1b[{self._rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode("utf-8", "replace")
         )
 
-    def text(self) -> str:
+    def line_text(self) -> str:
         """``gpuwatch 0:00:12 │ GPU 0 87 % 12.1G/24.0G (11.0G by this) │ 512 steps/s │ train.py``, as far as it fits.
 
         A warning replaces the command, and other parts if there is no room.
@@ -148,24 +150,27 @@ class StatusLine:
         parts = [f" gpuwatch {clock_duration(time.monotonic() - self._started)}", *self._devices()]
         if self._speed is not None:
             parts.append(f"{per_second_text(self._speed.steps_per_second)} steps/s")
-        sign = "▲" if "│" in self._bar else "!"
-        last = f"{sign} {printable(self._warning)}" if self._warning else self._title
-        room = self._columns - 1
-        while len(parts) > 1 and cell_len(self._bar.join([*parts, last] if self._warning else parts)) > room:
+        warning_sign = "▲" if "│" in self._separator else "!"
+        last_part = f"{warning_sign} {printable(self._warning)}" if self._warning else self._title
+        max_width = self._columns - 1
+        while (
+            len(parts) > 1
+            and cell_len(self._separator.join([*parts, last_part] if self._warning else parts)) > max_width
+        ):
             parts.pop()
-        return self._bar.join([*parts, last])
+        return self._separator.join([*parts, last_part])
 
     def _devices(self) -> list[str]:
         if self._snapshot is None:
             return []
-        shown = [device for device in self._snapshot.devices if device.uuid in self._used]
-        if not shown:
+        used_devices = [device for device in self._snapshot.devices if device.uuid in self._used_bytes_by_gpu]
+        if not used_devices:
             return ["not using a GPU yet" if self._snapshot.devices else "no GPU"]
         return [
             f"GPU {device.index} {percent(device.number('utilization.gpu_percent'))} "
             f"{short_size(device.number('memory.used_bytes'))}/{short_size(device.number('memory.total_bytes'))}"
-            f" ({short_size(self._used[device.uuid])} by this)"
-            for device in shown
+            f" ({short_size(self._used_bytes_by_gpu[device.uuid])} by this)"
+            for device in used_devices
         ]
 
     def _foreground(self) -> bool:

@@ -35,13 +35,13 @@ from gpuwatch.experiment.probing.pipe_reader import LineSplitter, OutputBacklog,
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource, gpu_variables
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
-from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
-from gpuwatch.experiment.probing.run_draft import RunBuilder, RunDraft
+from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
+from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.run_verdict import EndFacts, not_started, with_verdict
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
-_PACE_SECONDS = 0.02
+_UPDATE_SECONDS = 0.02
 _GRACE_SECONDS = 2.0
 """Seconds to read the output of a program that has ended, while other processes may still write."""
 _QUIET_SECONDS = 0.2
@@ -56,7 +56,7 @@ _PROCESS_POLL_SECONDS = 0.2
 _LAST_SAMPLE_SECONDS = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _WATCHED = frozenset({"tensorflow", "pytorch", "jax"})
-_NOT_WATCHED = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
+_NOT_WATCHED_TEXT = "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
 _NO_REPORT = "inside the program: none of its Python processes reported its framework before it ended"
 _ONLY_OUTSIDE = "which its output mentions, is not watched; TensorFlow, Keras, PyTorch and JAX are"
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
@@ -71,17 +71,17 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     draft: RunDraft
     steps: StepCount
-    applied: Applied | None
+    applied: AppliedSetting | None
     """What became of the setting that is tried; None if the program did not report it."""
     ended_by: EndedBy
     interrupted: int | None = None
     """The signal to gpuwatch that broke the measurement off."""
 
 
-Stop = Callable[[ReceivedEvents, float, Callable[[], bool]], bool]
+ShouldStop = Callable[[ReceivedEvents, float, Callable[[], bool]], bool]
 """Whether a measurement ends: asked with what the stepping process reported, the seconds since the start, and whether
 other processes of the program may still be on their way to their first steps."""
-FindingSource = Callable[[RunDraft], Run]
+RunSaver = Callable[[RunDraft], Run]
 """Diagnoses a draft and saves the run."""
 
 
@@ -91,47 +91,49 @@ class Watch:
     def __init__(
         self,
         program: GuardedProgram,
-        judge: FindingSource,
+        save_run: RunSaver,
         *,
-        source: SnapshotSource,
-        before: Snapshot | None,
-        look: Callable[[], None],
+        snapshots: SnapshotSource,
+        snapshot_before: Snapshot | None,
+        sample_now: Callable[[], None],
     ) -> None:
-        """``program`` may have been started. ``judge`` is also called while it runs, so that a run that breaks off is
-        saved.
+        """``program`` may have been started. ``save_run`` is also called while it runs, so that a run that breaks off
+        is saved.
 
-        ``before``: the machine before the start. ``look`` makes ``source`` take an extra snapshot, when the program
-        takes devices or memory.
+        ``snapshot_before``: the machine before the start. ``sample_now`` makes ``snapshots`` take an extra snapshot,
+        when the program takes devices or memory.
         """
-        self._sample_now = look
+        self._sample_now = sample_now
         self._guarded = program
-        self._judge = judge
+        self._save_run = save_run
         self._options = program.options
-        self._source = source
+        self._source = snapshots
         self._streams = program.streams
         self._processes = WatchedProcesses(self._streams, program.report_socket)
         self._channel = program.channel
         self._own_session = program.has_own_session
         self._status_line = program.status_line
         self._profiler_lines = ProfilerLogFilter() if program.options.record_memory else None
-        self._backlog = OutputBacklog(self._log_line)
+        self._backlog = OutputBacklog(self._take_log_line)
         self._signals = program.signals
-        self._signals.take = self._take_signal
-        self._take_line: Sink = lambda raw: None
-        self._mapped, self._allocated = 0, 0
+        self._signals.on_signal = self._take_signal
+        self._line_sink: Sink = lambda raw: None
+        self._gpus_at_sample, self._bytes_at_sample = 0, 0
         """GPUs and allocated bytes at the last extra sample."""
-        self._ended_processes = 0
+        self._ended_at_sample = 0
         """Processes that had reported their end at the last extra sample."""
-        self._sample_after = 0.0
-        self._polled_at, self._others_start = 0.0, False
-        self._received: list[int] = []
+        self._next_extra_sample_at = 0.0
+        self._starting_polled_at, self._others_may_be_starting = 0.0, False
+        self._received_signals: list[int] = []
         self._reports = GuardReports(program.signals)
-        self._ending = ProgramEnder(program, self._reports, self._processes, self._received)
+        self._ender = ProgramEnder(program, self._reports, self._processes, self._received_signals)
         self._started = program.started_monotonic
-        self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs, started_at=program.started_at)
-        self._latest = before
-        self._save_at = self._started
-        self._update_at = 0.0
+        self._builder = RunDraftBuilder(
+            self._started, snapshot_before, is_of_run=self._processes.is_of_program, started_at=program.started_at
+        )
+        self._latest_snapshot = snapshot_before
+        self._next_save_at = self._started
+        self._next_update_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -148,50 +150,51 @@ class Watch:
         :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
         """
         self._connect()
-        self._follow(self._show)
-        self._finish()
+        self._read_until_end(self._draw_and_save)
+        self._read_rest()
         self._update()
         self._status_line.end()
-        self._status_line.print_waiting()
-        return self._judge(self._with_memory(self._draft(self._reports.outcome)))
+        self._status_line.print_findings()
+        return self._save_run(self._with_memory(self._draft(self._reports.outcome)))
 
-    def measure(self, stop: Stop, line: Sink) -> Measured:
-        """Runs the program until ``stop`` or a signal to us says so, or it ends; ends it with all that it started.
+    def measure(self, should_stop: ShouldStop, line_sink: Sink) -> Measured:
+        """Runs the program until ``should_stop`` or a signal to us says so, or it ends; ends it with all that it
+        started.
 
-        What it prints, writes or returns after the measurement counts for nothing. ``line`` gets every line of its
+        What it prints, writes or returns after the measurement counts for nothing. ``line_sink`` gets every line of its
         output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
         """
-        self._take_line = line
+        self._line_sink = line_sink
         self._connect()
-        self._follow(lambda: not self._received and not self._stops(stop))
+        self._read_until_end(lambda: not self._received_signals and not self._should_stop(should_stop))
         if self._about_to_end():
-            self._ending.wait(SIGINT_SECONDS)
+            self._ender.wait(SIGINT_SECONDS)
         else:
             self._sample_once_more()
-        by_itself = self._reports.has_ended
-        if by_itself:
-            self._finish()
+        ended_by_itself = self._reports.has_ended
+        if ended_by_itself:
+            self._read_rest()
         else:
             self._backlog.close()
         self._update()
         measured = Measured(
-            draft=self._draft(self._reports.outcome if by_itself else Outcome()),
-            steps=deepcopy(self._is_stepping().steps),
+            draft=self._draft(self._reports.outcome if ended_by_itself else Outcome()),
+            steps=deepcopy(self._stepping_process().steps),
             applied=self._processes.applied(),
             ended_by="the program",
-            interrupted=self._received[0] if self._received else None,
+            interrupted=self._received_signals[0] if self._received_signals else None,
         )
-        if not by_itself:
-            measured = msgspec.structs.replace(measured, ended_by=self._ending.end())
+        if not ended_by_itself:
+            measured = msgspec.structs.replace(measured, ended_by=self._ender.end())
         return msgspec.structs.replace(measured, draft=self._with_memory(measured.draft))
 
     def _sample_once_more(self) -> None:
         """Waits for a sample of now: a short program may have taken its memory after the last one."""
-        asked = datetime.datetime.now(datetime.UTC)
-        until = time.monotonic() + _LAST_SAMPLE_SECONDS
+        requested_at = datetime.datetime.now(datetime.UTC)
+        ends_at = time.monotonic() + _LAST_SAMPLE_SECONDS
         self._sample_now()
-        while self._reports.wait_status is None and time.monotonic() < until:
-            if self._latest is not None and self._latest.taken_at >= asked:
+        while self._reports.wait_status is None and time.monotonic() < ends_at:
+            if self._latest_snapshot is not None and self._latest_snapshot.taken_at >= requested_at:
                 return
             self._drain(0.02)
             self._update()
@@ -205,44 +208,47 @@ class Watch:
             return True
         return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program_pid).ended
 
-    def _stops(self, stop: Stop) -> bool:
-        since = self._reports.started_at
-        return self._reports.program_pid is not None and stop(
-            self._is_stepping(), time.monotonic() - since, self._starting
+    def _should_stop(self, should_stop: ShouldStop) -> bool:
+        started_at = self._reports.started_at
+        return self._reports.program_pid is not None and should_stop(
+            self._stepping_process(), time.monotonic() - started_at, self._others_are_starting
         )
 
-    def _starting(self) -> bool:
+    def _others_are_starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
         assert self._guarded.guard is not None
-        if time.monotonic() >= self._polled_at + _PROCESS_POLL_SECONDS:
-            self._polled_at = time.monotonic()
-            self._others_start = self._processes.starting(guard_process.descendants(self._guarded.guard.pid))
-        return self._others_start
+        if time.monotonic() >= self._starting_polled_at + _PROCESS_POLL_SECONDS:
+            self._starting_polled_at = time.monotonic()
+            self._others_may_be_starting = self._processes.any_may_be_starting(
+                guard_process.descendants(self._guarded.guard.pid)
+            )
+        return self._others_may_be_starting
 
-    def _is_stepping(self) -> ReceivedEvents:
+    def _stepping_process(self) -> ReceivedEvents:
         return self._processes.stepping(self._reports.program_pid or 0)
 
-    def _follow(self, more: Callable[[], bool]) -> None:
-        """Reads what the program reports and prints until it ends, or ``more`` says no after a look at it."""
-        going = True
-        while going and self._reports.start_errno is None and not self._reports.has_ended:
-            if not self._drain(0 if len(self._backlog) else self._signals.patience(_TICK_SECONDS)):
+    def _read_until_end(self, should_continue: Callable[[], bool]) -> None:
+        """Reads what the program reports and prints until it ends, or ``should_continue`` says no after a look at
+        it."""
+        is_following = True
+        while is_following and self._reports.start_errno is None and not self._reports.has_ended:
+            if not self._drain(0 if len(self._backlog) else self._signals.longest_wait(_TICK_SECONDS)):
                 self._backlog.parse_next()  # only when there is no output to pass on
-            if time.monotonic() >= self._update_at:
-                self._update_at = time.monotonic() + _PACE_SECONDS
-                self._signals.judge()
+            if time.monotonic() >= self._next_update_at:
+                self._next_update_at = time.monotonic() + _UPDATE_SECONDS
+                self._signals.deliver()
                 self._update()
-                going = more()
+                is_following = should_continue()
         if self._reports.start_errno is not None:
             self._status_line.end()
             raise not_started(self._guarded.command[0], self._reports.start_errno)
         if self._reports.program_pid is None:
             raise KeyboardInterrupt  # the guard was killed before it could start the program
 
-    def _show(self) -> bool:
+    def _draw_and_save(self) -> bool:
         """Draws the status line and saves the unfinished run, when it is time."""
         self._status_line.tick()
-        if self._reports.program_pid is not None and time.monotonic() >= self._save_at:
+        if self._reports.program_pid is not None and time.monotonic() >= self._next_save_at:
             self._save_unfinished()
         return True
 
@@ -258,39 +264,39 @@ class Watch:
             self._guarded.control.fileno(), LineSplitter(self._reports.take_line).feed, self._reports.end_of_file
         )
 
-    def _finish(self) -> None:
+    def _read_rest(self) -> None:
         """Reads the rest of the output, and deals with processes that were left behind."""
-        until = time.monotonic() + _GRACE_SECONDS
-        heard = time.monotonic()
-        while self._channel.is_open and self._streams.is_reading(self._channel.read_fd) and time.monotonic() < until:
+        ends_at = time.monotonic() + _GRACE_SECONDS
+        last_output_at = time.monotonic()
+        while self._channel.is_open and self._streams.is_reading(self._channel.read_fd) and time.monotonic() < ends_at:
             if self._drain(0.02):
-                heard = time.monotonic()
-            elif self._reports.left_behind_count and time.monotonic() - heard > _QUIET_SECONDS:
+                last_output_at = time.monotonic()
+            elif self._reports.left_behind_count and time.monotonic() - last_output_at > _QUIET_SECONDS:
                 break  # a process that was left behind holds it open and is silent
         self._processes.stop_accepting()
-        while self._drain(0, last=True):
+        while self._drain(0, is_last=True):
             pass
         self._backlog.close()
         if self._own_session:
-            self._ending.end_and_release()
+            self._ender.end_and_release()
             return
         if self._reports.left_behind_count and self._reports.was_killed:
             # Nothing else ends the workers of a killed program, which may still hold GPUs.
-            self._ending.end_left_behind()
+            self._ender.end_left_behind()
         self._guarded.send_command("leave")
 
     # What comes in
 
-    def _drain(self, timeout: float, *, last: bool = False) -> bool:
-        came = self._streams.drain(timeout)
+    def _drain(self, timeout: float, *, is_last: bool = False) -> bool:
+        received_output = self._streams.drain(timeout)
         if self._profiler_lines is not None:
             if self._profiler_lines.has_profiler_line:
                 self._streams.drain(0)  # a program says before it that it profiles itself
-            if text := self._profiler_lines.take_output(
-                program_profiles_itself=self._processes.profile_themselves(), is_last=last
+            if output := self._profiler_lines.take_output(
+                program_profiles_itself=self._processes.any_profiles_itself(), is_last=is_last
             ):
-                self._pass_on(text)
-        return came
+                self._pass_on(output)
+        return received_output
 
     def _take_output(self, chunk: bytes) -> None:
         if self._profiler_lines is not None:
@@ -306,13 +312,13 @@ class Watch:
             self._channel.close()
             self._guarded.send_command("drop")
 
-    def _log_line(self, line: bytes) -> None:
-        self._take_line(line)
-        self._builder.log_line(line)
-        self._processes.log_line(line)
+    def _take_log_line(self, line: bytes) -> None:
+        self._line_sink(line)
+        self._builder.take_log_line(line)
+        self._processes.take_log_line(line)
 
-    def _take_signal(self, number: int, everybody: bool, came: float) -> None:
-        """Handles a signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
+    def _take_signal(self, number: int, to_group: bool, arrived_at: float) -> None:
+        """Handles a signal to us, or to our whole process group (``to_group``), at monotonic time ``arrived_at``."""
         if number == signal.SIGWINCH:
             self._status_line.resized()
             self._guarded.send_restore_bytes()
@@ -324,10 +330,10 @@ class Watch:
             self._pause()
         elif self._own_session:
             if number in _END_SIGNALS:
-                self._received.append(number)
+                self._received_signals.append(number)
         elif self._reports.program_pid is not None:
-            self._received.append(number)
-            if not everybody or came < self._reports.started_at:
+            self._received_signals.append(number)
+            if not to_group or arrived_at < self._reports.started_at:
                 for pid in self._recipients(number):
                     with suppress(OSError):
                         os.kill(pid, number)
@@ -340,12 +346,12 @@ class Watch:
         assert self._reports.program_pid is not None
         if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
             return [self._reports.program_pid]
-        found = [self._reports.program_pid]
+        pids = [self._reports.program_pid]
         for pid in sorted(guard_process.descendants(self._guarded.guard.pid)):
             with suppress(OSError):
                 if pid != self._reports.program_pid and os.getpgid(pid) == os.getpgrp():
-                    found.append(pid)
-        return found
+                    pids.append(pid)
+        return pids
 
     def _pause(self) -> None:
         """Ctrl+Z: gives the terminal to the shell until we are continued."""
@@ -353,7 +359,7 @@ class Watch:
         self._guarded.send_restore_bytes()
         if self._own_session:
             self._guarded.send_command(f"group {int(signal.SIGSTOP)}")
-        self._signals.stop_here()
+        self._signals.stop_self()
         if self._own_session:
             self._guarded.send_command(f"group {int(signal.SIGCONT)}")
         self._status_line.begin()
@@ -364,87 +370,94 @@ class Watch:
     def _update(self) -> None:
         builder = self._builder
         if self._reports.program_pid is not None:
-            builder.state = self._processes.leading(self._reports.program_pid)
-            builder.pid = builder.state.pid or self._reports.program_pid
+            builder.received = self._processes.leading(self._reports.program_pid)
+            builder.pid = builder.received.pid or self._reports.program_pid
         self._sample_before_exit()
         for snapshot in self._source.drain():
-            builder.snapshot(snapshot, time.monotonic())
-            self._latest = snapshot
-        used: dict[str, int] = {}
-        for process in self._latest.processes if self._latest is not None else ():
-            held = process.number("gpu_memory_bytes")
-            if held is not None and process.device_uuid and self._processes.belongs(process.pid):
-                used[process.device_uuid] = used.get(process.device_uuid, 0) + int(held)
-        self._status_line.update(self._latest, used, builder.state.throughput)
+            builder.take_snapshot(snapshot, time.monotonic())
+            self._latest_snapshot = snapshot
+        used_bytes_by_gpu: dict[str, int] = {}
+        for process in self._latest_snapshot.processes if self._latest_snapshot is not None else ():
+            held_bytes = process.number("gpu_memory_bytes")
+            if held_bytes is not None and process.device_uuid and self._processes.is_of_program(process.pid):
+                used_bytes_by_gpu[process.device_uuid] = used_bytes_by_gpu.get(process.device_uuid, 0) + int(held_bytes)
+        self._status_line.update(self._latest_snapshot, used_bytes_by_gpu, builder.received.throughput)
 
     def _sample_before_exit(self) -> None:
         """Takes an extra sample when the program takes devices or memory: it may exit before the next regular one.
 
         And when a process is about to exit, while it still holds what it held last.
         """
-        if (ends := self._processes.ends()) > self._ended_processes:
-            self._ended_processes = ends
+        if (ended_count := self._processes.ended_count()) > self._ended_at_sample:
+            self._ended_at_sample = ended_count
             self._sample_now()
             return
-        mapped, allocated = self._processes.in_use()
-        more = mapped > self._mapped or allocated > _EXTRA_SAMPLE_GROWTH * self._allocated
-        if not more or time.monotonic() < self._sample_after:
+        gpu_count, allocated_bytes = self._processes.gpus_and_bytes_in_use()
+        has_grown = gpu_count > self._gpus_at_sample or allocated_bytes > _EXTRA_SAMPLE_GROWTH * self._bytes_at_sample
+        if not has_grown or time.monotonic() < self._next_extra_sample_at:
             return
-        self._mapped, self._allocated = max(mapped, self._mapped), max(allocated, self._allocated)
-        self._sample_after = time.monotonic() + _EXTRA_SAMPLE_SECONDS
+        self._gpus_at_sample, self._bytes_at_sample = (
+            max(gpu_count, self._gpus_at_sample),
+            max(allocated_bytes, self._bytes_at_sample),
+        )
+        self._next_extra_sample_at = time.monotonic() + _EXTRA_SAMPLE_SECONDS
         self._sample_now()
 
     def _save_unfinished(self) -> None:
         """Saves the unfinished run: every second at first, later at most every minute."""
-        began = time.process_time()
-        run = self._judge(self._draft(Outcome()))
-        self._status_line.findings(run.findings)
-        cost = time.process_time() - began
+        cpu_seconds_before = time.process_time()
+        run = self._save_run(self._draft(Outcome()))
+        self._status_line.queue_findings(run.findings)
+        cpu_seconds = time.process_time() - cpu_seconds_before
         now = time.monotonic()
         if now - self._started < _EAGER_SAVE_SECONDS:
-            pause = max(1.0, cost / _MAX_EAGER_SAVE_SHARE)
+            pause = max(1.0, cpu_seconds / _MAX_EAGER_SAVE_SHARE)
         else:
-            pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _MAX_SAVE_SHARE)
-        self._save_at = now + pause
+            pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cpu_seconds / _MAX_SAVE_SHARE)
+        self._next_save_at = now + pause
 
     def _draft(self, outcome: Outcome) -> RunDraft:
-        state = self._builder.state
-        draft = self._builder.finish(
-            _as_script(self._guarded.command),
+        received = self._builder.received
+        draft = self._builder.build(
+            _script_of_command(self._guarded.command),
             outcome,
             started_at=self._guarded.started_at,
             total_seconds=time.monotonic() - self._started,
             fresh=True,
-            environment=gpu_variables(self._guarded.environment if state.environment is None else state.environment),
+            environment=gpu_variables(
+                self._guarded.environment if received.environment is None else received.environment
+            ),
             simulation=self._options.simulation,
-            processes=self._processes.processes(self._builder.held),
-            placed=self._processes.placed(),
+            processes=self._processes.processes(self._builder.peak_bytes_by_pid),
+            op_counts=self._processes.op_counts(),
             failure_counts=self._processes.failure_counts(self._reports.program_pid or 0)
             if not self._reports.left_behind_count
             else None,
         )
         settings = {
             **environment_settings(
-                state.environment or {}, self._guarded.environment, state.framework, state.environment_places
+                received.environment or {}, self._guarded.environment, received.framework, received.environment_lines
             ),
             **draft.run.settings,
         }
         run = with_verdict(
-            msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed()),
+            msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed_children()),
             EndFacts(
                 outcome=outcome,
-                received_signals=tuple(self._received),
+                received_signals=tuple(self._received_signals),
                 oom_kills_before=self._guarded.oom_kills_before,
                 peak_resident_bytes=self._reports.peak_bytes,
-                host_memory_bytes=None if self._latest is None else self._latest.host.memory_total_bytes,
+                host_memory_bytes=None
+                if self._latest_snapshot is None
+                else self._latest_snapshot.host.memory_total_bytes,
                 pids=self._processes.pids | {self._reports.program_pid or 0},
                 left_behind_count=self._reports.left_behind_count,
                 problems=tuple(self._problems(draft.run)),
             ),
         )
-        own_map = self._processes.map_of_leading()
-        if own_map is not None:
-            run = msgspec.structs.replace(run, device_map=own_map)
+        leading_device_map = self._processes.leading_device_map()
+        if leading_device_map is not None:
+            run = msgspec.structs.replace(run, device_map=leading_device_map)
         return msgspec.structs.replace(draft, run=run)
 
     def _with_memory(self, draft: RunDraft) -> RunDraft:
@@ -453,9 +466,9 @@ class Watch:
             return draft
         profiles, problems = self._processes.memory_profiles()
         if not profiles and not problems:
-            jax = draft.run.framework is not None and draft.run.framework.name == "jax" and draft.run.device_map
-            used = draft.run.device_map or self._processes.in_use()[0]
-            problems = (_JAX_MEMORY if jax else _NO_PROFILE if used else _NO_MEMORY,)
+            is_jax = draft.run.framework is not None and draft.run.framework.name == "jax" and draft.run.device_map
+            used_gpu = draft.run.device_map or self._processes.gpus_and_bytes_in_use()[0]
+            problems = (_JAX_MEMORY if is_jax else _NO_PROFILE if used_gpu else _NO_MEMORY,)
         run = draft.run
         return msgspec.structs.replace(
             draft,
@@ -464,11 +477,15 @@ class Watch:
 
     def _problems(self, run: Run) -> Iterator[str]:
         # A program that runs yet, or was killed, may not have got beyond its imports.
-        ended = run.outcome.exit_code is not None
-        if (named := self._builder.log.frameworks) and run.framework is None and ended:
-            unseen = _NO_REPORT if self._processes.reporting else _NOT_WATCHED
-            yield unseen if _WATCHED.intersection(named) else f"inside the program: {named[0]}, {_ONLY_OUTSIDE}"
-        for pid in self._processes.without_last_report():
+        has_exited = run.outcome.exit_code is not None
+        if (named_frameworks := self._builder.log.frameworks) and run.framework is None and has_exited:
+            why_unseen = _NO_REPORT if self._processes.any_has_reported else _NOT_WATCHED_TEXT
+            yield (
+                why_unseen
+                if _WATCHED.intersection(named_frameworks)
+                else f"inside the program: {named_frameworks[0]}, {_ONLY_OUTSIDE}"
+            )
+        for pid in self._processes.pids_without_last_report():
             yield f"placement: process {pid} ended without a final report: not all of its ops and graphs are counted"
         if self._backlog.skipped_bytes:
             yield f"{self._backlog.skipped_bytes >> 20} MiB of output came too fast to be parsed"
@@ -476,7 +493,7 @@ class Watch:
             yield "the log was not read (--no-log)"
 
 
-def _as_script(command: Sequence[str]) -> ProbeScript:
+def _script_of_command(command: Sequence[str]) -> ProbeScript:
     return ProbeScript(
         name="run",
         title=mask_command(command),

@@ -22,9 +22,9 @@ from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.pipe_reader import LineSplitter, StreamReader
 from gpuwatch.experiment.probing.probe_runner import gpu_variables
-from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents
+from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
-from gpuwatch.experiment.probing.run_draft import own_ordinal
+from gpuwatch.experiment.probing.run_draft import with_reported_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
@@ -34,38 +34,50 @@ _MAX_PROCESSES = 256
 _MAX_PROFILES = 16
 _CACHED_SECONDS = 10.0
 """Seconds for which an answer about a pid is cached: pids are reused."""
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 _SLOWER_FACTOR, _SETTLING_SECONDS = 1.5, 1.0
 """Factor and seconds by which one process of a program may be later than another with its first step."""
 _MIN_STEPS_AT_WORK = 6
 """Steps by which a process has taken its memory."""
-_WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
+_TENSORFLOW_LINE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
 _LOG_MARKERS = (b"Created ", b"out of memory trying")
 
 
-class _Member:
+class _WatchedProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.state = ReceivedEvents()
-        self.map: list[DeviceMapping] = []
-        self.ooms = 0
-        self.disconnected = False
+        self.received = ReceivedEvents()
+        self.device_map: list[DeviceMapping] = []
+        self.logged_ooms = 0
+        self.has_disconnected = False
 
     @property
     def framework(self) -> Framework | None:
-        return self.state.framework
+        return self.received.framework
 
     @property
-    def worth_telling(self) -> bool:
-        state = self.state
-        return bool(self.map or self.ooms or state.ooms or state.allocators or state.throughput or state.errors)
+    def is_reportable(self) -> bool:
+        state = self.received
+        return bool(
+            self.device_map
+            or self.logged_ooms
+            or state.allocator_ooms
+            or state.allocator_peaks
+            or state.throughput
+            or state.errors
+        )
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
         """Sort key: the process that does the work ranks highest."""
-        state = self.state
-        gpu = any("GPU" in name or "cuda" in name for name in state.devices.logical)
-        return (bool(state.throughput), gpu, bool(state.framework), max(state.allocators.values(), default=0))
+        received = self.received
+        has_gpu = any("GPU" in name or "cuda" in name for name in received.devices.logical)
+        return (
+            bool(received.throughput),
+            has_gpu,
+            bool(received.framework),
+            max(received.allocator_peaks.values(), default=0),
+        )
 
 
 class WatchedProcesses:
@@ -74,9 +86,9 @@ class WatchedProcesses:
     def __init__(self, streams: StreamReader, reports: socket.socket) -> None:
         """``reports``: the listening socket to which the processes connect."""
         self._streams = streams
-        self._members: dict[int, _Member] = {}
-        self._answers: dict[int, tuple[bool, float]] = {}
-        self._quiet: set[int] = set()
+        self._known: dict[int, _WatchedProcess] = {}
+        self._membership_cache: dict[int, tuple[bool, float]] = {}
+        self._pids_without_gpu: set[int] = set()
         """Pids of processes that could not use a GPU, by their own word."""
         self._connections: dict[int, tuple[socket.socket, LineSplitter]] = {}
         self.ancestor: int | None = None
@@ -101,195 +113,224 @@ class WatchedProcesses:
             self._accept()
         self._streams.remove(self._socket.fileno())
 
-    def belongs(self, pid: int) -> bool:
+    def is_of_program(self, pid: int) -> bool:
         now = time.monotonic()
-        known = self._answers.get(pid)
-        if known is not None and now - known[1] < _CACHED_SECONDS:
-            return known[0]
-        answer = self.ancestor is not None and descends(pid, self.ancestor)
-        if len(self._answers) > 4 * _MAX_PROCESSES:
-            self._answers.clear()
-        self._answers[pid] = (answer, now)
-        return answer
+        cached = self._membership_cache.get(pid)
+        if cached is not None and now - cached[1] < _CACHED_SECONDS:
+            return cached[0]
+        is_member = self.ancestor is not None and descends(pid, self.ancestor)
+        if len(self._membership_cache) > 4 * _MAX_PROCESSES:
+            self._membership_cache.clear()
+        self._membership_cache[pid] = (is_member, now)
+        return is_member
 
-    def log_line(self, raw: bytes) -> None:
+    def take_log_line(self, line: bytes) -> None:
         """Assigns device maps and failed allocations in TensorFlow's log to the process that logged them."""
-        if not any(text in raw for text in _LOG_MARKERS):
+        if not any(text in line for text in _LOG_MARKERS):
             return
-        found = _WROTE.search(raw)
-        if found is None:
+        match = _TENSORFLOW_LINE.search(line)
+        if match is None:
             return
-        message = found[2].decode("utf-8", "replace")
-        mapping = tensorflow_device_lines.parse_mapping(message)
-        refused = "out of memory trying" in message and "is not a failure" not in message
-        if mapping is None and not refused:
+        message = match[2].decode("utf-8", "replace")
+        logged_device = tensorflow_device_lines.parse_mapping(message)
+        is_oom = "out of memory trying" in message and "is not a failure" not in message
+        if logged_device is None and not is_oom:
             return
-        thread = int(found[1])
-        pid = thread if thread in self._members else leader_of(thread)
+        thread = int(match[1])
+        pid = thread if thread in self._known else leader_of(thread)
         if pid is None:
             return
-        member = self._member(pid)
-        if member is None:
+        process = self._process_of(pid)
+        if process is None:
             return
-        if refused:
-            member.ooms += 1
-        elif mapping is not None and all(mapping.framework_device != known.framework_device for known in member.map):
-            member.map.append(mapping)
+        if is_oom:
+            process.logged_ooms += 1
+        elif logged_device is not None and all(
+            logged_device.framework_device != earlier.framework_device for earlier in process.device_map
+        ):
+            process.device_map.append(logged_device)
 
     def leading(self, pid: int) -> ReceivedEvents:
         """The state of the process that does the work; ``pid``: the program's own."""
-        best = self._leader()
-        if best is None:
+        leader = self._leader()
+        if leader is None:
             state = ReceivedEvents()
             state.pid = pid
             return state
-        return best.state
+        return leader.received
 
     def stepping(self, pid: int) -> ReceivedEvents:
         """The state of the process that counts most steps; before any does, of the leading one (see there)."""
-        best = max(self._members.values(), key=lambda member: member.state.steps.count, default=None)
-        return best.state if best is not None and best.state.steps.count else self.leading(pid)
+        most_steps = max(self._known.values(), key=lambda process: process.received.steps.count, default=None)
+        return most_steps.received if most_steps is not None and most_steps.received.steps.count else self.leading(pid)
 
-    def starting(self, pids: Collection[int]) -> bool:
+    def any_may_be_starting(self, pids: Collection[int]) -> bool:
         """Whether one of ``pids``, all processes of the program, may still be on its way to its first steps.
 
         It may if it has a framework, or is a Python that was started rather than forked, and had hardly more time yet
         than the process that stepped first took to its first step; so may one that has just begun to step.
         """
-        stepping = [member for member in self._members.values() if member.state.steps.first_at is not None]
-        first = min(stepping, key=lambda member: member.state.steps.first_at or 0.0, default=None)
-        began = None if first is None else start_time(first.pid)
-        if first is None or began is None:
+        stepping_processes = [
+            process for process in self._known.values() if process.received.steps.first_at is not None
+        ]
+        first_stepping = min(
+            stepping_processes, key=lambda process: process.received.steps.first_at or 0.0, default=None
+        )
+        first_start = None if first_stepping is None else start_time(first_stepping.pid)
+        if first_stepping is None or first_start is None:
             return False
-        assert first.state.steps.first_at is not None
-        patience = _SLOWER_FACTOR * (first.state.steps.first_at - began) + _SETTLING_SECONDS
+        assert first_stepping.received.steps.first_at is not None
+        max_seconds = _SLOWER_FACTOR * (first_stepping.received.steps.first_at - first_start) + _SETTLING_SECONDS
         now = time.monotonic()
         for pid in pids:
-            member = self._members.get(pid)
-            if member is first or (member is not None and member.state.ended):
+            process = self._known.get(pid)
+            if process is first_stepping or (process is not None and process.received.ended):
                 continue
-            if member is None and (not runs_python(pid) or descends(first.pid, pid)):
+            if process is None and (not runs_python(pid) or descends(first_stepping.pid, pid)):
                 continue
-            steps = member.state.steps if member is not None else None
+            steps = process.received.steps if process is not None else None
             if steps is not None and steps.count >= _MIN_STEPS_AT_WORK:
                 continue
-            since = steps.first_at if steps is not None and steps.first_at is not None else start_time(pid)
-            if since is not None and now - since < patience:
+            started_at = steps.first_at if steps is not None and steps.first_at is not None else start_time(pid)
+            if started_at is not None and now - started_at < max_seconds:
                 return True
         return False
 
-    def applied(self) -> Applied | None:
+    def applied(self) -> AppliedSetting | None:
         """What became of the setting that is tried: what the program overrides before what was applied."""
-        found = [member.state.applied for member in self._members.values() if member.state.applied is not None]
+        found = [process.received.applied for process in self._known.values() if process.received.applied is not None]
         return max(found, key=lambda applied: (bool(applied.overridden), bool(applied.applied)), default=None)
 
     @property
     def pids(self) -> set[int]:
-        return set(self._members)
+        return set(self._known)
 
     @property
-    def reporting(self) -> bool:
+    def any_has_reported(self) -> bool:
         """Whether any process said anything: then Python reads PYTHONPATH."""
-        return any(member.state.command for member in self._members.values())
+        return any(process.received.command for process in self._known.values())
 
-    def in_use(self) -> tuple[int, int]:
+    def gpus_and_bytes_in_use(self) -> tuple[int, int]:
         """GPUs used by all processes together, and the sum of their allocators' peaks in bytes."""
-        members = self._members.values()
-        gpus = sum(len({*(m.framework_device for m in member.map), *member.state.mappings}) for member in members)
-        return gpus, sum(sum(member.state.allocators.values()) for member in members)
+        members = self._known.values()
+        gpus = sum(
+            len({*(m.framework_device for m in process.device_map), *process.received.device_mappings})
+            for process in members
+        )
+        return gpus, sum(sum(process.received.allocator_peaks.values()) for process in members)
 
-    def ends(self) -> int:
+    def ended_count(self) -> int:
         """How many processes with a framework have reported that they are about to exit."""
-        return sum(member.state.ended and member.state.framework is not None for member in self._members.values())
+        return sum(
+            process.received.ended and process.received.framework is not None for process in self._known.values()
+        )
 
-    def placed(self) -> tuple[OpCounts, ...]:
+    def op_counts(self) -> tuple[OpCounts, ...]:
         """With --placement: the ops of every process that reported any."""
-        lead = self.leading(0)
-        theirs = (lead.environment or {}).get(_VISIBLE)
-        found = []
-        for state in (member.state for member in self._members.values()):
-            if state.placed.counts or state.placed.graph_nodes:
-                own = (state.environment or {}).get(_VISIBLE)
-                found.append(
-                    state.placed.with_process_devices(state.devices, lead.devices, own if own != theirs else None)
+        leading_state = self.leading(0)
+        leading_visible = (leading_state.environment or {}).get(_VISIBLE_DEVICES)
+        counts = []
+        for state in (process.received for process in self._known.values()):
+            if state.op_counts.counts or state.op_counts.graph_nodes:
+                own_visible = (state.environment or {}).get(_VISIBLE_DEVICES)
+                counts.append(
+                    state.op_counts.with_process_devices(
+                        state.devices, leading_state.devices, own_visible if own_visible != leading_visible else None
+                    )
                 )
-        return tuple(found)
+        return tuple(counts)
 
-    def without_last_report(self) -> tuple[int, ...]:
+    def pids_without_last_report(self) -> tuple[int, ...]:
         """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""
-        gone = [member for member in self._members.values() if member.disconnected and not member.state.ended]
-        return tuple(member.pid for member in gone if member.state.placed.counts)
+        disconnected = [
+            process for process in self._known.values() if process.has_disconnected and not process.received.ended
+        ]
+        return tuple(process.pid for process in disconnected if process.received.op_counts.counts)
 
-    def killed(self) -> tuple[KilledChild, ...]:
+    def killed_children(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
-        found = []
-        for child in [child for member in self._members.values() for child in member.state.killed]:
-            member = self._members.get(child.pid)
-            if member is not None:
-                has = member.framework is not None
-                found.append(msgspec.structs.replace(child, command=member.state.command, framework=has))
+        children = []
+        for child in [child for process in self._known.values() for child in process.received.killed_children]:
+            process = self._known.get(child.pid)
+            if process is not None:
+                has_framework = process.framework is not None
+                children.append(
+                    msgspec.structs.replace(child, command=process.received.command, framework=has_framework)
+                )
             elif child.started_by == "multiprocessing":
-                found.append(child)
-        return tuple(found)
+                children.append(child)
+        return tuple(children)
 
     def failure_counts(self, program: int) -> FailureCounts | None:
         """What ``program`` and its children counted as failed until their ends; None unless all that may have loaded a
         framework did."""
-        members = [member for member in self._members.values() if member.framework is not None or member.state.children]
-        states = [member.state for member in members if member.pid not in self._quiet]
-        told = self._quiet | {member.pid for member in members if member.state.ended}
-        every = {program}.union({member.pid for member in members}, *(member.state.children for member in members))
-        if not every <= told or any(state.exhausted is None for state in states):
+        processes = [
+            process for process in self._known.values() if process.framework is not None or process.received.children
+        ]
+        states = [process.received for process in processes if process.pid not in self._pids_without_gpu]
+        accounted_pids = self._pids_without_gpu | {process.pid for process in processes if process.received.ended}
+        all_pids = {program}.union(
+            {process.pid for process in processes}, *(process.received.children for process in processes)
+        )
+        if not all_pids <= accounted_pids or any(state.failed_allocations is None for state in states):
             return None
-        failures = [state.failures for state in states if state.failures is not None]
-        gpus = any(member.map or member.state.mappings for member in members)
-        ended_by_memory = sum(is_out_of_memory_error(error) for state in states for error in state.errors)
-        refused = sum(state.exhausted or 0 for state in states) + ended_by_memory
-        others = sum(failures) if len(failures) == len(states) else None
-        return FailureCounts(exhausted=refused, failures=others, framework=bool(states), gpus=gpus)
+        failures = [state.other_failures for state in states if state.other_failures is not None]
+        used_gpus = any(process.device_map or process.received.device_mappings for process in processes)
+        oom_exceptions = sum(is_out_of_memory_error(error) for state in states for error in state.errors)
+        failed_allocations = sum(state.failed_allocations or 0 for state in states) + oom_exceptions
+        other_failures = sum(failures) if len(failures) == len(states) else None
+        return FailureCounts(
+            failed_allocations=failed_allocations,
+            other_failures=other_failures,
+            used_framework=bool(states),
+            used_gpus=used_gpus,
+        )
 
-    def profile_themselves(self) -> bool:
+    def any_profiles_itself(self) -> bool:
         """With --memory: whether a process has begun a profile of its own."""
-        return any(member.state.memory_records.program_profiles_itself for member in self._members.values())
+        return any(process.received.memory_records.program_profiles_itself for process in self._known.values())
 
     def memory_profiles(self) -> tuple[tuple[MemoryProfile, ...], tuple[str, ...]]:
         """With --memory: the profiles of every process, the fullest first, and what could not be recorded."""
-        found: list[MemoryProfile] = []
+        profiles: list[MemoryProfile] = []
         problems: list[str] = []
-        for pid, member in self._members.items():
-            records = member.state.memory_records
-            peaks = {device_name(name): peak for name, peak in member.state.allocators.items()}
+        for pid, process in self._known.items():
+            records = process.received.memory_records
+            peaks = {device_name(name): peak for name, peak in process.received.allocator_peaks.items()}
             for profile in records.profiles(pid):
-                whole = max(profile.program_peak_bytes or 0, peaks.get(profile.device, 0)) or None
-                found.append(msgspec.structs.replace(profile, program_peak_bytes=whole))
+                program_peak_bytes = max(profile.program_peak_bytes or 0, peaks.get(profile.device, 0)) or None
+                profiles.append(msgspec.structs.replace(profile, program_peak_bytes=program_peak_bytes))
             problems += [f"memory of process {pid}: {text}" for text in records.problems()]
-        found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
-        return tuple(found[:_MAX_PROFILES]), tuple(problems)
+        profiles.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
+        return tuple(profiles[:_MAX_PROFILES]), tuple(problems)
 
-    def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
+    def leading_device_map(self) -> tuple[DeviceMapping, ...] | None:
         """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
-        best = self._leader()
-        if best is None or sum(bool(member.map or member.state.mappings) for member in self._members.values()) < 2:
+        leader = self._leader()
+        if (
+            leader is None
+            or sum(bool(process.device_map or process.received.device_mappings) for process in self._known.values()) < 2
+        ):
             return None
-        return self._process_entry(best.pid, {}).device_map
+        return self._process_entry(leader.pid, {}).device_map
 
-    def _leader(self) -> _Member | None:
-        return max(self._members.values(), key=lambda member: member.rank, default=None)
+    def _leader(self) -> _WatchedProcess | None:
+        return max(self._known.values(), key=lambda process: process.rank, default=None)
 
     def processes(self, held: dict[int, dict[str, int]]) -> tuple[RunProcess, ...]:
         """The processes worth reporting. ``held``: GPU memory that NVML showed, in bytes by pid and device UUID."""
-        pids = [pid for pid, member in self._members.items() if member.worth_telling or pid in held]
-        pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
-        pids += [pid for pid in held if pid not in self._members]
-        codes = {pid: code for member in self._members.values() for pid, code in member.state.children.items()}
+        pids = [pid for pid, process in self._known.items() if process.is_reportable or pid in held]
+        pids = pids or [pid for pid, process in self._known.items() if process.framework is not None]
+        pids += [pid for pid in held if pid not in self._known]
+        codes = {pid: code for process in self._known.values() for pid, code in process.received.children.items()}
         return tuple(self._process_entry(pid, held.get(pid, {}), codes.get(pid)) for pid in pids[:_MAX_PROCESSES])
 
     def _process_entry(self, pid: int, held: dict[str, int], code: int | None = None) -> RunProcess:
-        member = self._members.get(pid)
-        if member is None:
+        process = self._known.get(pid)
+        if process is None:
             return RunProcess(pid=pid, held_bytes=held, exit_code=code)
-        state = member.state
-        names = {mapping.framework_device for mapping in member.map}
+        state = process.received
+        names = {mapping.framework_device for mapping in process.device_map}
         return RunProcess(
             pid=pid,
             command=state.command,
@@ -297,24 +338,24 @@ class WatchedProcesses:
             framework=state.framework,
             devices=state.devices,
             device_map=(
-                *(own_ordinal(mapping, state.mappings) for mapping in member.map),
-                *(mapping for name, mapping in state.mappings.items() if name not in names),
+                *(with_reported_ordinal(mapping, state.device_mappings) for mapping in process.device_map),
+                *(mapping for name, mapping in state.device_mappings.items() if name not in names),
             ),
-            allocators=dict(state.allocators),
+            allocators=dict(state.allocator_peaks),
             held_bytes=held,
-            ooms=max(member.ooms, state.ooms, sum(map(is_out_of_memory_error, state.errors))),
+            ooms=max(process.logged_ooms, state.allocator_ooms, sum(map(is_out_of_memory_error, state.errors))),
             throughput=state.throughput,
             errors=tuple(state.errors),
             exit_code=code,
         )
 
-    def _member(self, pid: int) -> _Member | None:
-        member = self._members.get(pid)
-        if member is None:
-            if len(self._members) >= _MAX_PROCESSES:
+    def _process_of(self, pid: int) -> _WatchedProcess | None:
+        process = self._known.get(pid)
+        if process is None:
+            if len(self._known) >= _MAX_PROCESSES:
                 return None
-            member = self._members[pid] = _Member(pid)
-        return member
+            process = self._known[pid] = _WatchedProcess(pid)
+        return process
 
     def _accept(self) -> bool:
         """Takes a connection; True if it is one to read: what a short program said may all be in it already."""
@@ -324,26 +365,26 @@ class WatchedProcesses:
             return False  # the peer has already disconnected
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, user, _ = struct.unpack("3i", credentials)
-        member = self._member(pid) if user in (os.getuid(), 0) else None
-        if member is None:
+        process = self._process_of(pid) if user in (os.getuid(), 0) else None
+        if process is None:
             connection.close()
             return False
-        if member.state.ended:
-            member.state = ReceivedEvents()  # the pid of an exited process was reused
-        lines = LineSplitter(member.state.line)
+        if process.received.ended:
+            process.received = ReceivedEvents()  # the pid of an exited process was reused
+        lines = LineSplitter(process.received.take_line)
         descriptor = connection.fileno()
         self._connections[descriptor] = (connection, lines)
-        self._streams.add(descriptor, lines.feed, lambda: self._connection_closed(descriptor, member))
+        self._streams.add(descriptor, lines.feed, lambda: self._connection_closed(descriptor, process))
         return True
 
-    def _connection_closed(self, descriptor: int, member: _Member) -> None:
+    def _connection_closed(self, descriptor: int, process: _WatchedProcess) -> None:
         connection, lines = self._connections.pop(descriptor)
-        member.disconnected = True
+        process.has_disconnected = True
         lines.close()
         connection.close()
-        if member.state.quiet and len(self._quiet) < 4 * _MAX_PROCESSES:
-            self._quiet.add(member.pid)
+        if process.received.used_no_gpu and len(self._pids_without_gpu) < 4 * _MAX_PROCESSES:
+            self._pids_without_gpu.add(process.pid)
         # A pool that keeps replacing its workers must not fill the list.
-        told = member.worth_telling or member.state.killed or bool(member.state.placed.counts)
-        if not told and len(self._members) > 8:
-            self._members.pop(member.pid, None)
+        is_kept = process.is_reportable or process.received.killed_children or bool(process.received.op_counts.counts)
+        if not is_kept and len(self._known) > 8:
+            self._known.pop(process.pid, None)

@@ -16,7 +16,7 @@ from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
-from gpuwatch.experiment.probing.received_events import Applied, ReceivedEvents, StepCount
+from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_plan import (
@@ -143,7 +143,7 @@ class StopCondition:
 
 
 def _uses_gpu(program: ReceivedEvents) -> bool:
-    return any("GPU" in name or "cuda" in name for name in (*program.devices.logical, *program.mappings))
+    return any("GPU" in name or "cuda" in name for name in (*program.devices.logical, *program.device_mappings))
 
 
 def _is_standing_still(steps: StepCount) -> bool:
@@ -214,7 +214,13 @@ def run_trial(
         snapshot_before = feed.fresh(_LAST_SAMPLE_SECONDS)
         with (
             GuardedProgram(command, options) as program,
-            Watch(program, lambda draft: draft.run, source=feed, before=snapshot_before, look=feed.sample_now) as watch,
+            Watch(
+                program,
+                lambda draft: draft.run,
+                snapshots=feed,
+                snapshot_before=snapshot_before,
+                sample_now=feed.sample_now,
+            ) as watch,
         ):
             measured = watch.measure(stop_condition, take_line)
     trial = _finished_trial(configuration, measured, stop_condition, setup)
@@ -271,7 +277,7 @@ def _finished_trial(
         run = msgspec.structs.replace(
             run, verdict="ok", verdict_reason="It ran on the CPU, as requested.", findings=findings, primary=None
         )
-    reported_setting = _reported_setting(setting, run, measured.applied) or Applied(name=setting.name)
+    reported_setting = _reported_setting(setting, run, measured.applied) or AppliedSetting(name=setting.name)
     return Trial(
         asked=setting.name,
         values=dict(configuration.values),
@@ -289,21 +295,21 @@ def _finished_trial(
     )
 
 
-def _reported_setting(setting: TrialSetting, run: Run, applied: Applied | None) -> Applied | None:
+def _reported_setting(setting: TrialSetting, run: Run, applied: AppliedSetting | None) -> AppliedSetting | None:
     """What became of the setting: as the program reported it, else by the variables that it had when it used a GPU."""
     if applied is not None and setting.probe is not None:
         return applied
     if override := program_setting_text(setting, run.settings):
         place = override.rpartition("(")[2].rstrip(")")
-        return Applied(name=setting.name, applied=False, overridden=place)
+        return AppliedSetting(name=setting.name, applied=False, overridden=place)
     if not setting.variables or run.framework is None:
         return None  # nothing to apply, or nobody could tell
     if setting.framework != "any" and setting.variables.get("CUDA_VISIBLE_DEVICES") is None and used_no_gpu(run):
-        return Applied(name=setting.name, applied=False, reason="the program used no GPU")
+        return AppliedSetting(name=setting.name, applied=False, reason="the program used no GPU")
     reached = all(run.environment.get(name) == value for name, value in setting.variables.items())
     own_values = {name: run.settings[name].effective for name in setting.variables if name in run.settings}
     effective = {name: value for name, value in own_values.items() if value is not None}
-    return Applied(name=setting.name, applied=reached, effective=effective) if reached or own_values else None
+    return AppliedSetting(name=setting.name, applied=reached, effective=effective) if reached or own_values else None
 
 
 def used_no_gpu(run: Run) -> bool:

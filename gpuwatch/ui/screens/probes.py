@@ -400,10 +400,10 @@ class ProbesScreen(FilterableScreen):
         if script is None:
             self.say(f"{printable(config)} is no longer in the catalog", "warning")
             return
-        from gpuwatch.experiment.probing.settings_as_code import recipe
+        from gpuwatch.experiment.probing.settings_as_code import settings_code
         from gpuwatch.ui.screens.probe_sheets import CodeModal
 
-        self.app.push_screen(CodeModal(config, recipe(script, options)))
+        self.app.push_screen(CodeModal(config, settings_code(script, options)))
 
     @property
     def _live_view(self) -> View:
