@@ -268,7 +268,7 @@ def _run_all(
     with ProbeBatch() as batch:
         machine = batch.machine()
         visible = _idle_gpus(scripts, machine) if gpu is None else chosen_gpus(gpu, machine)
-        batch.open(msgspec.structs.replace(options, visible=visible), machine=machine, size=size)
+        batch.open(msgspec.structs.replace(options, visible_uuids=visible), machine=machine, size=size)
         for number, script in enumerate(scripts, 1):
             with _show_progress(script, number, len(scripts)) as on_event, compile_notice():
                 runs.append(batch.run(script, on_event))
