@@ -53,7 +53,7 @@ def read_recording(path: Path, *, empty: bool = False) -> Iterator[Recording]:
 
 
 def recorded_range(recording: Recording, since: str | None, until: str | None) -> tuple[float, float]:
-    """Begin and end of a range as people write it, in seconds since the epoch; without them, those of the recording.
+    """Start and end of a range as people write it, in seconds since the epoch; without them, those of the recording.
 
     :class:`UsageError` if nothing was recorded then.
     """

@@ -22,7 +22,7 @@ Examples:
   gpuwatch usage --by process --csv > processes.csv
 """
 _DEFAULT_SECONDS = 7 * 86_400.0
-"""Seconds before the end of the recording, where no begin is given."""
+"""Seconds before the end of the recording, where no start is given."""
 
 
 @click.command(epilog=_EXAMPLES)

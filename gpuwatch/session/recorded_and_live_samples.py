@@ -93,7 +93,7 @@ class JoinedSamples(SampleStore):
         return self._times
 
     def spans_without_gaps(self, longer: float) -> Sequence[tuple[float, float]]:
-        """Begin and end of each time without a gap; updated every few seconds."""
+        """Start and end of each time without a gap; updated every few seconds."""
         now = time.monotonic()
         if now - self._stretched >= _GAP_SEARCH_SECONDS:
             self._stretched = now

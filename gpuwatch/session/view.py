@@ -48,7 +48,7 @@ class PlayheadPosition:
     interval: float
     """Seconds between new samples; older ones are further apart."""
     gapless: Sequence[tuple[float, float]]
-    """Begin and end of each time without a gap, oldest first."""
+    """Start and end of each time without a gap, oldest first."""
     track: Track
     viewers_time: float = 0.0
     """What time it is for who watches: other days are shown with their date."""

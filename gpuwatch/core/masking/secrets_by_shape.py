@@ -209,7 +209,7 @@ def without_columns(text: str) -> str:
 
 
 def _cells(line: str, cell: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Begin and end of what stands in each cell, without blanks and quotes around it."""
+    """Start and end of what stands in each cell, without blanks and quotes around it."""
     found = []
     for match in cell.finditer(line):
         begin = match.end() - len(match[0].lstrip(" \"'"))

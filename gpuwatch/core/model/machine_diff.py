@@ -20,7 +20,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None
     """Name of the machine; null if unknown."""
     begin: datetime.datetime | None
-    """When it was taken; of a recording, the begin of the stretch; null if the file does not say."""
+    """When it was taken; of a recording, the start of the stretch; null if the file does not say."""
     end: datetime.datetime | None
     """The same, or the end of the stretch."""
     samples: int

@@ -6,7 +6,7 @@ import msgspec
 
 
 class AccountedProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU from its begin to its end, by the driver (nvmlDeviceGetAccountingStats)."""
+    """A process on a GPU from its start to its end, by the driver (nvmlDeviceGetAccountingStats)."""
 
     pid: int
     started_at: float

@@ -54,7 +54,7 @@ class PeriodProcess(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None
     """Such as ``train.py``."""
     begin: datetime.datetime
-    """First seen; it may be before the begin of the document."""
+    """First seen; it may be before the start of the document."""
     end: datetime.datetime
     """Last seen, as far as recorded."""
 
@@ -91,7 +91,7 @@ class PeriodFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding and the time for which it held."""
 
     begin: datetime.datetime
-    """Since when; it may be before the begin of the document."""
+    """Since when; it may be before the start of the document."""
     end: datetime.datetime
     """Until when, as far as recorded."""
     finding: Finding
@@ -126,7 +126,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     gpuwatch_version: str
     redacted: bool = False
     begin: datetime.datetime
-    """Begin of the first step."""
+    """Start of the first step."""
     end: datetime.datetime
     """End of the last step."""
     step_seconds: float

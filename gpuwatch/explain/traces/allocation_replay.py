@@ -98,7 +98,7 @@ class Replay:
         """The fullest moment of each of :data:`MAX_MOMENTS` equal shares of the allocations and frees.
 
         Not of the time: most of it passes without any, and steps would be too narrow to be seen. ``before``: so many
-        allocations at the begin were there already.
+        allocations at the start were there already.
         """
         share = max(-(-(sum(map(len, self._changes)) - before) // MAX_MOMENTS), 1)
         found: list[Moment] = []

@@ -37,7 +37,7 @@ class SampleStore(ABC):
 
     @abstractmethod
     def spans_without_gaps(self, longer: float) -> Sequence[tuple[float, float]]:
-        """Begin and end of each time without a gap longer than so many seconds, oldest first."""
+        """Start and end of each time without a gap longer than so many seconds, oldest first."""
 
     @abstractmethod
     def at(self, moment: float) -> StoredSample | None:
@@ -58,7 +58,7 @@ class SampleStore(ABC):
         return Gap(at, moment if damaged else following, damaged)
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
-        """Begin of the last minute before ``moment`` of which a mean of a metric of a device is kept; None: unknown."""
+        """Start of the last minute before ``moment`` of which a mean of a metric of a device is kept; None: unknown."""
         return None
 
     @abstractmethod

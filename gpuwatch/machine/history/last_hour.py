@@ -137,7 +137,7 @@ class LastHour(SampleStore):
             yield from chunks
 
     def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
-        """Begin and end of each time without a gap; thinned samples are further apart than recorded ones."""
+        """Start and end of each time without a gap; thinned samples are further apart than recorded ones."""
         times = self.times
 
         def max_gap(at: float) -> float:

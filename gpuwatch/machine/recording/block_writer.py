@@ -37,9 +37,9 @@ class BlockWriter:
         self._meter = GpuTimeMeter(interval)
         self._lives = ProcessLives(self._find_life, self._meter.max_gap_seconds)
         self._newest_hour: tuple[int, GpuTime | None] | None = None
-        """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
+        """The newest hour of GPU time: its start and what is stored of it; None if that is only a part of it."""
         self._newest_tiers: dict[int, tuple[int, minute_and_hour_means.Points | None]] = {}
-        """The newest block of each tier, by seconds of its points: its begin and its points; None if it is damaged."""
+        """The newest block of each tier, by seconds of its points: its start and its points; None if it is damaged."""
 
     def seal(self, run: int, samples: Sequence[StoredSample], frames: bytes, boot: float) -> None:
         """Writes the block of these samples, at least one, whose chunk has these frames.

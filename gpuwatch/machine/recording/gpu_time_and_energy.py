@@ -38,7 +38,7 @@ _SecondsByProcess = dict[ProcessKey, float]
 
 
 def hour_of(at: float) -> int:
-    """Begin of the hour in which the time before a sample at ``at`` is counted: at 14:00:00 that of 13:00."""
+    """Start of the hour in which the time before a sample at ``at`` is counted: at 14:00:00 that of 13:00."""
     return (math.ceil(at / HOUR_SECONDS) - 1) * HOUR_SECONDS
 
 

@@ -242,7 +242,7 @@ class Recording(SampleStore):
         return self._sealed_blocks[-1].number if self._sealed_blocks else 0
 
     def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
-        """Begin and end of each time without a gap that is longer than so many seconds.
+        """Start and end of each time without a gap that is longer than so many seconds.
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
@@ -259,11 +259,11 @@ class Recording(SampleStore):
             yield from self._block_times(block.number)[: block.samples]
 
     def gaps(self, longer: float) -> Iterator[tuple[float, float]]:
-        """Begin and end of each time between samples that is longer than so many seconds."""
+        """Start and end of each time between samples that is longer than so many seconds."""
         return ((before, at) for before, at in pairwise(self._all_times()) if at - before > longer)
 
     def gaps_of_blocks(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
-        """Begin and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""
+        """Start and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""
         last = begin
         for block in self._blocks_between(begin, end):
             if block.begin > last:
@@ -327,7 +327,7 @@ class Recording(SampleStore):
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
-        """Begin of the last stored minute before ``moment``, within one day; None without one."""
+        """Start of the last stored minute before ``moment``, within one day; None without one."""
         means = self.summaries(
             minute_and_hour_means.MINUTE, moment - _LAST_MINUTE_SEARCH_SECONDS, moment, frozenset({metric})
         )

@@ -36,7 +36,7 @@ def parse_moment(text: str, now: float, zone: datetime.tzinfo | None = None) -> 
 
 
 def parse_begin(text: str, now: float) -> float:
-    """:func:`parse_moment`, for a begin: ``7d`` is 7 days before ``now``."""
+    """:func:`parse_moment`, for a start: ``7d`` is 7 days before ``now``."""
     seconds = parse_duration(text)
     return parse_moment(text, now) if seconds is None else now - seconds
 

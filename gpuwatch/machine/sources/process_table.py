@@ -45,7 +45,7 @@ _FRAMEWORKS = (
     (re.compile(r"(\S+)/jaxlib/"), "jaxlib"),
 )
 DENIED = "permission denied: "
-"""Begin of the note on a process of which not everything may be read."""
+"""Start of the note on a process of which not everything may be read."""
 _HIDING_CHECK_SECONDS = 60.0
 """Seconds between looks at how /proc is mounted."""
 _YOUNG_SECONDS = 120.0

@@ -24,7 +24,7 @@ MAX_JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""
 _MIB = 1 / 2**20
 _COMPUTE_INSTANCE_PREFIX = re.compile(r"^\d+c\.")
-"""Begin of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
+"""Start of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
 _RATIO_PER_PERCENT = 0.01
 
 

@@ -1,4 +1,4 @@
-/* Accounting mode of the simulated libnvidia-ml.so.1: what each process used from its begin to its end.
+/* Accounting mode of the simulated libnvidia-ml.so.1: what each process used from its start to its end.
  *
  * Off, as on a new machine, until "accounting_mode" is set to 1; NVIDIA's is switched by an administrator. Processes
  * count that began since then. With MIG there is none. */

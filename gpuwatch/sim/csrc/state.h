@@ -119,7 +119,7 @@ typedef struct {
     char uuid[GWS_UUID_TEXT_BYTES]; /* MIG-... */
 } gws_mig;
 
-/* What accounting mode tells of a process on one device, from its begin to its end. */
+/* What accounting mode tells of a process on one device, from its start to its end. */
 typedef struct {
     int32_t pid; /* 0: empty */
     uint32_t running;

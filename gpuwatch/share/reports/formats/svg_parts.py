@@ -41,7 +41,7 @@ def label(x: float, y: float, text: str, anchor: str = "middle", look: str = "ti
 
 
 def bins(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of at most ``most`` equal parts of ``count`` places."""
+    """Start and end of at most ``most`` equal parts of ``count`` places."""
     step = max(1, -(-count // most))
     return ((begin, min(begin + step, count)) for begin in range(0, count, step))
 
