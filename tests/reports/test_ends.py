@@ -66,9 +66,9 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
 
 
 def test_what_was_not_gathered_is_listed() -> None:
-    assert _why_none(0, "gpuwatch probe", unread=False) == "this user has not saved any; to create one: gpuwatch probe"
-    assert "none of the 3 saved ones" in _why_none(3, "gpuwatch probe", unread=False)
-    assert "could be read" in _why_none(0, "gpuwatch probe", unread=True)
+    assert _why_none(0, "gpuwatch probe", some_unread=False) == "this user has not saved any; to create one: gpuwatch probe"
+    assert "none of the 3 saved ones" in _why_none(3, "gpuwatch probe", some_unread=False)
+    assert "could be read" in _why_none(0, "gpuwatch probe", some_unread=True)
 
 
 def test_a_comparison_names_machine_gpus_driver_version_and_date() -> None:
