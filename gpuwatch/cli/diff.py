@@ -24,7 +24,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import diff_report
-from gpuwatch.share.reports.diff_memory import side_of_profiles
+from gpuwatch.share.reports.diff_memory import memory_side
 from gpuwatch.share.reports.diff_sides import (
     Comparable,
     DiffSide,
@@ -150,7 +150,7 @@ def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:
     if isinstance(first.content, Explanation) and isinstance(second.content, Explanation):
         if first.path.name != second.path.name:
             names = (first.path.name, second.path.name)
-        return side_of_profiles(first.content, names[0]), side_of_profiles(second.content, names[1])
+        return memory_side(first.content, names[0]), memory_side(second.content, names[1])
     same_machine = first.host is not None and first.host == second.host
     if first.host is not None and second.host is not None and not same_machine:
         names = (first.host, second.host)

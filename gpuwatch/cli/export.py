@@ -147,7 +147,7 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
         sys.stdout.buffer.flush()
         progress("")
         return
-    from gpuwatch.share.reports.write_file import written
+    from gpuwatch.core.write_file import written
 
     total = shown = 0
     progress(f"writing {file_name(output)}")

@@ -15,8 +15,8 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.hyperlinks import file_url, hyperlink, links_allowed
 from gpuwatch.core.safe_text import printable
+from gpuwatch.core.write_file import is_special, unwritable
 from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write
-from gpuwatch.share.reports.write_file import is_special, unwritable
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.json_codec import Document

@@ -28,7 +28,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reservation_holders, reserve
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
 from gpuwatch.session.single_snapshot import findings_of, take_snapshot
-from gpuwatch.share.reports.topology_matrix import described
+from gpuwatch.share.reports.topology_matrix import path_description
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.fleet import Fleet
@@ -135,7 +135,7 @@ def pick(
             note = "; not reserved: another user has reserved it over the per-user limit" if unreservable else ""
             print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{_free_text(gpu)}{with_others}){note}")
         if picked.connection is not None:
-            print_line(f"gpuwatch: slowest connection between them: {described(picked.connection)}")
+            print_line(f"gpuwatch: slowest connection between them: {path_description(picked.connection)}")
     listed = ",".join(str(gpu.index) if index and not gpu.mig_instance else gpu.uuid for gpu in picked.chosen)
     if not command:
         click.echo(listed)

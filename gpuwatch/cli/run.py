@@ -173,9 +173,9 @@ class _RunWriter:
     """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
+        from gpuwatch.core.write_file import is_special
         from gpuwatch.explain.diagnosis.runs.finished_run import complete
         from gpuwatch.machine.history.saved_runs import RunStore
-        from gpuwatch.share.reports.write_file import is_special
 
         self._complete = complete
         self._store = RunStore() if keep else None

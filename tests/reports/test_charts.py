@@ -11,10 +11,10 @@ import pytest
 from gpuwatch.core.model.run import Phases, Run, Worker
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory
 from gpuwatch.core.model.try_results import Largest, Trial
-from gpuwatch.share.reports.chart_types import Bars
+from gpuwatch.share.reports.chart_types import BarChart
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.run_memory_tables import memory_bars
+from gpuwatch.share.reports.run_memory_tables import memory_bar_chart
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.share.reports.try_report import trials_content
 from tests.reports import diagnostics
@@ -35,9 +35,9 @@ HELD = DeviceMemory(
 )
 
 
-def bars(held: DeviceMemory, **changes: Any) -> Bars | None:
+def bars(held: DeviceMemory, **changes: Any) -> BarChart | None:
     run = full_run(workers=())
-    return memory_bars(
+    return memory_bar_chart(
         msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, devices=(held,)), **changes)
     )
 
@@ -59,7 +59,7 @@ def test_the_parts_of_a_device_are_its_whole_memory() -> None:
         ("allocators and the rest", 12 * GIB - 320 * MIB),
     ]
     # The framework's number is a bar of its own: its peak is of another moment and another source.
-    assert [(part.amount, allocator.mark) for part in allocator.parts] == [(6 * GIB, 21464 * MIB)]
+    assert [(part.amount, allocator.tick) for part in allocator.parts] == [(6 * GIB, 21464 * MIB)]
 
 
 def test_what_is_not_known_is_no_part() -> None:
@@ -72,7 +72,7 @@ def test_what_is_not_known_is_no_part() -> None:
         "used, owner unknown",
     ]
     assert bars(msgspec.structs.replace(HELD, total_bytes=None)) is None
-    assert memory_bars(bare_run()) is None
+    assert memory_bar_chart(bare_run()) is None
 
 
 def test_parts_that_exceed_the_whole_are_not_drawn() -> None:
@@ -150,7 +150,7 @@ def test_on_paper_one_failed_run_is_opened() -> None:
 
 
 def test_a_run_without_devices_has_no_bars() -> None:
-    assert memory_bars(full_run(memory=Memory(allocator_peak_bytes=GIB))) is None
+    assert memory_bar_chart(full_run(memory=Memory(allocator_peak_bytes=GIB))) is None
 
 
 def test_values_are_compared_by_what_the_allocator_handed_out() -> None:
@@ -166,7 +166,7 @@ def test_values_are_compared_by_what_the_allocator_handed_out() -> None:
     (table,) = [table for table in content.tables if table.title == "Values tried"]
     column = table.heads.index("ALLOCATOR")
     assert [row[column] for row in table.rows] == ["–", "2.0 GiB", "3.0 GiB"]
-    assert isinstance(table.charts[0], Bars)
+    assert isinstance(table.charts[0], BarChart)
     assert table.charts[0].title == "Peak in use by the framework's allocator"
     assert [(row.label, row.parts[0].amount) for row in table.charts[0].rows] == [
         ("BATCH=32", 2 * GIB),

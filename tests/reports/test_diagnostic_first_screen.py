@@ -21,7 +21,7 @@ from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.report_elements import Table, variable_value
 from gpuwatch.share.reports.report_formats import BY_NAME
-from gpuwatch.share.reports.run_report import fell_back, run_content
+from gpuwatch.share.reports.run_report import fallback_text, run_content
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program
@@ -182,7 +182,7 @@ def test_evidence_is_folded_and_keeps_its_end() -> None:
 def test_an_op_moved_by_a_session_is_reported(effective: str | None, placed: str, shown: str) -> None:
     run = probe("session-soft", 400, settings={"device": Setting(asked="/GPU:7", effective=effective)})
     work = replace(run.placements[0], requested=f"/{placed.lower()}", actual=f"/device:{placed}")
-    assert fell_back(replace(run, placements=(work,))) == shown
+    assert fallback_text(replace(run, placements=(work,))) == shown
 
 
 def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:

@@ -20,7 +20,7 @@ from gpuwatch.core.model.json_codec import EMBED_BEGIN
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, Outcome, Run
 from gpuwatch.core.model.run_memory import DeviceMemory, MemoryPoint
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
-from gpuwatch.share.reports.chart_data import timeline_in_words
+from gpuwatch.share.reports.chart_data import timeline_text
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
@@ -350,10 +350,10 @@ def test_text_formats_describe_a_chart_in_words() -> None:
     points = tuple(MemoryPoint(t=float(n), allocator_bytes=n * GIB) for n in range(1, 9))
     run = program()
     run = replace(run, memory=replace(run.memory, timeline=points))
-    assert ": 1.0 GiB → 2.0 GiB → " in timeline_in_words(run)
+    assert ": 1.0 GiB → 2.0 GiB → " in timeline_text(run)
     for name in ("markdown", "text"):
         assert "in use by the framework" in " ".join(draw(diagnostic_report(looks(programs=(run,))), name).split())
-    assert timeline_in_words(replace(run, memory=replace(run.memory, timeline=()))) == ""
+    assert timeline_text(replace(run, memory=replace(run.memory, timeline=()))) == ""
 
 
 @pytest.mark.parametrize(
@@ -458,7 +458,7 @@ def test_sampled_memory_names_its_span_and_the_peak() -> None:
     memory = replace(run.memory, timeline=points, allocators={"/device:GPU:0": 3 * GIB})
     run = replace(run, memory=memory, phases=replace(run.phases, total_seconds=24.0))
     told = "in use by the framework: 1.0 GiB, sampled over 7 s of 24 s, peak 3.0 GiB"
-    assert timeline_in_words(run) == told
+    assert timeline_text(run) == told
 
 
 def test_programs_of_one_name_have_their_start_time() -> None:

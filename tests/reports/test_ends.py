@@ -62,11 +62,14 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
     assert 'class="chart"' in render(run, "html")
     assert 'class="chart"' not in render(empty, "html").partition("Throughput")[0]
     none = [("a", full_run(memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=0)))] * 2
-    assert chart_data.memory_of_runs(none) is None
+    assert chart_data.held_memory_chart(none) is None
 
 
 def test_what_was_not_gathered_is_listed() -> None:
-    assert _why_none(0, "gpuwatch probe", some_unread=False) == "this user has not saved any; to create one: gpuwatch probe"
+    assert (
+        _why_none(0, "gpuwatch probe", some_unread=False)
+        == "this user has not saved any; to create one: gpuwatch probe"
+    )
     assert "none of the 3 saved ones" in _why_none(3, "gpuwatch probe", some_unread=False)
     assert "could be read" in _why_none(0, "gpuwatch probe", some_unread=True)
 

@@ -13,12 +13,12 @@ from rich.cells import cell_len
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Fallback
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.share.reports.formats.fold_text import fold, paragraph, short_ids
+from gpuwatch.share.reports.formats.fold_text import fold, paragraph, uuid_shortener
 from gpuwatch.share.reports.formats.terminal_tables import table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.run_tables import fallback_table, shared_detail_as_note
+from gpuwatch.share.reports.run_tables import fallback_table, with_shared_detail_as_note
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports import diagnostics
 from tests.reports.documents import (
@@ -73,7 +73,7 @@ def test_no_line_is_longer_than_the_terminal(document: Document, width: int) -> 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_no_word_of_a_table_is_divided_and_what_is_left_out_is_named(document: Document, width: int) -> None:
     content = content_of(document)
-    shorten = short_ids(cell for table in content.tables for row in table.rows for cell in row)
+    shorten = uuid_shortener(cell for table in content.tables for row in table.rows for cell in row)
     for table in content.tables:
         if not table.rows or table.lines or table.one_line:
             continue  # these cut, and mark it
@@ -91,10 +91,10 @@ def test_no_word_of_a_table_is_divided_and_what_is_left_out_is_named(document: D
 
 def test_uuids_are_long_enough_to_be_distinct() -> None:
     one, other = "GPU-71ae67ee-5fd0-1111-2222-333344445555", "GPU-71ae67ee-5fd1-1111-2222-333344445555"
-    shorten = short_ids([one, f"also {other}", one])
+    shorten = uuid_shortener([one, f"also {other}", one])
     assert (shorten(one), shorten(other)) == ("GPU-71ae67ee-5fd0…", "GPU-71ae67ee-5fd1…")
-    assert short_ids([one])(f"MIG of {one}.") == "MIG of GPU-71ae67ee…."
-    assert short_ids([one, one.upper().replace("GPU", "GPU")])("GPU-…-1") == "GPU-…-1"
+    assert uuid_shortener([one])(f"MIG of {one}.") == "MIG of GPU-71ae67ee…."
+    assert uuid_shortener([one, one.upper().replace("GPU", "GPU")])("GPU-…-1") == "GPU-…-1"
 
 
 def test_command_lines_begin_with_the_script_where_the_room_is_short() -> None:
@@ -125,7 +125,7 @@ def test_at_80_columns_a_gpu_keeps_one_line_with_its_reason_below() -> None:
 
 def test_a_table_too_wide_for_columns_becomes_lines_of_their_own() -> None:
     table = Table("Map", ("GPU", "Name", "Id"), (("0", "A_very_long_single_name", UUID),), ("GPU",))
-    lines = list(table_lines(table, 40, short_ids([UUID])))
+    lines = list(table_lines(table, 40, uuid_shortener([UUID])))
     assert lines == ["  GPU 0", "    Name: A_very_long_single_name", f"    Id: {UUID[:12]}…"]
 
 
@@ -151,11 +151,11 @@ def test_one_sentence_of_all_rows_is_said_once() -> None:
         Fallback(op=op, dtype="float32", requested="auto", actual="CPU:0", reason="visibility.hidden", detail="Hidden")
         for op in ("MatMul", "AddV2")
     ]
-    table = shared_detail_as_note(fallback_table(hidden))
+    table = with_shared_detail_as_note(fallback_table(hidden))
     assert table.heads == ("Op", "Type", "Requested", "Ran on", "Reason", "Count")
     assert [row[-1] for row in table.rows] == ["1", "1"]
     assert table.note == "Hidden."
     assert "Count" in table.right
     other = Fallback(op="Sub", requested="GPU:0", actual="CPU:0", reason="placement.no-kernel", detail="No kernel")
     mixed = fallback_table([*hidden, other])
-    assert shared_detail_as_note(mixed) == mixed
+    assert with_shared_detail_as_note(mixed) == mixed

@@ -17,9 +17,9 @@ import pytest
 
 from gpuwatch.cli.output import check_writable
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.write_file import terminal_columns, write_text
 from gpuwatch.share.reports.report_formats import format_for, write
 from gpuwatch.share.reports.runs_side_by_side import compare
-from gpuwatch.share.reports.write_file import terminal_columns, write_text
 from tests.reports.documents import full_run
 from tests.reports.test_comparison import timed
 

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, step_time_text
 from gpuwatch.machine.history.process_labels import program_name
-from gpuwatch.share.reports.chart_types import Bars, Part, Row
+from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow
 from gpuwatch.share.reports.report_elements import clean
 
 _MAX_OWNERS = 6
@@ -23,127 +23,145 @@ _AMOUNTS_IN_WORDS = 8
 """Amounts that describe a timeline in words."""
 
 
-def on_device(run: Run) -> str:
+def device_suffix(run: Run) -> str:
     """`` on GPU 0``: the device of a timeline, the one that the run filled most."""
     entry = next((entry for entry in run.memory.devices if entry.uuid == run.memory.device_uuid), None)
     return f" on GPU {entry.index}" if entry is not None else ""
 
 
-def timeline_in_words(run: Run) -> str:
+def timeline_text(run: Run) -> str:
     """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
     points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
-    whose, peak = "in use by the framework", max((*run.memory.allocators.values(), 0))
+    owner, peak = "in use by the framework", max((*run.memory.allocators.values(), 0))
     if not points:
         points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
-        whose, peak = "held (NVML)", run.memory.nvml_peak_bytes or 0
+        owner, peak = "held (NVML)", run.memory.nvml_peak_bytes or 0
     if len(points) < 2:
         return ""
     span = points[-1][0] - points[0][0]
-    shown = [points[round(step * (len(points) - 1) / (_AMOUNTS_IN_WORDS - 1))][1] for step in range(_AMOUNTS_IN_WORDS)]
-    steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
+    text = [points[round(step * (len(points) - 1) / (_AMOUNTS_IN_WORDS - 1))][1] for step in range(_AMOUNTS_IN_WORDS)]
+    steps = f"{owner}: {' → '.join(text for text, _ in groupby(map(size, text)))}"
     total = run.phases.total_seconds
-    of = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
-    between = f", peak {size(peak)}" if peak > max(shown) else ""
-    return f"{steps}, sampled over {span:.0f} s{of}{between}"
+    of_total = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
+    peak_text = f", peak {size(peak)}" if peak > max(text) else ""
+    return f"{steps}, sampled over {span:.0f} s{of_total}{peak_text}"
 
 
-def memory_by_owner(snapshot: Snapshot) -> Bars | None:
+def memory_by_owner_chart(snapshot: Snapshot) -> BarChart | None:
     """Each GPU's memory by owner. None if no GPU reports its memory."""
-    rows = [row for device in snapshot.devices if (row := _owners(device, snapshot.processes)) is not None]
+    rows = [row for device in snapshot.devices if (row := _owner_row(device, snapshot.processes)) is not None]
     if not rows:
         return None
-    return Bars(
+    return BarChart(
         "Memory by owner",
         tuple(rows[:_MAX_ROWS]),
         max(row.total or 0 for row in rows),
         "from 0 to the whole device",
-        more=_left_out(len(rows)),
+        note=_more_rows_note(len(rows)),
     )
 
 
-def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
+def _owner_row(device: Device, processes: Iterable[Process]) -> BarRow | None:
     total, used = device.number("memory.total_bytes"), device.number("memory.used_bytes")
     if not total or used is None:
         return None
-    mine = [
+    processes_and_bytes = [
         (process, process.number("gpu_memory_bytes")) for process in processes if process.device_uuid == device.uuid
     ]
-    known = sorted(((p, amount) for p, amount in mine if amount), key=lambda entry: -entry[1])
+    known_processes = sorted(
+        ((process, amount) for process, amount in processes_and_bytes if amount), key=lambda entry: -entry[1]
+    )
     parts = [
-        Part(
+        BarPart(
             "owner",
             f"{process.pid} {shorten(clean(program_name(process) or process.note), _MAX_NAME_CHARS)}",
             amount,
             memory(amount),
         )
-        for process, amount in known[:_MAX_OWNERS]
+        for process, amount in known_processes[:_MAX_OWNERS]
     ]
-    rest = known[_MAX_OWNERS:]
-    if rest:
-        amount = sum(held for _, held in rest)
-        parts.append(Part("others", f"{len(rest)} other processes", amount, memory(amount)))
+    others = known_processes[_MAX_OWNERS:]
+    if others:
+        amount = sum(held_bytes for _, held_bytes in others)
+        parts.append(BarPart("others", f"{len(others)} other processes", amount, memory(amount)))
     if unexplained := device.number("memory.unexplained_bytes"):
-        parts.append(Part("unexplained", "owned by no listed process", unexplained, size(unexplained)))
+        parts.append(BarPart("unexplained", "owned by no listed process", unexplained, size(unexplained)))
     if reserved := device.number("memory.reserved_bytes"):
-        parts.append(Part("reserved", "reserved by the driver", reserved, size(reserved)))
-    return Row(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
+        parts.append(BarPart("reserved", "reserved by the driver", reserved, size(reserved)))
+    return BarRow(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
 
 
-def speed_chart(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+def speed_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
     """Steps per second of named runs with their range from p10 to p90, fastest first."""
-    timed = [(name, run.throughput) for name, run in runs if run.throughput is not None]
-    if len(timed) < 2:
+    named_throughputs = [(name, run.throughput) for name, run in runs if run.throughput is not None]
+    if len(named_throughputs) < 2:
         return None
-    timed.sort(key=lambda entry: -entry[1].steps_per_second)
+    named_throughputs.sort(key=lambda entry: -entry[1].steps_per_second)
     rows = []
-    for name, t in timed[:_MAX_ROWS]:
-        low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
-        high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-        rows.append(_measured_row(name, t, t.steps_per_second, speed_text(t), low, high, per_second_text))
+    for name, throughput in named_throughputs[:_MAX_ROWS]:
+        low = 1 / throughput.p90_step_seconds if throughput.p90_step_seconds > 0 else None
+        high = 1 / throughput.p10_step_seconds if throughput.p10_step_seconds > 0 else None
+        rows.append(
+            _measured_row(
+                name, throughput, throughput.steps_per_second, speed_text(throughput), low, high, per_second_text
+            )
+        )
     top = max(row.high or row.parts[0].amount for row in rows)
-    return Bars(
+    return BarChart(
         "Steps per second",
         tuple(rows),
         top,
         "from 0",
         whisker="p10 to p90; ▲ steps vary by more than 10 %",
-        more=_left_out(len(timed)),
+        note=_more_rows_note(len(named_throughputs)),
     )
 
 
-def _step_row(label: str, t: Throughput) -> Row:
-    shown = step_time_text(t.median_step_seconds)
-    return _measured_row(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time_text)
+def _step_row(label: str, throughput: Throughput) -> BarRow:
+    text = step_time_text(throughput.median_step_seconds)
+    return _measured_row(
+        label,
+        throughput,
+        throughput.median_step_seconds,
+        text,
+        throughput.p10_step_seconds,
+        throughput.p90_step_seconds,
+        step_time_text,
+    )
 
 
 def _measured_row(
     label: str,
-    t: Throughput,
+    throughput: Throughput,
     amount: float,
-    shown: str,
+    text: str,
     low: float | None,
     high: float | None,
-    number: Callable[[float], str],
-) -> Row:
-    shown += " ▲" if is_unreliable(t) else ""
-    spread = f", p10 to p90: {number(low)} to {number(high)}" if low is not None and high is not None else ""
-    return Row(label, (Part("value", label, amount, f"{shown}{spread}"),), shown, low=low, high=high)
+    format_value: Callable[[float], str],
+) -> BarRow:
+    text += " ▲" if is_unreliable(throughput) else ""
+    spread = (
+        f", p10 to p90: {format_value(low)} to {format_value(high)}" if low is not None and high is not None else ""
+    )
+    return BarRow(label, (BarPart("value", label, amount, f"{text}{spread}"),), text, low=low, high=high)
 
 
-def step_time_chart(run: Run) -> Bars | None:
+def step_time_chart(run: Run) -> BarChart | None:
     """Time of a step, median and p10 to p90, of every measured process."""
     rows = []
     if run.throughput is not None:
         rows.append(_step_row("step", run.throughput))
     for worker in run.workers:
         name = f"{clean(worker.setting)} {clean(worker.name)}" if worker.setting else clean(worker.name)
-        for company, throughput in (("alone", worker.alone), ("together", worker.throughput)):
+        for condition, throughput in (("alone", worker.alone), ("together", worker.throughput)):
             if throughput is not None:
-                rows.append(_step_row(f"{name}, {company}", throughput))
+                rows.append(_step_row(f"{name}, {condition}", throughput))
     if not rows:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)
-    return Bars("Step time", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
+    return BarChart(
+        "Step time", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", note=_more_rows_note(len(rows))
+    )
 
 
 def memory_changed(run: Run) -> bool:
@@ -155,13 +173,13 @@ def memory_changed(run: Run) -> bool:
     return len(used) > 1 or any(point.process_bytes or point.allocator_bytes for point in points)
 
 
-def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+def held_memory_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
     """Peak memory of each named run by NVML, and what the framework was granted."""
     rows = [(name, run.memory.nvml_peak_bytes, _max_granted(run), run.memory.device_total_bytes) for name, run in runs]
     return _amounts_chart("GPU memory held on the busiest device", rows, ", granted ", "granted by the framework")
 
 
-def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+def allocator_peak_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
     """The most that the framework's allocator had handed out in each named run, with its limit.
 
     What NVML reports of a framework that takes all memory at its start is the same for every run.
@@ -175,31 +193,35 @@ def allocator_peaks(runs: Sequence[tuple[str, Run]]) -> Bars | None:
 
 def _amounts_chart(
     title: str, amounts: Iterable[tuple[str, int | None, int | None, int | None]], between: str, mark: str
-) -> Bars | None:
+) -> BarChart | None:
     """Bytes of named runs, each with its mark and the memory of its device; None for fewer than two that are known.
 
     ``between``: the words between bytes and mark. ``mark``: what the mark means.
     """
     rows = []
     top = 0.0
-    for name, held, marked, total in amounts:
-        if held is None:
+    for name, held_bytes, ticked, total in amounts:
+        if held_bytes is None:
             continue
-        top = max(top, float(held), float(marked or 0), float(total or 0))
-        shown = f"{size(held)}{between}{size(marked)}" if marked is not None else size(held)
-        part = Part("value", name, held, size(held))
-        rows.append(Row(name, (part,), shown, mark=float(marked) if marked is not None else None))
+        top = max(top, float(held_bytes), float(ticked or 0), float(total or 0))
+        text = f"{size(held_bytes)}{between}{size(ticked)}" if ticked is not None else size(held_bytes)
+        part = BarPart("value", name, held_bytes, size(held_bytes))
+        rows.append(BarRow(name, (part,), text, tick=float(ticked) if ticked is not None else None))
     if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
         return None
-    return Bars(title, tuple(rows[:_MAX_ROWS]), top, f"from 0 to {size(top)}", mark=mark, more=_left_out(len(rows)))
+    return BarChart(
+        title, tuple(rows[:_MAX_ROWS]), top, f"from 0 to {size(top)}", tick=mark, note=_more_rows_note(len(rows))
+    )
 
 
 def _max_granted(run: Run) -> int | None:
     """The most granted on one GPU, its logical devices together."""
     by_gpu = group_by(run.device_map, lambda entry: entry.uuid or entry.pci_bus_id or entry.framework_device)
-    known = ([one.granted_bytes for one in parts if one.granted_bytes is not None] for parts in by_gpu.values())
-    return max((sum(amounts) for amounts in known if amounts), default=None)
+    known_processes = (
+        [entry.granted_bytes for entry in entries if entry.granted_bytes is not None] for entries in by_gpu.values()
+    )
+    return max((sum(amounts) for amounts in known_processes if amounts), default=None)
 
 
-def _left_out(count: int) -> str:
+def _more_rows_note(count: int) -> str:
     return f"{count - _MAX_ROWS} more are not shown." if count > _MAX_ROWS else ""

@@ -10,7 +10,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice
 from gpuwatch.core.model.run import Run
 
-Kind = Literal[
+PartKind = Literal[
     "owner",
     "others",
     "unexplained",
@@ -31,7 +31,7 @@ Kind = Literal[
     "workspace",
     "unattributed",
 ]
-MEMORY_GROUPS: dict[str, tuple[Kind, str]] = {
+MEMORY_GROUPS: dict[str, tuple[PartKind, str]] = {
     "weights": ("weights", "parameters of the model"),
     "weights and caches": ("kept", "in use since before the recording began: parameters, buffers, caches"),
     "caches": ("kept", "keys and values kept between steps"),
@@ -54,50 +54,50 @@ drawn, and what it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """One part of a bar, in the unit of its chart."""
 
-    kind: Kind
+    kind: PartKind
     name: str
     amount: float
-    shown: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BarRow:
     """One bar: its parts from the left, and the text after it."""
 
     label: str
-    parts: tuple[Part, ...]
-    shown: str
+    parts: tuple[BarPart, ...]
+    text: str
     low: float | None = None
     high: float | None = None
     """A whisker from low to high: the range of most measurements."""
-    mark: float | None = None
+    tick: float | None = None
     """A tick: a limit, or the granted amount."""
     total: float | None = None
     """Scale of this row, if rows differ (GPUs of several sizes)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class BarChart:
     """Bars on one axis from 0 to ``top``."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[BarRow, ...]
     top: float
     axis: str
-    mark: str = ""
+    tick: str = ""
     """What the tick means."""
     whisker: str = ""
-    more: str = ""
+    note: str = ""
     """A note on bars that are not shown."""
-    keys: tuple[Part, ...] = ()
+    keys: tuple[BarPart, ...] = ()
     """The kinds of parts, named once for all bars; empty: below each bar."""
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class CheckMarks:
     """Checks by group, one sign each."""
 
     title: str
@@ -105,7 +105,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class MemoryTimeline:
     """The memory of a run over time."""
 
     title: str
@@ -113,7 +113,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Areas:
+class MemoryAreas:
     """The memory of a profile over time, stacked by group, or by the lines that held most at the peak."""
 
     title: str
@@ -122,11 +122,11 @@ class Areas:
 
 
 @dataclass(frozen=True, slots=True)
-class Graphs:
+class PeriodGraphs:
     """Readings of a GPU over a stretch of a recording, with its processes, findings and events on the same clock."""
 
     period: Period
     device: PeriodDevice
 
 
-Chart = Bars | Marks | Timeline | Areas | Graphs
+Chart = BarChart | CheckMarks | MemoryTimeline | MemoryAreas | PeriodGraphs

@@ -10,11 +10,22 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
-from gpuwatch.share.reports.report_elements import clean, counted_names, framework_text
+from gpuwatch.share.reports.report_elements import clean, framework_text, names_with_counts
 
-_WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
+_WORK_PARAMETERS = (
+    "size",
+    "batch",
+    "units",
+    "features",
+    "image",
+    "filters",
+    "timesteps",
+    "bytes",
+    "dtype",
+    "jit_compile",
+)
 """Parameters that decide how much work a step is."""
-_GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
+_GPU_OF_RUN = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
 
 
 def is_program(run: Run) -> bool:
@@ -34,7 +45,7 @@ def work_amount(run: Run, *, with_type: bool = True) -> str:
     if is_program(run):
         return clean(run.title)
     parts = [clean(run.workload)]
-    for name in _WORK:
+    for name in _WORK_PARAMETERS:
         value = run.workload_parameters.get(name)
         if value is not None and value is not False:
             parts.append(clean(value) if name == "size" else f"{name} {clean(value)}")
@@ -51,30 +62,30 @@ def _types(run: Run) -> list[str]:
 
 def workloads(run: Run, other: Run) -> tuple[str, str]:
     """The workloads of both, with types if both are known (a run that failed early placed nothing)."""
-    typed = bool(_types(run)) and bool(_types(other))
-    return workload(run, with_type=typed), workload(other, with_type=typed)
+    types_known = bool(_types(run)) and bool(_types(other))
+    return workload(run, with_type=types_known), workload(other, with_type=types_known)
 
 
 def device_kind(run: Run) -> str:
     """``GPU``, ``CPU`` or ``simulated GPU, driver tier``: what the speed was measured on."""
-    measured = run.throughput.device if run.throughput is not None else None
-    name = device_name(measured) if measured else ("GPU:0" if run.device_map else "CPU:0")
+    device = run.throughput.device if run.throughput is not None else None
+    name = device_name(device) if device else ("GPU:0" if run.device_map else "CPU:0")
     if not name.startswith("GPU"):
         return "CPU"
     return f"simulated GPU, {clean(run.simulation)} tier" if run.simulated else "GPU"
 
 
-def _device(run: Run) -> tuple[str, str]:
+def _device_key(run: Run) -> tuple[str, str]:
     """What must be equal to compare speeds: a simulated GPU computes on its host, each tier in its own way."""
     return device_kind(run), (clean(run.host) if run.simulated else "")
 
 
 def same_work(run: Run, other: Run) -> bool:
     """Whether the speeds of two runs can be compared: another command may do another amount of work in a step."""
-    return workload(run) == workload(other) and _device(run) == _device(other)
+    return workload(run) == workload(other) and _device_key(run) == _device_key(other)
 
 
-def why_speeds_equal(run: Run, other: Run) -> str:
+def why_speeds_alike(run: Run, other: Run) -> str:
     """Why their speeds do not differ; empty if they do."""
     if run is other:
         return "same speed within noise"
@@ -85,10 +96,12 @@ def why_speeds_equal(run: Run, other: Run) -> str:
 
 def gpus(run: Run) -> str:
     """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
-    return counted_names(clean(match[1] if (match := _GPU.match(text)) else text) for text in run.gpus) or "–"
+    return (
+        names_with_counts(clean(match[1] if (match := _GPU_OF_RUN.match(text)) else text) for text in run.gpus) or "–"
+    )
 
 
-TELLING_APART: tuple[Callable[[Run], str], ...] = (
+DISTINGUISHING_FACTS: tuple[Callable[[Run], str], ...] = (
     lambda run: framework_text(run.framework),
     lambda run: clean(run.host),
     gpus,
@@ -99,8 +112,10 @@ TELLING_APART: tuple[Callable[[Run], str], ...] = (
 
 def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
     """The largest set of runs that did the same work on the same kind of device, by index."""
-    timed = (at for at, run in enumerate(runs) if run.throughput is not None and run.verdict in ("ok", "fallback"))
-    groups = group_by(timed, lambda index: (workload(runs[index]), _device(runs[index])))
+    timed_indices = (
+        index for index, run in enumerate(runs) if run.throughput is not None and run.verdict in ("ok", "fallback")
+    )
+    groups = group_by(timed_indices, lambda index: (workload(runs[index]), _device_key(runs[index])))
     if not groups:
         return ()
     # Of equally large sets, prefer the one on GPUs.

@@ -32,15 +32,15 @@ from gpuwatch.share.reports.report_elements import (
     drawable,
     framework_text,
 )
-from gpuwatch.share.reports.run_report import as_demonstrated, gpu_percent, run_content, simulated_note, state_of
+from gpuwatch.share.reports.run_report import ended_as_expected, gpu_percent, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,
     HEADS,
+    OPTIONAL_COLUMNS,
     RIGHT,
-    WHEN_DIFFERENT,
     cells,
     labels,
-    named_once,
+    names_by_config,
     times,
 )
 from gpuwatch.share.reports.snapshot_report import snapshot_content
@@ -54,21 +54,23 @@ _NODE_STATES = {
     "interrupted": ("interrupted", "interrupted"),
 }
 _MAX_NAMES = 3
-_FEW_NODES = {1: "The node", 2: "Both nodes"}
+_NODE_COUNT_TEXTS = {1: "The node", 2: "Both nodes"}
 BEST, WORST = "★", "▽"
-SCATTERED, APART = "▲", "°"
-_OPTIONAL = (
+UNSTEADY, NOT_COMPARABLE = "▲", "°"
+_LEFT_OUT_FIRST = (
     *("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework", "started"),
     "asked",
 )
 """Columns that a narrow terminal leaves out first."""
-_CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing about real GPUs."
-_TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
-_ELSEWHERE = (
+_SIMULATED_SPEEDS_NOTE = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing about real GPUs."
+_TIERS_NOTE = (
+    "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
+)
+_CPU_OPS_NOTE = (
     "On GPU below 100 % without a fallback: the other ops were placed on the CPU as requested, or have no GPU kernel."
 )
 _MAX_COMMAND_CHARS = 60
-_WHOLE = ("config", "node", "started")
+_NEVER_NARROWED = ("config", "node", "started")
 """Columns that are never narrowed."""
 
 
@@ -116,33 +118,35 @@ def comparison_content(document: Comparison) -> Content:
 
 def _verdict_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[str, str]:
     """State and verdict of the nodes; ``state`` and ``verdict``: those of the runs."""
-    silent = len(_lost_nodes(document))
+    lost_nodes = len(_lost_nodes(document))
     odd = len({fact.node for fact in document.odd})
-    words = [f"{odd} odd"] if odd else []
-    if silent:
-        words.insert(0, f"{silent} of {len(document.nodes)} nodes returned no result")
-    if document.runs and (state != "ok" or not words):
-        words.append(f"{verdict} of the runs" if state != "ok" else verdict)
-    if silent or state == "error":
-        return "error", ", ".join(words)
+    texts = [f"{odd} odd"] if odd else []
+    if lost_nodes:
+        texts.insert(0, f"{lost_nodes} of {len(document.nodes)} nodes returned no result")
+    if document.runs and (state != "ok" or not texts):
+        texts.append(f"{verdict} of the runs" if state != "ok" else verdict)
+    if lost_nodes or state == "error":
+        return "error", ", ".join(texts)
     worst = "warning" if odd or any(node.state == "finding" for node in document.nodes) else state
-    return worst, ", ".join(words) or "all answered"
+    return worst, ", ".join(texts) or "all answered"
 
 
 def _verdict(runs: Sequence[Run]) -> tuple[str, str]:
     """State and verdict of all runs: what failed, else what was not run to its end."""
-    if bad := sum(map(run_failed, runs)):
-        return "error", f"{bad} of {len(runs)} failed"
-    rest = Counter(run.verdict for run in runs if run.verdict in ("skipped", "interrupted"))
-    if not rest:
+    if failed_count := sum(map(run_failed, runs)):
+        return "error", f"{failed_count} of {len(runs)} failed"
+    ended_early = Counter(run.verdict for run in runs if run.verdict in ("skipped", "interrupted"))
+    if not ended_early:
         return "ok", "all completed"
-    state = "warning" if rest["interrupted"] else "skipped" if rest["skipped"] == len(runs) else "ok"
-    return state, ", ".join(f"{count} of {len(runs)} {what}" for what, count in rest.items())
+    state = "warning" if ended_early["interrupted"] else "skipped" if ended_early["skipped"] == len(runs) else "ok"
+    return state, ", ".join(f"{count} of {len(runs)} {what}" for what, count in ended_early.items())
 
 
 def comparison_table(document: Comparison, title: str) -> Table:
     """A row for each run, best and worst marked; comparable speeds, and memory, as charts."""
-    known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS) or (("config", HEADS["config"]),)
+    has_snapshots = tuple((name, HEADS[name]) for name in document.columns if name in HEADS) or (
+        ("config", HEADS["config"]),
+    )
     rows = []
     names, started = labels(document.runs), times(document.runs)
     named = list(zip(names, document.runs, strict=True))
@@ -150,28 +154,28 @@ def comparison_table(document: Comparison, title: str) -> Table:
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
     speeds = None if simulated else chart_data.speed_chart([named[index] for index in document.comparable])
     for index, run in enumerate(document.runs):
-        shown = {**cells(run, (*COLUMNS, *WHEN_DIFFERENT)), "config": names[index], "started": started[index]}
+        shown = {**cells(run, (*COLUMNS, *OPTIONAL_COLUMNS)), "config": names[index], "started": started[index]}
         if run.node is not None and "node" in document.columns:
             shown["config"] = names[index].replace(f" on {clean(run.node)}", "", 1)
-        rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
+        rows.append(tuple(_marked_cell(document, index, run, name, shown[name]) for name, _ in has_snapshots))
     notes = (
         _legend(document, rows),
         *map(clean, document.notes),
-        _CPU if simulated else "",
-        _TIER if any(" tier" in cell for row in rows for cell in row) else "",
-        _ELSEWHERE if any(map(_ran_on_both, document.runs)) else "",
+        _SIMULATED_SPEEDS_NOTE if simulated else "",
+        _TIERS_NOTE if any(" tier" in cell for row in rows for cell in row) else "",
+        _CPU_OPS_NOTE if any(map(_ran_on_both, document.runs)) else "",
     )
     return Table(
         title,
-        tuple(head for _, head in known),
+        tuple(head for _, head in has_snapshots),
         tuple(rows),
         tuple(HEADS[name] for name in RIGHT),
         note=" ".join(filter(None, notes)),
-        keep=tuple(HEADS[name] for name in _WHOLE),
-        optional=tuple(HEADS[name] for name in _OPTIONAL),
+        keep=tuple(HEADS[name] for name in _NEVER_NARROWED),
+        optional=tuple(HEADS[name] for name in _LEFT_OUT_FIRST),
         lines=3,
         sortable=True,
-        charts=drawable(speeds, chart_data.memory_of_runs(named)),
+        charts=drawable(speeds, chart_data.held_memory_chart(named)),
     )
 
 
@@ -188,9 +192,9 @@ def _ran_on_both(run: Run) -> bool:
     return share is not None and 0 < share < 100 and not run.fallbacks
 
 
-def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
+def _marked_cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
     if name == "verdict":
-        expected = " (expected)" if as_demonstrated(run) and "expected" not in text else ""
+        expected = " (expected)" if ended_as_expected(run) and "expected" not in text else ""
         return f"{GLYPHS[state_of(run)]}\u00a0{text}{expected}"
     if name == "steps_per_second":
         text = "\u00a0".join((text, *speed_marks(document, index)))
@@ -207,7 +211,7 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
     if run.throughput is None:
         return ()
     apart = bool(document.comparable) and index not in document.comparable
-    return (*((SCATTERED,) if is_unreliable(run.throughput) else ()), *((APART,) if apart else ()))
+    return (*((UNSTEADY,) if is_unreliable(run.throughput) else ()), *((NOT_COMPARABLE,) if apart else ()))
 
 
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
@@ -215,10 +219,10 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     meanings = (
         f"{BEST} best in its column" if document.best_run else "",
         f"{WORST} worst" if document.worst_run else "",
-        f"{SCATTERED} step times vary by more than 10 %"
-        if any(is_unreliable(r.throughput) for r in document.runs)
+        f"{UNSTEADY} step times vary by more than 10 %"
+        if any(is_unreliable(run.throughput) for run in document.runs)
         else "",
-        f"{APART} not comparable with the others" if APART in text else "",
+        f"{NOT_COMPARABLE} not comparable with the others" if NOT_COMPARABLE in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )
     legend = ", ".join(filter(None, meanings))
@@ -233,11 +237,11 @@ def _subject(document: Comparison) -> str:
     )
     # Nodes have a table.
     machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host and run.node is None)
-    cards = dict.fromkeys(gpus(run) for run in document.runs if run.gpus)
+    gpu_models = dict.fromkeys(gpus(run) for run in document.runs if run.gpus)
     drivers = dict.fromkeys(f"driver {clean(run.driver_version)}" for run in document.runs if run.driver_version)
-    days = sorted({run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d") for run in document.runs})
-    when = [days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"] if days else []
-    return " · ".join([*machines, *cards, *drivers, *frameworks, *workloads, *when])
+    dates = sorted({run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d") for run in document.runs})
+    days_text = [dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"] if dates else []
+    return " · ".join([*machines, *gpu_models, *drivers, *frameworks, *workloads, *days_text])
 
 
 def _machines(document: Comparison) -> Table:
@@ -252,14 +256,19 @@ def _machines(document: Comparison) -> Table:
 
 
 def _findings(document: Comparison) -> Table:
-    runs, called = document.runs, labels(document.runs)
-    told = ((index, found) for index, run in enumerate(runs) for found in run.findings if found.id != "healthy")
-    who = group_by(told, lambda one: (SEVERITY_ORDER[one[1].severity], one[1].id, one[1].title, one[1].action))
-    names = list(SEVERITY_ORDER)
+    runs, names = document.runs, labels(document.runs)
+    numbered_findings = (
+        (index, found) for index, run in enumerate(runs) for found in run.findings if found.id != "healthy"
+    )
+    runs_by_finding = group_by(
+        numbered_findings,
+        lambda numbered: (SEVERITY_ORDER[numbered[1].severity], numbered[1].id, numbered[1].title, numbered[1].action),
+    )
+    severities = list(SEVERITY_ORDER)
     rows = []
-    for (level, cause, title, action), theirs in sorted(who.items(), key=lambda item: item[0][0]):
-        named = named_once(runs, called, dict.fromkeys(index for index, _ in theirs))
-        rows.append((clean(named), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action)))
+    for (level, cause, title, action), same_findings in sorted(runs_by_finding.items(), key=lambda item: item[0][0]):
+        named = names_by_config(runs, names, dict.fromkeys(index for index, _ in same_findings))
+        rows.append((clean(named), f"{GLYPHS[severities[level]]}\u00a0{clean(cause)}", clean(title), clean(action)))
     return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows), below="What to do")
 
 
@@ -274,20 +283,22 @@ def _lost_nodes(document: Comparison) -> tuple[Node, ...]:
 def _cluster_sentence(document: Comparison) -> str:
     """``n7 is odd: 7 GPUs instead of 8; n9: no answer to ssh``; how many nodes answered if all is well."""
     by_node = group_by(document.odd, lambda fact: fact.node)
-    parts = [f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
-    if len(by_node) > _MAX_NAMES:
-        parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")
-    silent = _lost_nodes(document)
-    parts += [
-        f"{clean(node.node)}: {clean(node.reason or _NODE_STATES[node.state][1])}" for node in silent[:_MAX_NAMES]
+    sentences = [
+        f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]
     ]
-    if len(silent) > _MAX_NAMES:
-        parts.append(f"{len(silent) - _MAX_NAMES} more returned no result")
-    if parts:
-        return "; ".join(parts)
+    if len(by_node) > _MAX_NAMES:
+        sentences.append(f"{len(by_node) - _MAX_NAMES} more are odd")
+    lost_nodes = _lost_nodes(document)
+    sentences += [
+        f"{clean(node.node)}: {clean(node.reason or _NODE_STATES[node.state][1])}" for node in lost_nodes[:_MAX_NAMES]
+    ]
+    if len(lost_nodes) > _MAX_NAMES:
+        sentences.append(f"{len(lost_nodes) - _MAX_NAMES} more returned no result")
+    if sentences:
+        return "; ".join(sentences)
     count = len(document.nodes)
-    judged = "" if document.odd_notes or count < 2 else ", none is odd"
-    return f"{_FEW_NODES.get(count, f'All {count} nodes')} answered{judged}" if count else ""
+    none_odd = "" if document.odd_notes or count < 2 else ", none is odd"
+    return f"{_NODE_COUNT_TEXTS.get(count, f'All {count} nodes')} answered{none_odd}" if count else ""
 
 
 def _difference_text(facts: Sequence[OddFact]) -> str:
@@ -319,11 +330,11 @@ def _not_judged(document: Comparison) -> str:
 def _node_table(document: Comparison) -> Table:
     """A row for each node: what became of it, and its machine as far as it is known."""
     nodes = document.nodes
-    known = any(node.snapshot is not None for node in nodes)
+    has_snapshots = any(node.snapshot is not None for node in nodes)
     has_runs = any(node.runs for node in nodes)
     same_names = all(node.host in (None, node.node) for node in nodes)
-    last = "Found" if any(node.answer for node in nodes) else "Why"
-    empty = not any(node.answer or node.reason for node in nodes)
+    answer_head = "Found" if any(node.answer for node in nodes) else "Why"
+    no_answers = not any(node.answer or node.reason for node in nodes)
     cells = (
         {
             "Node": clean(node.node),
@@ -331,8 +342,8 @@ def _node_table(document: Comparison) -> Table:
             "Host": clean(node.host),
             "Took": UNKNOWN if node.took_seconds is None else measured_seconds(node.took_seconds),
             "Runs": str(node.runs) if node.state in ("ok", "finding") else UNKNOWN,
-            **(_machine_cells(node.snapshot) if known else {}),
-            last: clean("; ".join(filter(None, (node.answer, node.reason)))),
+            **(_machine_cells(node.snapshot) if has_snapshots else {}),
+            answer_head: clean("; ".join(filter(None, (node.answer, node.reason)))),
         }
         for node in nodes
     )
@@ -345,7 +356,7 @@ def _node_table(document: Comparison) -> Table:
         optional=("Took", "Host", "Runs", "Driver"),
         lines=3,
         sortable=True,
-    ).without(*["Host"] * same_names, *["Runs"] * (not has_runs), *[last] * empty)
+    ).without(*["Host"] * same_names, *["Runs"] * (not has_runs), *[answer_head] * no_answers)
 
 
 def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
@@ -353,7 +364,9 @@ def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
     if snapshot is None:
         return dict.fromkeys(("GPUs", "Busy", "Memory used", "Driver"), UNKNOWN)
     names = Counter(clean(device.name) for device in snapshot.devices)
-    busy = [value for device in snapshot.devices if (value := device.number("utilization.gpu_percent")) is not None]
+    utilizations = [
+        value for device in snapshot.devices if (value := device.number("utilization.gpu_percent")) is not None
+    ]
     used = [device.number("memory.used_bytes") for device in snapshot.devices]
     total = [device.number("memory.total_bytes") for device in snapshot.devices]
     memory = UNKNOWN
@@ -361,7 +374,7 @@ def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
         memory = f"{size(sum(filter(None, used)))} of {size(sum(filter(None, total)))}"
     return {
         "GPUs": ", ".join(f"{count} × {name}" for name, count in names.items()) or UNKNOWN,
-        "Busy": percent(max(busy)) if busy else UNKNOWN,
+        "Busy": percent(max(utilizations)) if utilizations else UNKNOWN,
         "Memory used": memory,
         "Driver": clean(snapshot.driver.version) if snapshot.driver is not None else UNKNOWN,
     }

@@ -10,9 +10,9 @@ from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import chart_data
-from gpuwatch.share.reports.chart_types import Marks
-from gpuwatch.share.reports.diagnostic_summary import name_of, nvml_silent, short_command, utc
-from gpuwatch.share.reports.doctor_report import GROUPS, check_row
+from gpuwatch.share.reports.chart_types import CheckMarks
+from gpuwatch.share.reports.diagnostic_summary import nvml_silence, run_name, short_command, utc_text
+from gpuwatch.share.reports.doctor_report import GROUP_TITLES, check_row
 from gpuwatch.share.reports.report_elements import Table, clean, clean_or_empty, columns, drawable, variable_value
 from gpuwatch.share.reports.run_tables import first_columns, short_device
 
@@ -23,14 +23,14 @@ _EFFECTS = {
     "too-late": "✖ set too late",
     "unknown": "○ unknown",
 }
-_FIRST = frozenset(
+_FIRST_CHECKS = frozenset(
     {"driver.versions", "driver.cuda-version"}
     | {f"framework.{name}" for name in ("build", "cuda-version", "capability", "libraries", "devices", "op")}
 )
 """Checks that come first among those that passed."""
-_HERE = "this shell"
-_SHELL = "Environment variables are those of the shell that created this report"
-_OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
+_THIS_SHELL = "this shell"
+_SHELL_NOTE = "Environment variables are those of the shell that created this report"
+_DOCTOR_COLUMNS = ("Framework", "CUDA", "Doctor got")
 """Columns of which nothing is known without the doctor."""
 
 
@@ -39,13 +39,15 @@ def device_map_table(document: Diagnostic) -> Table:
     snapshot, doctor = document.snapshot, document.doctor
     devices = {device.uuid: device for device in snapshot.devices} if snapshot is not None else {}
     entries = list(map(_without_framework, devices.values())) if doctor is None else doctor.device_map
-    program = _latest(document)
-    maps = program.device_map if program is not None else ()
-    granted = [(own.uuid, own.granted_bytes) for own in maps if own.uuid and own.granted_bytes]
-    asked = doctor is not None and doctor.framework is not None
+    program = _latest_program_with_memory(document)
+    program_map = program.device_map if program is not None else ()
+    granted = [
+        (mapping.uuid, mapping.granted_bytes) for mapping in program_map if mapping.uuid and mapping.granted_bytes
+    ]
+    framework_asked = doctor is not None and doctor.framework is not None
     cells = (
         {
-            "Framework": short_device(entry.framework_device or "no device") if asked else UNKNOWN,
+            "Framework": short_device(entry.framework_device or "no device") if framework_asked else UNKNOWN,
             "CUDA": clean(entry.cuda_ordinal),
             "NVML": clean(entry.physical_index),
             # NVML's name: plugins give every device the same.
@@ -53,24 +55,25 @@ def device_map_table(document: Diagnostic) -> Table:
             "Capability": clean(entry.compute_capability),
             "PCI bus id": clean(entry.pci_bus_id),
             "Doctor got": size(entry.granted_bytes),
-            "Program got": " + ".join(size(got) for uuid, got in granted if uuid == entry.uuid) or UNKNOWN,
+            "Program got": " + ".join(size(granted_bytes) for uuid, granted_bytes in granted if uuid == entry.uuid)
+            or UNKNOWN,
             "In use": _memory_now(device),
             "UUID": clean(entry.uuid),
         }
         for entry, device in ((entry, devices.get(entry.uuid or "")) for entry in entries)
     )
-    who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
+    allocator_owners = ["the doctor's own run"] + ([run_name(program)] if program is not None else [])
     if not entries:
         return Table("Which device is which GPU", (), (), note=_unmapped(document))
     notes = []
     if program is not None or any(entry.granted_bytes for entry in entries):
         notes.append(
-            f"Got: the limit of the framework's allocator in {' and '.join(who)}: what the program set, or what was"
-            " free at its start minus a CUDA context and a reserve."
+            f"Got: the limit of the framework's allocator in {' and '.join(allocator_owners)}: what the program set, or"
+            " what was free at its start minus a CUDA context and a reserve."
         )
     if snapshot is not None:
-        notes.append(f"In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.")
-    left_out = (*(_OF_DOCTOR if doctor is None else ()), *(() if program is not None else ("Program got",)))
+        notes.append(f"In use: at {utc_text(snapshot.taken_at)}{_reserve(snapshot)}.")
+    left_out = (*(_DOCTOR_COLUMNS if doctor is None else ()), *(() if program is not None else ("Program got",)))
     return Table(
         "Which device is which GPU",
         *columns(cells),
@@ -97,18 +100,18 @@ def _unmapped(document: Diagnostic) -> str:
     """Why there is no device map."""
     snapshot = document.snapshot
     if snapshot is not None and snapshot.driver is None:
-        return f"Not known: {nvml_silent(snapshot)}, and the framework has no GPU."
+        return f"Not known: {nvml_silence(snapshot)}, and the framework has no GPU."
     return "The framework has no GPU." if document.doctor is not None and document.doctor.framework else ""
 
 
 def _reserve(snapshot: Snapshot) -> str:
     """What the driver reserves: the difference between total and used plus free."""
-    kept = [device.number("memory.reserved_bytes") for device in snapshot.devices]
-    amounts = dict.fromkeys(size(amount) for amount in kept if amount)
+    reserved = [device.number("memory.reserved_bytes") for device in snapshot.devices]
+    amounts = dict.fromkeys(size(amount) for amount in reserved if amount)
     return f"; the driver reserves another {' or '.join(amounts)} of each" if amounts else ""
 
 
-def _latest(document: Diagnostic) -> Run | None:
+def _latest_program_with_memory(document: Diagnostic) -> Run | None:
     """The latest program, if it was granted GPU memory."""
     run = document.programs[0] if document.programs else None
     return run if run is not None and any(entry.granted_bytes for entry in run.device_map) else None
@@ -124,26 +127,31 @@ def _memory_now(device: Device | None) -> str:
 
 def check_table(document: Diagnostic, doctor: Doctor) -> Table:
     """Checks of driver, cards and build, failures first."""
-    groups = group_by(doctor.checks, lambda check: GROUPS.get(check.group, check.group))
-    marks = ((name, tuple((c.state, clean(c.title or c.id)) for c in checks)) for name, checks in groups.items())
-    bad = sorted((c for c in doctor.checks if _is_bad(c)), key=lambda check: STATE_ORDER[check.state])
-    none = "" if bad else "No check failed or warned. "
+    groups = group_by(doctor.checks, lambda check: GROUP_TITLES.get(check.group, check.group))
+    marks = (
+        (name, tuple((check.state, clean(check.title or check.id)) for check in checks))
+        for name, checks in groups.items()
+    )
+    bad_checks = sorted(
+        (check for check in doctor.checks if _is_bad(check)), key=lambda check: STATE_ORDER[check.state]
+    )
+    no_failures = "" if bad_checks else "No check failed or warned. "
     return Table(
         "Checks: driver, build and cards",
         ("State", "Check", "Found → what to do"),
-        tuple(_check(document, check) for check in bad),
-        note=f"{none}{_SHELL}, with its Python.",
+        tuple(_check(document, check) for check in bad_checks),
+        note=f"{no_failures}{_SHELL_NOTE}, with its Python.",
         keep=("State", "Check"),
-        charts=(Marks("Checks", tuple(marks)),),
+        charts=(CheckMarks("Checks", tuple(marks)),),
     )
 
 
 def passed_checks(document: Diagnostic, doctor: Doctor) -> Table:
     """The checks without a finding, those of driver and build first."""
-    rest = [check for check in doctor.checks if not _is_bad(check)]
-    rest.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST))
-    rows = tuple(_check(document, check) for check in rest)
-    title = "Passed and skipped checks" if any(check.state == "skip" for check in rest) else "Passed checks"
+    other_checks = [check for check in doctor.checks if not _is_bad(check)]
+    other_checks.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST_CHECKS))
+    rows = tuple(_check(document, check) for check in other_checks)
+    title = "Passed and skipped checks" if any(check.state == "skip" for check in other_checks) else "Passed checks"
     return Table(title, ("State", "Check", "Found"), rows, keep=("State", "Check"), folded=True)
 
 
@@ -154,7 +162,7 @@ def _is_bad(check: Check) -> bool:
 def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
     state, name, what = check_row(check)
     if check.group == "environment":
-        what = f"in {_HERE}: {what}{_latest_environment_note(document, check)}"
+        what = f"in {_THIS_SHELL}: {what}{_latest_environment_note(document, check)}"
     return state, name, what
 
 
@@ -174,46 +182,48 @@ def variable_table(document: Diagnostic) -> Table | None:
     if document.doctor is None and not document.variables:
         return None
     order = list(_EFFECTS)
-    shown = sorted(document.variables, key=lambda entry: -order.index(entry.effect) if entry.effect != "unknown" else 1)
+    in_order = sorted(
+        document.variables, key=lambda entry: -order.index(entry.effect) if entry.effect != "unknown" else 1
+    )
     rows = []
-    for entry in shown:
-        where = clean(short_command(entry.program)) if entry.program is not None else _HERE
+    for entry in in_order:
+        set_in = clean(short_command(entry.program)) if entry.program is not None else _THIS_SHELL
         value = variable_value(entry.value)
-        rows.append((_EFFECTS[entry.effect], clean(entry.name), value, where, clean_or_empty(entry.note)))
+        rows.append((_EFFECTS[entry.effect], clean(entry.name), value, set_in, clean_or_empty(entry.note)))
     return Table(
         "Environment variables",
         ("State", "Variable", "Value", "Set in", "What it does"),
-        tuple(rows) or (("○ none", "", "", _HERE, "no variable that affects GPUs is set"),),
-        note=f"This shell: the one that created this report. {_programs(document)}".strip(),
+        tuple(rows) or (("○ none", "", "", _THIS_SHELL, "no variable that affects GPUs is set"),),
+        note=f"This shell: the one that created this report. {_programs_note(document)}".strip(),
         keep=("State", "Variable", "Set in"),
         below="What it does",
     )
 
 
-def _programs(document: Diagnostic) -> str:
+def _programs_note(document: Diagnostic) -> str:
     if not document.programs:
         return ""
     run = document.programs[0]
-    own = ", without what gpuwatch sets for simulated GPUs" if run.simulated else ""
-    return f"For {name_of(run)}, only differences from this shell are listed{own}."
+    mapping = ", without what gpuwatch sets for simulated GPUs" if run.simulated else ""
+    return f"For {run_name(run)}, only differences from this shell are listed{mapping}."
 
 
 def user_table(snapshot: Snapshot) -> Table | None:
     """Who uses the GPUs, largest first."""
     if not snapshot.devices:
-        silent = f"Not known: {nvml_silent(snapshot)}." if snapshot.driver is None else ""
+        silent = f"Not known: {nvml_silence(snapshot)}." if snapshot.driver is None else ""
         return Table("Who uses the GPUs", (), (), note=silent)
-    shown = sorted(
-        (p for p in snapshot.processes if p.device_uuid is not None),
-        key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
+    in_order = sorted(
+        (process for process in snapshot.processes if process.device_uuid is not None),
+        key=lambda process: (process.device_index or 0, -(process.number("gpu_memory_bytes") or 0)),
     )
     return Table(
         "Who uses the GPUs",
-        *first_columns(_user_row(process, snapshot.taken_at.timestamp()) for process in shown),
+        *first_columns(_user_row(process, snapshot.taken_at.timestamp()) for process in in_order),
         right=("GPU", "PID", "GPU mem", "SM", "Time"),
         below="Command",
-        note="" if shown else "No process uses a GPU.",
-        charts=drawable(chart_data.memory_by_owner(snapshot)),
+        note="" if in_order else "No process uses a GPU.",
+        charts=drawable(chart_data.memory_by_owner_chart(snapshot)),
     )
 
 

@@ -22,23 +22,23 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports import chart_data, run_report
-from gpuwatch.share.reports import diagnostic_machine_tables as machine
-from gpuwatch.share.reports.chart_types import Timeline
+from gpuwatch.share.reports import diagnostic_machine_tables as machine_tables
+from gpuwatch.share.reports.chart_types import MemoryTimeline
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_summary import (
     age_text,
     consequence,
     ended_at,
     how_it_ended,
-    name_of,
+    run_name,
     summary_rows,
-    utc,
+    utc_text,
 )
 from gpuwatch.share.reports.doctor_report import libraries_table, packages_table
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
-    STATES,
-    VALUES,
+    STATE_BY_SEVERITY,
+    VALUES_NOTE,
     Content,
     Table,
     clean,
@@ -46,9 +46,15 @@ from gpuwatch.share.reports.report_elements import (
     redaction_text,
 )
 from gpuwatch.share.reports.report_log_lines import readable
-from gpuwatch.share.reports.run_tables import device_map, fallback_table, first_rows, oom_table, shared_detail_as_note
+from gpuwatch.share.reports.run_tables import (
+    device_map,
+    fallback_table,
+    first_rows,
+    oom_table,
+    with_shared_detail_as_note,
+)
 
-_WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
+_WATCH_HINT = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 _MAX_EVIDENCE = 6
 _MAX_RAW_LINES = 60
@@ -59,34 +65,34 @@ def diagnostic_content(document: Diagnostic) -> Content:
     """The content of a diagnostic report."""
     main = document.findings[0] if document.findings and document.findings[0].id == document.primary else None
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
-    watch = _WATCH if document.primary == "healthy" and not document.programs else ""
+    watch_hint = _WATCH_HINT if document.primary == "healthy" and not document.programs else ""
     tables = (
-        machine.device_map_table(document),
-        machine.check_table(document, doctor) if doctor is not None else None,
-        machine.passed_checks(document, doctor) if doctor is not None else None,
-        machine.variable_table(document),
+        machine_tables.device_map_table(document),
+        machine_tables.check_table(document, doctor) if doctor is not None else None,
+        machine_tables.passed_checks(document, doctor) if doctor is not None else None,
+        machine_tables.variable_table(document),
         libraries_table(doctor) if doctor is not None and doctor.libraries else None,
         packages_table(doctor) if doctor is not None else None,
-        machine.user_table(snapshot) if snapshot is not None else None,
+        machine_tables.user_table(snapshot) if snapshot is not None else None,
         _program_table(document.programs, document.taken_at, main),
-        _ooms(document),
-        shared_detail_as_note(_by_run(document, lambda run: fallback_table(run.fallbacks[:5]))),
+        _oom_table(document),
+        with_shared_detail_as_note(_tables_by_run(document, lambda run: fallback_table(run.fallbacks[:5]))),
         _probe_comparison(probes, timeline=not document.programs) if probes is not None else None,
-        Table("Not gathered", ("Part", "Why"), tuple((clean(g.part), clean(g.why)) for g in document.missing)),
+        Table("Not gathered", ("Part", "Why"), tuple((clean(gap.part), clean(gap.why)) for gap in document.missing)),
     )
     return Content(
         title="GPU diagnostic report",
         subtitle=" · ".join(_subtitle(document)),
-        state="unknown" if document.primary is None else STATES[main.severity] if main is not None else "ok",
+        state="unknown" if document.primary is None else STATE_BY_SEVERITY[main.severity] if main is not None else "ok",
         verdict=document.primary or "unknown",
         reason=_reason(document, main),
         certainty=main.certainty if main is not None and main.id != "healthy" else "",
         simulated=_simulated(document),
         facts=tuple(summary_rows(document, main)),
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
-        action=printable(main.action) if main is not None and main.action else watch,
+        action=printable(main.action) if main is not None and main.action else watch_hint,
         evidence=tuple(clean(line) for line in main.evidence[:_MAX_EVIDENCE]) if main is not None else (),
-        findings=tuple(clean_finding(found) for found in document.findings if found is not main),
+        findings=tuple(clean_finding(finding) for finding in document.findings if finding is not main),
         raw=tuple(_raw_logs(document)),
         footer=_footer(document),
         parts=tuple(_program_part(run, main, document.programs) for run in document.programs),
@@ -97,7 +103,7 @@ def _simulated(document: Diagnostic) -> str:
     if not document.simulated:
         return ""
     empty = any(run.simulation == "driver" and run.device_map for run in document.programs)
-    return SIMULATED_MACHINE + (f" {VALUES}" if empty else "")
+    return SIMULATED_MACHINE + (f" {VALUES_NOTE}" if empty else "")
 
 
 def _subtitle(document: Diagnostic) -> Iterator[str]:
@@ -114,11 +120,15 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
         return "Neither the GPUs nor the environment could be examined."
     if main is None or main.id == "healthy":
         # The note on a program that failed by itself.
-        errors = (found for found in document.findings if found.id == "program.error")
-        own = next((clean(found.title) for found in errors if "".join(found.sources[:1]).startswith("run of ")), "")
-        return " ".join(f"{sentence}." for sentence in (CAUSES["healthy"], _usable(document.doctor), own) if sentence)
-    harm = consequence(document, main)
-    return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
+        errors = (finding for finding in document.findings if finding.id == "program.error")
+        program_error = next(
+            (clean(finding.title) for finding in errors if "".join(finding.sources[:1]).startswith("run of ")), ""
+        )
+        return " ".join(
+            f"{sentence}." for sentence in (CAUSES["healthy"], _usable(document.doctor), program_error) if sentence
+        )
+    consequence_text = consequence(document, main)
+    return f"{f'{consequence_text}: ' if consequence_text else ''}{clean(main.title).rstrip('.')}."
 
 
 def _usable(doctor: Doctor | None) -> str:
@@ -130,10 +140,10 @@ def _usable(doctor: Doctor | None) -> str:
 
 
 def _footer(document: Diagnostic) -> str:
-    masked = MASK in msgspec.json.encode(document).decode()
-    masking = f"secrets are shown as {MASK}" if masked else "no secrets were found"
-    gathered = f"gathered in {document.took_seconds:.1f} s"
-    return f"gpuwatch {clean(document.gpuwatch_version)}, {gathered}; {masking}; {redaction_text(document.redacted)}."
+    has_masked = MASK in msgspec.json.encode(document).decode()
+    masking = f"secrets are shown as {MASK}" if has_masked else "no secrets were found"
+    gathering = f"gathered in {document.took_seconds:.1f} s"
+    return f"gpuwatch {clean(document.gpuwatch_version)}, {gathering}; {masking}; {redaction_text(document.redacted)}."
 
 
 # Programs and probes
@@ -142,17 +152,17 @@ def _footer(document: Diagnostic) -> str:
 def _program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
     rows = tuple(
         (
-            name_of(run),
-            f"{utc(ended_at(run))}, {age_text(run, now)}",
+            run_name(run),
+            f"{utc_text(ended_at(run))}, {age_text(run, now)}",
             how_it_ended(run, main),
             device_map(run),
             _held_text(run),
-            run_report.fell_back(run),
+            run_report.fallback_text(run),
         )
         for run in runs
     )
     timelines = tuple(
-        Timeline(f"Memory of {name_of(run, runs)}{chart_data.on_device(run)}", run)
+        MemoryTimeline(f"Memory of {run_name(run, runs)}{chart_data.device_suffix(run)}", run)
         for run in runs[:2]
         if chart_data.memory_changed(run)
     )
@@ -162,20 +172,20 @@ def _program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFin
 
 
 def _held_text(run: Run) -> str:
-    found = [entry for entry in run.memory.devices if entry.process_bytes is not None]
-    if len(found) > 1:
-        return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in found)
+    finding = [entry for entry in run.memory.devices if entry.process_bytes is not None]
+    if len(finding) > 1:
+        return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in finding)
     return size(run.memory.nvml_peak_bytes)
 
 
-def _ooms(document: Diagnostic) -> Table:
+def _oom_table(document: Diagnostic) -> Table:
     """Each failure with its numbers; one without numbers is left out if its run has others."""
 
     def shown(run: Run) -> Table:
         numbers = [oom for oom in run.ooms if oom.requested_bytes is not None or oom.limit_bytes is not None]
         return oom_table(sorted(numbers or run.ooms, key=lambda oom: oom.expected)[:3])
 
-    table = _by_run(document, shown)
+    table = _tables_by_run(document, shown)
     notes = [table.note]
     if any(oom.expected for run in _runs(document) for oom in run.ooms):
         notes.append("Expected: the probe causes it on purpose, and may catch it.")
@@ -184,13 +194,13 @@ def _ooms(document: Diagnostic) -> Table:
     return dataclasses.replace(table, note=" ".join(notes) if table.rows else "")
 
 
-def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
+def _tables_by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
     """The tables of all runs as one, with a column for the run in front."""
     runs = _runs(document)
-    parts = [(name_of(run, runs), table) for run in runs if (table := table_of(run)).rows]
+    parts = [(run_name(run, runs), table) for run in runs if (table := table_of(run)).rows]
     rows = [(name, *row) for name, part in parts for row in part.rows]
-    first = parts[0][1] if parts else Table("", (), ())
-    return dataclasses.replace(first, heads=("Run", *first.heads), rows=first_rows(rows))
+    first_table = parts[0][1] if parts else Table("", (), ())
+    return dataclasses.replace(first_table, heads=("Run", *first_table.heads), rows=first_rows(rows))
 
 
 def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
@@ -198,26 +208,28 @@ def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     if not probes.runs:
         return None
     table = comparison_table(probes, "Probes compared")
-    drawn = [run for run in probes.runs if chart_data.memory_changed(run)]
-    if not timeline or not drawn:
+    with_memory = [run for run in probes.runs if chart_data.memory_changed(run)]
+    if not timeline or not with_memory:
         return table
-    latest = max(drawn, key=lambda run: run.started_at)
-    chart = Timeline(f"Memory of the latest probe, {clean(latest.config)}{chart_data.on_device(latest)}", latest)
+    latest = max(with_memory, key=lambda run: run.started_at)
+    chart = MemoryTimeline(
+        f"Memory of the latest probe, {clean(latest.config)}{chart_data.device_suffix(latest)}", latest
+    )
     return dataclasses.replace(table, charts=(*table.charts, chart))
 
 
-def _program_part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
+def _program_part(run: Run, main: SourcedFinding | None, runs: Sequence[Run]) -> Content:
     """A program by itself, without its findings, log and headline, which are above."""
-    whole = run_report.run_content(run)
-    causes = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
-    known = tuple(fact for fact in whole.facts if fact[1] != UNKNOWN)
-    facts = (*known, *((("found", f"{causes} (see above)"),) if causes else ()))
-    at_the_top = main is not None and clean(main.title).rstrip(".") in whole.reason
+    content = run_report.run_content(run)
+    causes = ", ".join(dict.fromkeys(finding.id for finding in run.findings if finding.id != "healthy"))
+    known_facts = tuple(fact for fact in content.facts if fact[1] != UNKNOWN)
+    facts = (*known_facts, *((("found", f"{causes} (see above)"),) if causes else ()))
+    is_main_cause = main is not None and clean(main.title).rstrip(".") in content.reason
     return dataclasses.replace(
-        whole,
-        title=name_of(run, among),
+        content,
+        title=run_name(run, runs),
         subtitle=clean(run.title),
-        reason="see the top" if at_the_top else whole.reason,
+        reason="see the top" if is_main_cause else content.reason,
         facts=facts,
         findings=(),
         log_tail=(),
@@ -230,15 +242,15 @@ def _raw_logs(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     if doctor is not None and doctor.log_tail:
         yield "Log of the doctor's run", readable(doctor.log_tail, _MAX_RAW_LINES, simulated=doctor.simulated)
     runs = _runs(document)
-    for run in [run for run in runs if run.log_tail and (run.is_program or _failed(run))][:_MAX_LOGS]:
-        yield f"Log of {name_of(run, runs)}", readable(run.log_tail, _MAX_RAW_LINES, simulated=run.simulated)
+    for run in [run for run in runs if run.log_tail and (run.is_program or _run_failed(run))][:_MAX_LOGS]:
+        yield f"Log of {run_name(run, runs)}", readable(run.log_tail, _MAX_RAW_LINES, simulated=run.simulated)
     for excerpt in document.excerpts:
         name = clean(excerpt.name)
         title = name if name == "nvidia-smi" else f"{name.capitalize()}, lines about GPUs"
         yield title, tuple(map(printable, excerpt.lines))
 
 
-def _failed(run: Run) -> bool:
+def _run_failed(run: Run) -> bool:
     return run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(oom.expected for oom in run.ooms))
 
 

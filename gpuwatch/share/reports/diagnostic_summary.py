@@ -19,14 +19,14 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.doctor_report import counted
-from gpuwatch.share.reports.report_elements import clean, counted_names, framework_text
+from gpuwatch.share.reports.report_elements import clean, framework_text, names_with_counts
 
 _MAX_NAME_CHARS = 60
-_SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
-_DOCTOR = "doctor"
-_CLEAR = "gpuwatch sim fault clear"
-_DOCTOR_IS = "doctor (gpuwatch's own check of this machine)"
-_HOW = {
+_SYSTEM_VERSIONS = (("os", ""), ("kernel", "kernel "), ("libc", ""))
+_DOCTOR_SOURCE = "doctor"
+_CLEAR_FAULTS = "gpuwatch sim fault clear"
+_DOCTOR_TEXT = "doctor (gpuwatch's own check of this machine)"
+_VERDICT_TEXTS = {
     "ok": "completed",
     "fallback": "completed on the CPU",
     "oom": "ran out of GPU memory",
@@ -42,19 +42,24 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
     doctor, snapshot = document.doctor, document.snapshot
     if document.programs:
         run = document.programs[0]
-        where = ", on GPUs that are not here now" if _ran_elsewhere(run, snapshot) else ""
-        yield "last program", f"{name_of(run)}: {how_it_ended(run, main)}; {_when_text(run, document.taken_at)}{where}"
+        elsewhere_note = ", on GPUs that are not here now" if _ran_elsewhere(run, snapshot) else ""
+        yield (
+            "last program",
+            f"{run_name(run)}: {how_it_ended(run, main)}; {_when_text(run, document.taken_at)}{elsewhere_note}",
+        )
     if main is not None and main.id != "healthy":
-        sources = Counter(_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources)
-        shell = _of_environment(main) and main.sources[:1] == (_DOCTOR,)
-        found = [source if count == 1 else f"{source} ({count} times)" for source, count in sources.items()]
-        yield "found in", ", ".join(found) + (": the environment of this shell" if shell else "")
+        sources = Counter(
+            _DOCTOR_TEXT if source == _DOCTOR_SOURCE else short_command(clean(source)) for source in main.sources
+        )
+        shell = _is_of_environment(main) and main.sources[:1] == (_DOCTOR_SOURCE,)
+        finding = [source if count == 1 else f"{source} ({count} times)" for source, count in sources.items()]
+        yield "found in", ", ".join(finding) + (": the environment of this shell" if shell else "")
         # Pages describe real machines.
-        real = "On a real machine: " if document.simulated and _CLEAR in main.action else ""
-        yield "meaning", f"{real}{cause_meaning(main.id)} More: gpuwatch cause {main.id}".strip()
-    others = [found for found in document.findings if found is not main and found.severity != "info"]
-    if others:
-        yield "also", _other_findings(others)
+        real_machine_note = "On a real machine: " if document.simulated and _CLEAR_FAULTS in main.action else ""
+        yield "meaning", f"{real_machine_note}{cause_meaning(main.id)} More: gpuwatch cause {main.id}".strip()
+    other_findings = [finding for finding in document.findings if finding is not main and finding.severity != "info"]
+    if other_findings:
+        yield "also", _other_findings(other_findings)
     if missing := _still_missing(document, main):
         yield "besides", missing
     yield "GPUs", _gpus(document)
@@ -67,11 +72,11 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
     if document.surroundings:
         yield "around it", "; ".join(f"{clean(name)}: {clean(value)}" for name, value in document.surroundings.items())
     if document.probes is not None and document.probes.runs:
-        own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
-        yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
+        environment_note = "; each sets its own environment, not that of this shell" if _is_of_environment(main) else ""
+        yield "probes", _probes(document.probes, document.taken_at, snapshot) + environment_note
 
 
-def _of_environment(main: SourcedFinding | None) -> bool:
+def _is_of_environment(main: SourcedFinding | None) -> bool:
     return main is not None and main.id.startswith("visibility.")
 
 
@@ -87,20 +92,22 @@ def cause_meaning(cause: str) -> str:
 def _still_missing(document: Diagnostic, main: SourcedFinding | None) -> str:
     """Libraries that would still be missing once the first problem is fixed."""
     doctor = document.doctor
-    if doctor is None or main is None or any(found.id.startswith("cuda.") for found in document.findings):
+    if doctor is None or main is None or any(finding.id.startswith("cuda.") for finding in document.findings):
         return ""
-    check = next((c for c in doctor.checks if c.id == "framework.libraries" and c.state == "fail"), None)
+    check = next(
+        (check for check in doctor.checks if check.id == "framework.libraries" and check.state == "fail"), None
+    )
     return f"a second problem, {clean(check.title)}: {clean(check.action)}" if check is not None else ""
 
 
 def _machine(document: Diagnostic) -> str:
     doctor, snapshot = document.doctor, document.snapshot
-    known = doctor.versions if doctor is not None else {}
-    system = [f"{name}{clean(known[key])}" for key, name in _SYSTEM if known.get(key)]
+    versions = doctor.versions if doctor is not None else {}
+    system = [f"{name}{clean(versions[key])}" for key, name in _SYSTEM_VERSIONS if versions.get(key)]
     host = snapshot.host if snapshot is not None else None
-    if known.get("processor") or (host is not None and host.cpu_count):
+    if versions.get("processor") or (host is not None and host.cpu_count):
         count = f"{host.cpu_count} CPUs" if host is not None and host.cpu_count else "CPU"
-        system.append(f"{count} ({clean(known['processor'])})" if known.get("processor") else count)
+        system.append(f"{count} ({clean(versions['processor'])})" if versions.get("processor") else count)
     if host is not None and host.memory_total_bytes:
         system.append(f"{size(host.memory_total_bytes)} memory")
     checks = doctor.checks if doctor is not None else ()
@@ -112,10 +119,10 @@ def _machine(document: Diagnostic) -> str:
 
 def _when_text(run: Run, now: datetime.datetime) -> str:
     """When it started and ended, in UTC, and how long ago that was."""
-    before = f", {age_text(run, now)} when this was written"
-    start, over = utc(run.started_at), utc(ended_at(run))
-    same_day = start.partition(" ")[0] == over.partition(" ")[0]
-    return f"started {start}, ended {over.partition(' ')[2] if same_day else over}{before}"
+    age_note = f", {age_text(run, now)} when this was written"
+    start, ended = utc_text(run.started_at), utc_text(ended_at(run))
+    same_day = start.partition(" ")[0] == ended.partition(" ")[0]
+    return f"started {start}, ended {ended.partition(' ')[2] if same_day else ended}{age_note}"
 
 
 def ended_at(run: Run) -> datetime.datetime:
@@ -123,25 +130,25 @@ def ended_at(run: Run) -> datetime.datetime:
     return run.started_at + datetime.timedelta(seconds=run.phases.total_seconds or 0.0)
 
 
-def utc(moment: datetime.datetime) -> str:
+def utc_text(moment: datetime.datetime) -> str:
     """``2026-11-20 12:38:19 UTC``."""
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _other_findings(others: Sequence[SourcedFinding]) -> str:
-    counts = Counter((found.id, found.severity) for found in others).items()
+def _other_findings(other_findings: Sequence[SourcedFinding]) -> str:
+    counts = Counter((finding.id, finding.severity) for finding in other_findings).items()
     parts = [f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts]
     return first_and_more(parts, 4, "; ")
 
 
 def _ran_elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
     """Whether it ran on GPUs that are not here now."""
-    here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
-    then = {text.rpartition(" ")[2] for text in run.gpus}
-    return bool(here and then) and not here & then
+    present_uuids = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
+    run_uuids = {text.rpartition(" ")[2] for text in run.gpus}
+    return bool(present_uuids and run_uuids) and not present_uuids & run_uuids
 
 
-def nvml_silent(snapshot: Snapshot) -> str:
+def nvml_silence(snapshot: Snapshot) -> str:
     """That NVML does not answer, and why."""
     problem = next((entry for entry in snapshot.problems if entry.source == "nvml"), None)
     why = f" ({clean(problem.detail)})" if problem is not None and problem.detail else ""
@@ -151,8 +158,8 @@ def nvml_silent(snapshot: Snapshot) -> str:
 def _cuda_starts(document: Diagnostic) -> str:
     """What libcuda reports if it starts although NVML does not."""
     checks = document.doctor.checks if document.doctor is not None else ()
-    found = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
-    return clean(found.detail) if found is not None else ""
+    finding = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
+    return clean(finding.detail) if finding is not None else ""
 
 
 def _gpus(document: Diagnostic) -> str:
@@ -163,7 +170,8 @@ def _gpus(document: Diagnostic) -> str:
         return "not listed: NVML does not answer"
     totals = ((clean(device.name), device.number("memory.total_bytes")) for device in snapshot.devices)
     return (
-        counted_names(name + (f" with {size(total)}" if total is not None else "") for name, total in totals) or "none"
+        names_with_counts(name + (f" with {size(total)}" if total is not None else "") for name, total in totals)
+        or "none"
     )
 
 
@@ -172,34 +180,40 @@ def _driver(document: Diagnostic) -> str:
         return "not examined"
     if (driver := document.snapshot.driver) is not None:
         return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
-    starts, silent = _cuda_starts(document), nvml_silent(document.snapshot)
-    return f"{silent}; CUDA itself starts, for programs that do not use NVML: {starts}" if starts else "not answering"
+    cuda_version, silence = _cuda_starts(document), nvml_silence(document.snapshot)
+    return (
+        f"{silence}; CUDA itself starts, for programs that do not use NVML: {cuda_version}"
+        if cuda_version
+        else "not answering"
+    )
 
 
 def _framework(doctor: Doctor | None) -> str:
     if doctor is None or doctor.framework is None:
         return "not imported"
-    own = doctor.framework
+    framework = doctor.framework
     build = f", built for CUDA {clean(doctor.versions['build_cuda'])}" if doctor.versions.get("build_cuda") else ""
-    if own.gpu_build is False:
+    if framework.gpu_build is False:
         build = ", built without GPU support"
-    return f"{framework_text(own)}{build}, Python {clean(own.python_version)}, {clean(own.interpreter)}"
+    return (
+        f"{framework_text(framework)}{build}, Python {clean(framework.python_version)}, {clean(framework.interpreter)}"
+    )
 
 
 def how_it_ended(run: Run, main: SourcedFinding | None = None) -> str:
     """How it ended, and why unless the top of the report, ``main``, says it."""
-    how = ", ".join(filter(None, (_how(run), run.outcome.text)))
-    wrong = main is not None and main.id != "healthy" and main.id == run.primary
-    if wrong and any(found.id == run.primary for found in run.findings):
-        return f"{how} ({'with a warning: ' if run.verdict == 'ok' else ''}see the top)"
+    ending = ", ".join(filter(None, (_verdict_text(run), run.outcome.text)))
+    is_main = main is not None and main.id != "healthy" and main.id == run.primary
+    if is_main and any(finding.id == run.primary for finding in run.findings):
+        return f"{ending} ({'with a warning: ' if run.verdict == 'ok' else ''}see the top)"
     reason = run.verdict_reason.strip().removeprefix("It succeeded").strip(" .;,")
-    return f"{how} ({clean(reason)})" if reason else how
+    return f"{ending} ({clean(reason)})" if reason else ending
 
 
-def _how(run: Run) -> str:
+def _verdict_text(run: Run) -> str:
     if run.verdict == "fallback" and run.fallbacks:
         return "completed, with ops that fell back"
-    return _HOW.get(run.verdict, run.verdict)
+    return _VERDICT_TEXTS.get(run.verdict, run.verdict)
 
 
 def consequence(document: Diagnostic, main: SourcedFinding) -> str:
@@ -208,7 +222,7 @@ def consequence(document: Diagnostic, main: SourcedFinding) -> str:
     if run is None or run.verdict in ("ok", "skipped", "interrupted") or run.primary != main.id:
         return ""
     is_source = f"run of {run.title or run.config}" in main.sources
-    return f"{name_of(run)} {_how(run)}" if is_source else ""
+    return f"{run_name(run)} {_verdict_text(run)}" if is_source else ""
 
 
 def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
@@ -224,8 +238,8 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
         counts[name] += 1
     newest = max(probes.runs, key=lambda run: run.started_at)
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
-    elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)
-    note = f"; {elsewhere} of them on GPUs that are not here now" if elsewhere else ""
+    run_elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)
+    note = f"; {run_elsewhere} of them on GPUs that are not here now" if run_elsewhere else ""
     return f"{len(probes.runs)} configurations: {counted}; the last {age_text(newest, now)}{note}"
 
 
@@ -234,11 +248,11 @@ def age_text(run: Run, now: datetime.datetime) -> str:
     return ago((now - run.started_at).total_seconds() - (run.phases.total_seconds or 0.0))
 
 
-def name_of(run: Run, among: Sequence[Run] = ()) -> str:
+def run_name(run: Run, runs: Sequence[Run] = ()) -> str:
     """A program by its command line, a probe by its configuration; with its start if several have the same name."""
     name = clean(run.config) if not run.is_program or not run.title else short_command(run.title)
-    if any(other is not run and name_of(other) == name for other in among):
-        name += f" ({utc(run.started_at).partition(' ')[2]})"
+    if any(other is not run and run_name(other) == name for other in runs):
+        name += f" ({utc_text(run.started_at).partition(' ')[2]})"
     return name
 
 

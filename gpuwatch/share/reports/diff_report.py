@@ -26,40 +26,40 @@ _MIN_DIFFERENCE = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
 """Least differences by unit: points of a percentage, degrees."""
 _MIN_GROWTH_RATIO = 2.0
 """Error counters differ if one grows this many times as fast."""
-_NAMES = {
+_NUMBER_NAMES = {
     "median_step_seconds": "step time",
     "nvml_peak_bytes": "peak memory (NVML)",
     "allocator_peak_bytes": "peak memory (allocator)",
     **diff_memory.NAMES,
 }
-_ORDER = {"came": 0, "went": 1, "stayed": 2}
+_CHANGE_ORDER = {"came": 0, "went": 1, "stayed": 2}
 _CHANGE_WORDS: dict[Change, str] = {"came": "new", "went": "gone", "stayed": "unchanged"}
 
 
 def diff(first: DiffSide, second: DiffSide) -> Diff:
     """What differs, where both sides have the same kind of content."""
     shared = first.parts & second.parts
-    first, second = _of_one_scope(first, second), _of_one_scope(second, first)
+    first, second = _with_common_findings(first, second), _with_common_findings(second, first)
     # A GPU that only one side has is a difference; its readings are not.
-    facts, alike = [], 0
+    facts, equal_count = [], 0
     for part, name in dict.fromkeys((*first.facts, *second.facts)):
         if part not in shared or (part, name) in first.unknown | second.unknown:
             continue
-        before, after = first.facts.get((part, name)), second.facts.get((part, name))
-        if part == "Machine" and (before is None or after is None):
+        before, noun_suffix = first.facts.get((part, name)), second.facts.get((part, name))
+        if part == "Machine" and (before is None or noun_suffix is None):
             continue  # a run knows less of the machine than a sample
-        if (before and before[1]) == (after and after[1]):
-            alike += 1
+        if (before and before[1]) == (noun_suffix and noun_suffix[1]):
+            equal_count += 1
         else:
-            values = before and before[0], after and after[0]
+            values = before and before[0], noun_suffix and noun_suffix[0]
             facts.append(FactChange(part=part, name=clean(name), values=values))
     findings = list(_findings(first, second))
-    findings.sort(key=lambda finding: (_ORDER[finding.change], SEVERITY_ORDER[finding.severity]))
-    measured = sorted(first.numbers.keys() & second.numbers.keys())
-    compared = (
-        _number_change(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in measured
+    findings.sort(key=lambda finding: (_CHANGE_ORDER[finding.change], SEVERITY_ORDER[finding.severity]))
+    measured_keys = sorted(first.numbers.keys() & second.numbers.keys())
+    changes = (
+        _number_change(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in measured_keys
     )
-    numbers = [change for change in compared if change is not None]
+    numbers = [change for change in changes if change is not None]
     numbers.sort(key=_importance, reverse=True)
     holders = diff_memory.holder_changes(first, second)
     return Diff(
@@ -70,12 +70,12 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
         findings=tuple(findings),
         numbers=tuple(numbers),
         holders=tuple(holders),
-        alike=alike + len(measured) - len(numbers),
+        alike=equal_count + len(measured_keys) - len(numbers),
         notes=tuple(_notes(first, second)),
     )
 
 
-def _of_one_scope(side: DiffSide, other: DiffSide) -> DiffSide:
+def _with_common_findings(side: DiffSide, other: DiffSide) -> DiffSide:
     """With the machine's findings alone, if the other side has no others."""
     if side.findings_of_machine is None or other.side.kind not in ("snapshot", "recording"):
         return side
@@ -84,9 +84,9 @@ def _of_one_scope(side: DiffSide, other: DiffSide) -> DiffSide:
 
 def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
     for cause in first.findings | second.findings:
-        before, after = first.findings.get(cause), second.findings.get(cause)
-        change: Change = "stayed" if before and after else "came" if after else "went"
-        finding = (after or before or [])[0]
+        before, noun_suffix = first.findings.get(cause), second.findings.get(cause)
+        change: Change = "stayed" if before and noun_suffix else "came" if noun_suffix else "went"
+        finding = (noun_suffix or before or [])[0]
         yield FindingChange(
             id=cause,
             change=change,
@@ -97,54 +97,56 @@ def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
 
 
 def _number_change(
-    part: str, metric: str, before: Spread, after: Spread, runs: tuple[Run | None, Run | None]
+    part: str, metric: str, before: Spread, noun_suffix: Spread, runs: tuple[Run | None, Run | None]
 ) -> NumberChange | None:
     """The difference, if it is more than noise."""
-    larger = max(abs(before.median), abs(after.median))
+    larger = max(abs(before.median), abs(noun_suffix.median))
     spec = SPECS.get(metric)
     if metric in COUNTED:
-        least = max(min(before.median, after.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
+        threshold = max(min(before.median, noun_suffix.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
         run, other = runs
         if run is None or other is None or not comparable_runs.same_work(run, other):
             return None
-        if comparable_runs.why_speeds_equal(run, other):
+        if comparable_runs.why_speeds_alike(run, other):
             return None
-        least = 0.0
+        threshold = 0.0
     elif spec is None:
-        least = SAME_MEMORY_SHARE * larger
+        threshold = SAME_MEMORY_SHARE * larger
     else:
-        noise = ((before.high - before.low) + (after.high - after.low)) / 2
-        least = max(noise, _MIN_MEDIAN_CHANGE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
-    if abs(after.median - before.median) <= least:
+        noise = ((before.high - before.low) + (noun_suffix.high - noun_suffix.low)) / 2
+        threshold = max(noise, _MIN_MEDIAN_CHANGE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
+    if abs(noun_suffix.median - before.median) <= threshold:
         return None
-    name = spec.title if spec is not None else _NAMES[metric]
+    name = spec.title if spec is not None else _NUMBER_NAMES[metric]
     if metric in COUNTED:
         name += ", per hour"
     unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
-    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(before, after), threshold=least)
+    return NumberChange(
+        part=part, name=name, metric=metric, unit=unit, values=(before, noun_suffix), threshold=threshold
+    )
 
 
 def _importance(change: NumberChange) -> float:
-    before, after = (abs(value.median) for value in change.values)
-    return abs(after - before) / max(before, after) if max(before, after) else 0.0
+    before, noun_suffix = (abs(value.median) for value in change.values)
+    return abs(noun_suffix - before) / max(before, noun_suffix) if max(before, noun_suffix) else 0.0
 
 
 def _notes(first: DiffSide, second: DiffSide) -> Iterator[str]:
     for side, other in ((first, second), (second, first)):
-        only = sorted(part for part in side.parts - other.parts if not part.startswith("GPU "))
-        if only:
-            yield f"{', '.join(only)}: only {side.side.name} has them"
+        only_here = sorted(part for part in side.parts - other.parts if not part.startswith("GPU "))
+        if only_here:
+            yield f"{', '.join(only_here)}: only {side.side.name} has them"
     unknown = (first.unknown | second.unknown) & (first.facts.keys() | second.facts.keys())
     if unknown:
-        named = sorted(f"{part} {name}" for part, name in unknown)
-        yield f"{first_and_more(named, 3)}: one side could not read them"
-    kinds = {first.side.kind, second.side.kind}
+        fact_names = sorted(f"{part} {name}" for part, name in unknown)
+        yield f"{first_and_more(fact_names, 3)}: one side could not read them"
+    side_kinds = {first.side.kind, second.side.kind}
     if first.holders or second.holders:
         return
-    if "run" not in kinds and kinds != {"recording"}:
+    if "run" not in side_kinds and side_kinds != {"recording"}:
         yield "load, memory, power and temperature: only recordings have enough samples"
-    if "run" in kinds and kinds != {"run"}:
+    if "run" in side_kinds and side_kinds != {"run"}:
         yield "settings, memory and speed of the run: the other side is not a run"
 
 
@@ -159,24 +161,24 @@ def diff_content(document: Diff) -> Content:
         rows = ((clean(change.name), *map(clean, change.values)) for change in facts)
         tables.append(Table(clean(part), ("What", *names), tuple(rows)))
     tables += [diff_memory.holder_table(document.holders, names), _number_table(document, names)]
-    came = [change for change in document.findings if change.change == "came"]
-    went = [change for change in document.findings if change.change == "went"]
+    new_findings = [change for change in document.findings if change.change == "came"]
+    gone_findings = [change for change in document.findings if change.change == "went"]
     counts = [
         (len(document.facts), "fact", ""),
-        (len(came), "new finding", ""),
-        (len(went), "finding", " gone"),
+        (len(new_findings), "new finding", ""),
+        (len(gone_findings), "finding", " gone"),
         (len(document.numbers), "number", ""),
         (len(document.holders), "holder", ""),
     ]
-    counted = ", ".join(f"{count_text(count, noun)}{after}" for count, noun, after in counts if count)
+    counts_text = ", ".join(f"{count_text(count, noun)}{noun_suffix}" for count, noun, noun_suffix in counts if count)
     both = " and ".join(map(clean, names))
-    worse = any(change.severity == "error" for change in came)
+    is_worse = any(change.severity == "error" for change in new_findings)
     return Content(
-        title=f"{both} differ: {counted}" if document.differs else f"{both} do not differ",
-        subtitle=" · ".join(_about(side) for side in document.sides),
-        state="error" if worse else "warning" if document.differs else "ok",
+        title=f"{both} differ: {counts_text}" if document.differs else f"{both} do not differ",
+        subtitle=" · ".join(_side_text(side) for side in document.sides),
+        state="error" if is_worse else "warning" if document.differs else "ok",
         verdict="Different" if document.differs else "No difference",
-        reason=diff_memory.grew_most(document.holders),
+        reason=diff_memory.largest_growth_text(document.holders),
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=(
             ("alike", f"{document.alike} facts and numbers do not differ"),
@@ -205,7 +207,7 @@ def _number_table(document: Diff, names: tuple[str, str]) -> Table:
     rows = (
         (
             clean(f"{change.part}, {change.name}"),
-            *(_shown(change, value) for value in change.values),
+            *(_spread_text(change, value) for value in change.values),
             _change_text(change),
         )
         for change in document.numbers
@@ -216,29 +218,29 @@ def _number_table(document: Diff, names: tuple[str, str]) -> Table:
     return Table("Numbers", ("What", *names, "Change"), tuple(rows), right=("Change",), note=note)
 
 
-def _about(side: Side) -> str:
+def _side_text(side: Side) -> str:
     if side.begin is None or side.end is None:
         return f"{clean(side.name)}: {side.kind}, time unknown"
     begin = f"{side.begin:%Y-%m-%d %H:%M:%S}"
     samples = ""
     if side.kind == "recording":
-        same = side.begin.date() == side.end.date()
-        begin += f" to {side.end:{'%H:%M:%S' if same else '%Y-%m-%d %H:%M:%S'}}"
+        same_day = side.begin.date() == side.end.date()
+        begin += f" to {side.end:{'%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S'}}"
         samples = f", {side.samples:,} samples"
     host = f" of {clean(side.host)}" if side.host else "" if " " in side.kind else " of an unknown machine"
     return f"{clean(side.name)}: {side.kind}{host}, {begin} UTC{samples}"
 
 
-def _shown(change: NumberChange, value: Spread) -> str:
-    median = _value(change, value.median)
+def _spread_text(change: NumberChange, value: Spread) -> str:
+    median = _value_text(change, value.median)
     if value.low == value.high:
         return median
-    low, high = _value(change, value.low), _value(change, value.high)
+    low, high = _value_text(change, value.low), _value_text(change, value.high)
     number, _, unit = low.rpartition(" ")
     return f"{median} ({number if number and high.endswith(f' {unit}') else low} – {high})"
 
 
-def _value(change: NumberChange, value: float) -> str:
+def _value_text(change: NumberChange, value: float) -> str:
     if change.metric in COUNTED:
         return f"{value:.3g}"
     if (spec := SPECS.get(change.metric)) is not None:
@@ -247,9 +249,9 @@ def _value(change: NumberChange, value: float) -> str:
 
 
 def _change_text(change: NumberChange) -> str:
-    before, after = (value.median for value in change.values)
+    before, noun_suffix = (value.median for value in change.values)
     if change.unit == "%":
-        return f"{after - before:+.0f} points"
+        return f"{noun_suffix - before:+.0f} points"
     if change.unit == Unit.CELSIUS.value:
-        return f"{after - before:+.0f} °C"
-    return f"{(after / before - 1) * 100:+.0f} %" if before else "from 0"
+        return f"{noun_suffix - before:+.0f} °C"
+    return f"{(noun_suffix / before - 1) * 100:+.0f} %" if before else "from 0"

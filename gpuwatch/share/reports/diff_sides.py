@@ -26,7 +26,7 @@ from gpuwatch.core.word_set import word_set
 from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report
-from gpuwatch.share.reports.doctor_report import MARKS
+from gpuwatch.share.reports.doctor_report import CHECK_MARKS
 from gpuwatch.share.reports.report_elements import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map, short_device
 
@@ -240,7 +240,7 @@ def _add_doctor(found: DiffSide, doctor: Doctor) -> None:
     for entry in doctor.distributions:
         found.add_fact("Distributions", clean(entry.name), clean(entry.version))
     for check in doctor.checks:
-        shown = f"{MARKS[check.state]}: {clean(check.detail)}"
+        shown = f"{CHECK_MARKS[check.state]}: {clean(check.detail)}"
         found.add_fact("Checks", clean(check.title or check.id), shown, check.state)
 
 
@@ -257,7 +257,7 @@ def _add_run(found: DiffSide, run: Run) -> None:
         "command" if comparable_runs.is_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),
         "memory granted": run_report.granted_text(run),
-        "fell back to the CPU": run_report.fell_back(run),
+        "fell back to the CPU": run_report.fallback_text(run),
     }
     for name, value in facts.items():
         found.add_fact("Run", name, value)

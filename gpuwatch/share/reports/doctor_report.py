@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
-    STATES,
+    STATE_BY_SEVERITY,
     Content,
     Table,
     clean,
@@ -22,9 +22,9 @@ from gpuwatch.share.reports.report_elements import (
 )
 from gpuwatch.share.reports.run_tables import device_map_table
 
-MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
+CHECK_MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
 """Sign and word, so that color is never the only sign."""
-GROUPS = {
+GROUP_TITLES = {
     "driver": "Driver",
     "devices": "Devices",
     "container": "Container",
@@ -40,7 +40,7 @@ def doctor_content(document: Doctor) -> Content:
     """Everything that the doctor found."""
     main = next((found for found in document.findings if found.id == document.primary), None)
     ordered = sorted(document.findings, key=lambda found: found is not main)
-    groups = group_by(document.checks, lambda check: GROUPS.get(check.group, check.group))
+    groups = group_by(document.checks, lambda check: GROUP_TITLES.get(check.group, check.group))
     heads = ("State", "Check", "Found → what to do")
     tables = [
         Table(name, heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])
@@ -56,7 +56,7 @@ def doctor_content(document: Doctor) -> Content:
     return Content(
         title="gpuwatch doctor",
         subtitle=" · ".join(_subtitle(document)),
-        state=STATES[main.severity] if main is not None else "ok",
+        state=STATE_BY_SEVERITY[main.severity] if main is not None else "ok",
         verdict=clean(document.primary or "healthy"),
         reason=_reason(document, main),
         simulated=SIMULATED_MACHINE if document.simulated else "",
@@ -107,7 +107,7 @@ def counted(checks: Sequence[Check]) -> str:
 def check_row(check: Check) -> tuple[str, str, str]:
     """State, name, and what was found with what to do."""
     found = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
-    return MARKS[check.state], clean(check.title or check.id), found
+    return CHECK_MARKS[check.state], clean(check.title or check.id), found
 
 
 def libraries_table(document: Doctor) -> Table:

@@ -11,8 +11,8 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
-from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
-from gpuwatch.share.reports.report_elements import STATES, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.run_memory_tables import profiles_table
 from gpuwatch.share.reports.run_tables import (
     device_map_table,
@@ -21,7 +21,7 @@ from gpuwatch.share.reports.run_tables import (
     first_rows,
     oom_table,
     placement_table,
-    shared_detail_as_note,
+    with_shared_detail_as_note,
 )
 from gpuwatch.share.reports.snapshot_report import device_tables
 
@@ -46,7 +46,7 @@ def explanation_content(document: Explanation) -> Content:
         *(device_tables(document.machine) if document.machine is not None else ()),
         device_map_table(document.device_map),
         oom_table(document.ooms).without("Expected"),
-        shared_detail_as_note(fallback_table(document.fallbacks)),
+        with_shared_detail_as_note(fallback_table(document.fallbacks)),
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
         placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
         error_table(document.errors).without("Expected"),
@@ -55,7 +55,7 @@ def explanation_content(document: Explanation) -> Content:
     return Content(
         title=name,
         subtitle=" · ".join(part for part in (what, frameworks, source if source != name else "") if part),
-        state="unknown" if not known else STATES[main.severity] if main is not None else "ok",
+        state="unknown" if not known else STATE_BY_SEVERITY[main.severity] if main is not None else "ok",
         verdict=clean(document.primary or ("healthy" if document.kind == "log" else "read")) if known else "unknown",
         reason=_reason(document, main),
         facts=tuple(_facts(document, main)),
@@ -100,7 +100,7 @@ def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, s
     if main is not None and main.action:
         yield "do", clean(main.action)
     if main is not None:
-        yield from held_most_fact(document.memory_profiles)
+        yield from largest_holder_fact(document.memory_profiles)
     if document.machine is not None and document.machine.driver is not None:
         driver = document.machine.driver
         yield "driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}"

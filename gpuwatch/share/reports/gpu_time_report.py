@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
-from gpuwatch.share.reports.chart_types import Bars, Part, Row
+from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, columns
 
 Hours = Callable[[float | None], str]
@@ -20,9 +20,9 @@ _PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
 _SHORT_HOURS = 2.0
 """Hours below which the length of the time is told in minutes and seconds."""
 _MAX_BARS = 25
-_USED = Part("used", "used", 0.0, "")
-_UNUSED = Part("held", "held, not used", 0.0, "")
-_UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")
+_USED = BarPart("used", "used", 0.0, "")
+_UNUSED = BarPart("held", "held, not used", 0.0, "")
+_UNKNOWN = BarPart("unexplained", "held, use unknown", 0.0, "")
 _BY: dict[GroupBy, tuple[str, str]] = {
     "user": ("User", "(unknown)"),
     "job": ("Job", "(no job)"),
@@ -220,28 +220,28 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
         yield "Graphics clients such as Xorg are not counted."
 
 
-def _bars(usage: Usage) -> Iterator[Bars]:
+def _bars(usage: Usage) -> Iterator[BarChart]:
     rows, hours = [], hours_in(usage)
     for group in usage.groups[:_MAX_BARS]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
         known = ((_USED, used or 0.0), (_UNUSED if used is not None else _UNKNOWN, held - (used or 0.0)))
         parts = [
-            replace(part, amount=amount, shown=f"{hours(amount)} GPU-hours") for part, amount in known if amount > 0
+            replace(part, amount=amount, text=f"{hours(amount)} GPU-hours") for part, amount in known if amount > 0
         ]
         if parts:
             name = label(group, usage.by)
             of = f"{name} {clean(group.command)}" if usage.by == "process" else name
-            rows.append(Row(of, tuple(parts), f"{hours(held)} held, {_used(group, hours)} used"))
+            rows.append(BarRow(of, tuple(parts), f"{hours(held)} held, {_used(group, hours)} used"))
     if rows:
         top = max(sum(part.amount for part in row.parts) for row in rows)
         more = len(usage.groups) - _MAX_BARS
         kinds = {part.kind for row in rows for part in row.parts}
-        yield Bars(
+        yield BarChart(
             "Held against used",
             tuple(rows),
             top,
             f"from 0 to {hours(top)} GPU-hours",
-            more=f"{more} more are in the table." if more > 0 else "",
+            note=f"{more} more are in the table." if more > 0 else "",
             keys=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
         )
 

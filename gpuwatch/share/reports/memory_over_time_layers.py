@@ -9,7 +9,7 @@ from functools import partial
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, MemoryAreas
 from gpuwatch.share.reports.recorded_period_graphs import course
 from gpuwatch.share.reports.report_elements import clean
 
@@ -31,7 +31,7 @@ class Layer:
     """Its bytes at a moment."""
 
 
-def layers(chart: Areas) -> list[Layer]:
+def layers(chart: MemoryAreas) -> list[Layer]:
     """Those that can be seen, what lives long at the bottom; lines as they are in the profile."""
     profile = chart.profile
     top = max((moment.in_use_bytes for moment in profile.moments), default=0)
@@ -53,7 +53,7 @@ def _line_bytes(place: int, moment: MemoryMoment) -> int:
     return moment.lines[place] if place < len(moment.lines) else 0
 
 
-def in_characters(chart: Areas, width: int) -> Iterator[str]:
+def graph_lines(chart: MemoryAreas, width: int) -> Iterator[str]:
     """A line for each layer, the largest first, each of its own scale; nothing for a profile without moments."""
     moments = chart.profile.moments
     if len(moments) < 2:

@@ -9,13 +9,13 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
-from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Areas, Bars, Kind, Part, Row
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, BarChart, BarPart, BarRow, MemoryAreas, PartKind
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
 _FIRST_HOLDERS = 12
-_OTHER: tuple[Kind, str] = ("unattributed", "")
+_OTHER: tuple[PartKind, str] = ("unattributed", "")
 _BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _MIN_SHARE = 0.0005
 """Share of the peak below which a holder or a group is not listed by itself."""
@@ -23,7 +23,7 @@ _MAX_FURTHER_PROFILES = 4
 """Profiles of other devices and processes that are shown after the first."""
 
 
-def held_most_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str]]:
+def largest_holder_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str]]:
     """The summary's line."""
     if profiles and (text := describe_largest_holder(profiles[0])):
         several = len({profile.pid for profile in profiles}) > 1
@@ -125,19 +125,19 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
     yield from (f"{note[:1].upper()}{note[1:]}." for note in map(clean, profile.notes))
 
 
-def _charts(profile: MemoryProfile) -> Iterator[Areas | Bars]:
+def _charts(profile: MemoryProfile) -> Iterator[MemoryAreas | BarChart]:
     if len(profile.moments) > 1:
-        yield Areas(f"Memory in use by group, {clean(profile.device)}", profile)
+        yield MemoryAreas(f"Memory in use by group, {clean(profile.device)}", profile)
     if len(profile.moments) > 1 and profile.lines:
-        yield Areas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
+        yield MemoryAreas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
     if profile.groups and profile.peak_bytes:
         large, _, missing = _groups(profile)
-        parts = [Part(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held)) for name, held in large.items()]
+        parts = [BarPart(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held)) for name, held in large.items()]
         if missing:
             name = "before the recording" if profile.before_bytes else "not recorded"
-            parts.append(Part("free", name, missing, size(missing)))
-        row = Row(clean(profile.device), tuple(parts), size(profile.peak_bytes))
-        yield Bars("At the peak, by group", (row,), float(profile.peak_bytes), "from 0 to the peak")
+            parts.append(BarPart("free", name, missing, size(missing)))
+        row = BarRow(clean(profile.device), tuple(parts), size(profile.peak_bytes))
+        yield BarChart("At the peak, by group", (row,), float(profile.peak_bytes), "from 0 to the peak")
 
 
 def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderOp], *, folded: bool = False) -> Table:

@@ -51,7 +51,7 @@ def processes_on(period: Period, device: PeriodDevice) -> list[PeriodProcess]:
     return sorted(mine, key=lambda process: min(process.begin, period.end) - min(process.end, period.end))
 
 
-def in_characters(device: PeriodDevice, width: int) -> Iterator[str]:
+def graph_lines(device: PeriodDevice, width: int) -> Iterator[str]:
     """A line for each graph: its course, mean and range."""
     for metric, name in NAMES.items():
         series = device.series.get(metric)

@@ -16,13 +16,13 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
-from gpuwatch.share.reports.chart_types import Graphs
+from gpuwatch.share.reports.chart_types import PeriodGraphs
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_in, subtitle
 from gpuwatch.share.reports.recorded_period_graphs import NAMES, known, shown
 from gpuwatch.share.reports.report_elements import (
     GLYPHS,
     SIMULATED_MACHINE,
-    STATES,
+    STATE_BY_SEVERITY,
     Content,
     Table,
     clean,
@@ -60,7 +60,7 @@ def period_content(period: Period) -> Content:
     return Content(
         title="GPU report of a recording",
         subtitle=subtitle(period, _at),
-        state=STATES[main.finding.severity] if main is not None else state,
+        state=STATE_BY_SEVERITY[main.finding.severity] if main is not None else state,
         verdict=main.finding.id if main is not None else {"ok": "healthy"}.get(state, state),
         reason=_reason(period, main),
         certainty=main.finding.certainty if main is not None else "",
@@ -158,7 +158,7 @@ def _changes(period: Period) -> Table | None:
 
 def _graphs(period: Period, device: PeriodDevice) -> Table:
     none = "" if device.series else "None of its readings was recorded in this time."
-    charts = (Graphs(period, device),) if device.series else ()
+    charts = (PeriodGraphs(period, device),) if device.series else ()
     return Table(f"GPU {device.index} · {clean(device.name)}", (), (), note=none, charts=charts)
 
 

@@ -19,15 +19,15 @@ from gpuwatch.share.reports.chart_types import Chart
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds depend on this computer's CPU."
-VALUES = (
+VALUES_NOTE = (
     "The simulated driver computes only matrix products and copies, no other kernels: values such as a loss mean"
     " nothing."
 )
-SIMULATED_OTHERWISE = (
+SIMULATED_IGNORED_NOTE = (
     "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; "
     "speeds depend on this computer's CPU."
 )
-TORCH_VALUES = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
+TORCH_VALUES_NOTE = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
 
 GLYPHS = {
@@ -43,7 +43,7 @@ GLYPHS = {
     "unknown": "○",
 }
 """Signs by state, so that color is never the only sign."""
-STATES = {"error": "error", "warning": "warning", "info": "ok"}
+STATE_BY_SEVERITY = {"error": "error", "warning": "warning", "info": "ok"}
 """The state of a document by the severity of its main finding."""
 EVERY_RUN = "Every run"
 """Title of a table of ``try`` that terminals leave out."""
@@ -156,7 +156,7 @@ def clean_or_empty(text: str | None) -> str:
     return clean(text) if text else ""
 
 
-def counted_names(names: Iterable[str], separator: str = ", ") -> str:
+def names_with_counts(names: Iterable[str], separator: str = ", ") -> str:
     """``2 × NVIDIA H200, NVIDIA A100``; empty without names."""
     return separator.join(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
 

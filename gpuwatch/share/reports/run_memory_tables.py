@@ -9,8 +9,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
-from gpuwatch.share.reports.chart_types import Bars, Kind, Part
-from gpuwatch.share.reports.chart_types import Row as Bar
+from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow, PartKind
 from gpuwatch.share.reports.report_elements import Table, clean, drawable
 
 _WITHIN = "↳ "
@@ -47,7 +46,7 @@ def memory_table(run: Run) -> Table:
         ]
     known = tuple(_shown(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
     title, note = BY_OWNER if run.memory_profiles else "Memory", _NOTE if memory.devices else ""
-    return Table(title, _HEADS, known, ("Size",), note=note, charts=drawable(memory_bars(run)))
+    return Table(title, _HEADS, known, ("Size",), note=note, charts=drawable(memory_bar_chart(run)))
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
@@ -93,7 +92,7 @@ def used_no_gpu(run: Run) -> bool:
     return sampled and not named and memory.nvml_peak_bytes is None and not memory.devices and not memory.allocators
 
 
-def in_children_only(run: Run) -> bool:
+def only_children_used_gpus(run: Run) -> bool:
     """Whether only child processes used the GPUs: no number belongs to one main process."""
     return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
 
@@ -106,7 +105,7 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
     yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
     yield 2, "Unexplained", "owned by no listed process", entry.unexplained_bytes or None, "NVML"
-    if in_children_only(run):
+    if only_children_used_gpus(run):
         # What each held at most; the limits of their allocators are in a table above.
         for worker in run.workers:
             held = next((holder.peak_bytes for holder in entry.holders if holder.pid == worker.pid), None)
@@ -155,7 +154,7 @@ def free_bytes(entry: DeviceMemory) -> int | None:
     return rest if rest >= 0 else None
 
 
-def memory_bars(run: Run) -> Bars | None:
+def memory_bar_chart(run: Run) -> BarChart | None:
     """The same as bars on one axis, one for each line that has parts; None if no device was sampled.
 
     A bar adds only numbers of one source and one sample. What NVML counts for a process and what its allocator
@@ -165,44 +164,44 @@ def memory_bars(run: Run) -> Bars | None:
     top = max((entry.total_bytes or 0 for entry in run.memory.devices), default=0)
     if not rows or not top:
         return None
-    mark = "limit of the allocator" if any(row.mark is not None for row in rows) else ""
-    return Bars("Memory by owner at the peak", tuple(rows), float(top), f"from 0 to {size(top)}", mark=mark)
+    mark = "limit of the allocator" if any(row.tick is not None for row in rows) else ""
+    return BarChart("Memory by owner at the peak", tuple(rows), float(top), f"from 0 to {size(top)}", tick=mark)
 
 
-def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
+def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
     if entry.total_bytes is None or entry.used_bytes is None:
         return
-    known: list[tuple[Kind, str, int | None]] = [
+    known: list[tuple[PartKind, str, int | None]] = [
         ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
         ("others", "other processes", entry.others_bytes),
         ("unexplained", "owned by no listed process", entry.unexplained_bytes),
-        ("process", "this process", None if in_children_only(run) else entry.process_bytes),
+        ("process", "this process", None if only_children_used_gpus(run) else entry.process_bytes),
     ]
     amounts = [(kind, name, amount) for kind, name, amount in known if amount]
     rest = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
     if rest > 0:
         amounts.append(
             ("process", "processes of this run", rest)
-            if in_children_only(run)
+            if only_children_used_gpus(run)
             else ("owner", "used, owner unknown", rest)
         )
     left = free_bytes(entry)
     if left:
         amounts.append(("free", "free", left))
     if rest >= 0:  # else a process freed memory between two calls of NVML, and the parts exceed the whole
-        parts = tuple(Part(kind, name, amount, size(amount)) for kind, name, amount in amounts)
-        yield Bar(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
+        parts = tuple(BarPart(kind, name, amount, size(amount)) for kind, name, amount in amounts)
+        yield BarRow(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
     held, context = entry.process_bytes, entry.context_bytes
-    if held and context and context <= held and not in_children_only(run):
-        parts = (Part("context", "CUDA context", context, size(context)),)
+    if held and context and context <= held and not only_children_used_gpus(run):
+        parts = (BarPart("context", "CUDA context", context, size(context)),)
         if held > context:
-            parts = (*parts, Part("process", "allocators and the rest", held - context, size(held - context)))
-        yield Bar("↳ this process", parts, size(held))
-    for name, limit, peak in _allocators(run, entry) if not in_children_only(run) else ():
+            parts = (*parts, BarPart("process", "allocators and the rest", held - context, size(held - context)))
+        yield BarRow("↳ this process", parts, size(held))
+    for name, limit, peak in _allocators(run, entry) if not only_children_used_gpus(run) else ():
         if peak:
             shown = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
-            part = Part("value", f"in use by the framework, allocator of {name}", peak, size(peak))
-            yield Bar(f"↳ ↳ allocator of {name}", (part,), shown, mark=float(limit) if limit is not None else None)
+            part = BarPart("value", f"in use by the framework, allocator of {name}", peak, size(peak))
+            yield BarRow(f"↳ ↳ allocator of {name}", (part,), shown, tick=float(limit) if limit is not None else None)
 
 
 def _allocators(run: Run, entry: DeviceMemory) -> Iterator[tuple[str, int | None, int | None]]:

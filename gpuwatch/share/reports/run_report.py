@@ -17,25 +17,25 @@ from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable
 from gpuwatch.explain.diagnosis.rules.waits_for_input import mean_of_uneven_steps
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports import chart_data
-from gpuwatch.share.reports.memory_profile_tables import held_most_fact, memory_profile_tables
+from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import (
+    SIMULATED_IGNORED_NOTE,
     SIMULATED_NOTE,
-    SIMULATED_OTHERWISE,
-    STATES,
-    TORCH_VALUES,
-    VALUES,
+    STATE_BY_SEVERITY,
+    TORCH_VALUES_NOTE,
+    VALUES_NOTE,
     Content,
     Table,
     clean,
     clean_finding,
     clean_or_empty,
     columns,
-    counted_names,
     drawable,
     framework_text,
+    names_with_counts,
     variable_value,
 )
-from gpuwatch.share.reports.run_memory_tables import in_children_only, memory_table, used_no_gpu
+from gpuwatch.share.reports.run_memory_tables import memory_table, only_children_used_gpus, used_no_gpu
 from gpuwatch.share.reports.run_tables import (
     copy_table,
     coverage_text,
@@ -47,8 +47,8 @@ from gpuwatch.share.reports.run_tables import (
     oom_table,
     placement_table,
     results_table,
-    shared_detail_as_note,
     short_device,
+    with_shared_detail_as_note,
     workers_table,
 )
 from gpuwatch.sim.unsupported_messages import results_are_meaningful
@@ -75,7 +75,7 @@ def run_content(run: Run) -> Content:
         _settings(run),
         workers_table(run),
         results_table(run),
-        shared_detail_as_note(fallback_table(run.fallbacks)),
+        with_shared_detail_as_note(fallback_table(run.fallbacks)),
         oom_table(run.ooms),
         error_table(run.errors),
         *memory_profile_tables(run.memory_profiles),
@@ -100,7 +100,7 @@ def run_content(run: Run) -> Content:
         title=headline,
         subtitle=" · ".join(part for part in about if part),
         state=state_of(run),
-        verdict=f"{run.verdict}, as expected" if as_demonstrated(run) else run.verdict,
+        verdict=f"{run.verdict}, as expected" if ended_as_expected(run) else run.verdict,
         reason=clean_or_empty(run.verdict_reason),
         simulated=simulated_note((run,)),
         facts=tuple(_facts(run)),
@@ -121,8 +121,8 @@ def simulated_note(shown: Iterable[Run]) -> str:
     # On the driver tier a probe computes only its matrix products.
     hollow = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
     refused = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
-    values = f" {TORCH_VALUES if refused else VALUES}" if hollow else ""
-    return (SIMULATED_OTHERWISE if ignored else SIMULATED_NOTE) + values
+    values = f" {TORCH_VALUES_NOTE if refused else VALUES_NOTE}" if hollow else ""
+    return (SIMULATED_IGNORED_NOTE if ignored else SIMULATED_NOTE) + values
 
 
 def settings_text(run: Run) -> str:
@@ -152,7 +152,7 @@ def setting_text(name: str, value: object) -> str:
 def granted_text(run: Run) -> str:
     """The allocators' limits, as the framework reported them."""
     amounts = (size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None)
-    return counted_names(amounts, " + ") or UNKNOWN
+    return names_with_counts(amounts, " + ") or UNKNOWN
 
 
 def gpu_percent(run: Run) -> float | None:
@@ -165,7 +165,7 @@ def gpu_percent(run: Run) -> float | None:
     return 100 * sum(on_gpus) / total
 
 
-def fell_back(run: Run) -> str:
+def fallback_text(run: Run) -> str:
     """``GPU:7→CPU:0``, or another form of fallback."""
     fallen = [entry for entry in run.fallbacks if entry.reason != "simulation.limit"]
     moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallen)
@@ -201,7 +201,7 @@ def is_expected_fallback(run: Run) -> bool:
     )
 
 
-def as_demonstrated(run: Run) -> bool:
+def ended_as_expected(run: Run) -> bool:
     """Whether a run that did not end as a healthy program ended as its configuration demonstrates."""
     if run.verdict == "oom":
         failed = any(found.severity == "error" for found in run.findings)
@@ -211,10 +211,10 @@ def as_demonstrated(run: Run) -> bool:
 
 def state_of(run: Run) -> str:
     """The state that chooses color and sign; expected failures are not red, a pass with a warning is not green."""
-    if as_demonstrated(run):
+    if ended_as_expected(run):
         return "info"
     if run.verdict == "ok" and run.findings:
-        return STATES[min((found.severity for found in run.findings), key=SEVERITY_ORDER.__getitem__)]
+        return STATE_BY_SEVERITY[min((found.severity for found in run.findings), key=SEVERITY_ORDER.__getitem__)]
     return _STATES.get(run.verdict, "error")
 
 
@@ -232,7 +232,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     # An empty map means "no GPU" only if the framework listed its devices.
     yield "granted", ", ".join(mapped) + _process_note(run) if mapped else "no GPU" if run.devices.logical else UNKNOWN
     yield "seen by NVML", _nvml_text(run)
-    yield from held_most_fact(run.memory_profiles)
+    yield from largest_holder_fact(run.memory_profiles)
     yield "happened", "; ".join(_outcomes(run)) or UNKNOWN
     if run.phases.total_seconds is not None:
         yield "took", measured_seconds(run.phases.total_seconds)
@@ -278,7 +278,8 @@ def _nvml_text(run: Run) -> str:
     all_held = f"{which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
     if memory.nvml_peak_bytes is None:
         return f"{all_held}; NVML did not list the process"
-    return f"{'the largest process' if in_children_only(run) else 'process'} {size(memory.nvml_peak_bytes)}, {all_held}"
+    process = "the largest process" if only_children_used_gpus(run) else "process"
+    return f"{process} {size(memory.nvml_peak_bytes)}, {all_held}"
 
 
 def _fullest(run: Run) -> str:
@@ -302,7 +303,7 @@ def _outcomes(run: Run) -> Iterator[str]:
     if run.copies:
         copies = sum(entry.count for entry in run.copies)
         yield f"at least {copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
-    moves = fell_back(run)
+    moves = fallback_text(run)
     if run.fallbacks and moves != UNKNOWN:
         yield f"fell back {moves}"
     for oom in run.ooms[:2]:

@@ -147,7 +147,7 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
     return Table("Fallbacks", *first_columns(cells), ("Count",), below="Detail")
 
 
-def shared_detail_as_note(table: Table) -> Table:
+def with_shared_detail_as_note(table: Table) -> Table:
     """A sentence that all rows share as the note of the table, not as a column."""
     if table.below not in table.heads or len(table.rows) < 2:
         return table

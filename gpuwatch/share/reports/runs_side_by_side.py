@@ -45,12 +45,12 @@ COLUMNS: tuple[Column, ...] = (
     ("seen_by_nvml", "SEEN BY NVML", lambda run: size(run.memory.nvml_peak_bytes)),
     ("device_map", "DEVICE MAP", device_map),
     ("on_gpu_percent", "ON GPU %", lambda run: percent(run_report.gpu_percent(run))),
-    ("fell_back", "FELL BACK", run_report.fell_back),
+    ("fell_back", "FELL BACK", run_report.fallback_text),
     ("steps_per_second", "STEPS/S", lambda run: speed_text(run.throughput)),
     ("verdict", "VERDICT", _verdict),
 )
 
-WHEN_DIFFERENT: tuple[Column, ...] = (
+OPTIONAL_COLUMNS: tuple[Column, ...] = (
     ("framework", "FRAMEWORK", lambda run: framework_text(run.framework)),
     ("node", "NODE", lambda run: clean(run.node)),
     ("host", "HOST", lambda run: clean(run.host)),
@@ -66,7 +66,7 @@ WHEN_DIFFERENT: tuple[Column, ...] = (
 """Columns that appear after the configuration if the runs differ in them."""
 
 _MAX_NAMED = 6
-HEADS = {name: head for name, head, _ in (*COLUMNS, *WHEN_DIFFERENT)} | {"started": "STARTED"}
+HEADS = {name: head for name, head, _ in (*COLUMNS, *OPTIONAL_COLUMNS)} | {"started": "STARTED"}
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
 
@@ -84,7 +84,7 @@ def compare(runs: Sequence[Run]) -> Comparison:
     for place, marked in ((0, best), (-1, worst)):
         if len(timed) > 1:
             run, *others = (runs[index] for index in (timed if place == 0 else timed[::-1]))
-            if not any(comparable_runs.why_speeds_equal(run, other) for other in others):
+            if not any(comparable_runs.why_speeds_alike(run, other) for other in others):
                 marked["steps_per_second"] = timed[place]
         if len(held) > 1 and amounts.count(amounts[place]) == 1:
             marked["seen_by_nvml"] = held[place]
@@ -102,7 +102,7 @@ def compare(runs: Sequence[Run]) -> Comparison:
 
 def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
     different = []
-    for name, _, value in WHEN_DIFFERENT:
+    for name, _, value in OPTIONAL_COLUMNS:
         known = {value(run) for run in runs} - {UNKNOWN}
         if name == "host" and all(run.node == run.host for run in runs):
             continue
@@ -128,7 +128,7 @@ def labels(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def named_once(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> list[str]:
+def names_by_config(runs: Sequence[Run], names: Sequence[str], indices: Iterable[int]) -> list[str]:
     """The names of some of ``runs``; a configuration that each node of a cluster ran is named once, with the nodes.
 
     ``growth`` (on all nodes, beside others), ``growth on all 8 nodes`` (alone), ``growth on 5 of 8 nodes``,
@@ -245,7 +245,7 @@ def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
 
 
 def _who(run: Run, other: Run) -> list[str]:
-    facts = ((fact(run), fact(other)) for fact in comparable_runs.TELLING_APART)
+    facts = ((fact(run), fact(other)) for fact in comparable_runs.DISTINGUISHING_FACTS)
     # Only what is known of both can differ.
     return [text for text, another in facts if text != another and _UNKNOWN_FACTS.isdisjoint((text, another))]
 
@@ -294,8 +294,8 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
     if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY_SHARE * max(seen, earlier):
         yield f"NVML saw {size(seen)} instead of {size(earlier)}"
-    if run_report.fell_back(run) != run_report.fell_back(other) and run.fallbacks:
-        yield f"ops fell back {run_report.fell_back(run)}"
+    if run_report.fallback_text(run) != run_report.fallback_text(other) and run.fallbacks:
+        yield f"ops fell back {run_report.fallback_text(run)}"
     yield from _speed_effects(run, other)
     if run.config == other.config:
         yield from _log_wording(run, other)

@@ -56,7 +56,7 @@ def topology_table(snapshot: Snapshot) -> Table:
     return Table("Topology", heads, tuple(rows), note="; ".join(clean(reason) for reason in reasons))
 
 
-def described(name: str) -> str:
+def path_description(name: str) -> str:
     """``PIX, through one PCIe bridge``; ``NV4, over NVLink``."""
     return f"{name}, {'over NVLink' if name.startswith('NV') else LEGEND[name]}"
 

@@ -25,7 +25,7 @@ from gpuwatch.experiment.trials.trial_summary import (
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports import chart_data, run_report
-from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, Bars, Kind, Part, Row
+from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, BarChart, BarPart, BarRow, PartKind
 from gpuwatch.share.reports.report_elements import (
     EVERY_RUN,
     GLYPHS,
@@ -47,7 +47,7 @@ _MAX_HOLDERS = 15
 _MAX_SETTINGS = 6
 """Settings whose holders are shown side by side."""
 _MISSING = "not recorded"
-_FREE: tuple[Kind, str] = ("free", "")
+_FREE: tuple[PartKind, str] = ("free", "")
 _MAX_DECISIVE_LINES = 3
 _SPEEDS = ("STEP", "STEPS/S")
 _BY_THE_WAY = re.compile(
@@ -171,8 +171,8 @@ def _settings(document: Experiment, known: Sequence[SettingSummary]) -> Table:
         lines=3,
         sortable=True,
         charts=drawable(
-            chart_data.allocator_peaks(named) if peaks else None,
-            None if same_memory else chart_data.memory_of_runs(named),
+            chart_data.allocator_peak_chart(named) if peaks else None,
+            None if same_memory else chart_data.held_memory_chart(named),
             None if simulated else chart_data.speed_chart(named),
         ),
     ).without(*left_out)
@@ -413,9 +413,9 @@ def _group_table(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) ->
     bars = []
     for name, amounts in held.items():
         drawn = ((group, amounts[group]) for group in groups if amounts.get(group))
-        parts = tuple(Part(MEMORY_GROUPS.get(group, _FREE)[0], group, held, size(held)) for group, held in drawn)
-        bars.append(Row(clean(name), parts, size(profiles[name].peak_bytes)))
-    chart = Bars("At the peak, by group", tuple(bars), float(top), "from 0 to the largest peak") if top else None
+        parts = tuple(BarPart(MEMORY_GROUPS.get(group, _FREE)[0], group, held, size(held)) for group, held in drawn)
+        bars.append(BarRow(clean(name), parts, size(profiles[name].peak_bytes)))
+    chart = BarChart("At the peak, by group", tuple(bars), float(top), "from 0 to the largest peak") if top else None
     return Table(
         "Who held the memory",
         heads,

@@ -39,7 +39,7 @@ def probe_bar_lines(document: Comparison, width: int, room: int, chosen: int | N
     if chosen is not None and chosen >= _MAX_CHARTED_RUNS:  # a chart has no more rows than that
         start = len(named) - _MAX_CHARTED_RUNS if len(named) - chosen < _MAX_CHARTED_RUNS else chosen
         named, chosen = named[start:], chosen - start
-    memory = chart_data.memory_of_runs(named)
+    memory = chart_data.held_memory_chart(named)
     if memory is None or room < 3 or width < _MIN_CELLS_FOR_BARS:
         return []
     simulated = any(run.simulated for run in document.runs)
@@ -69,11 +69,11 @@ def probe_bar_lines(document: Comparison, width: int, room: int, chosen: int | N
         mine = chosen is not None and row.label == named[chosen][0]
         builder.add(align_left(f" {row.label}", name), "strong" if mine else "text")
         builder.bar(row.parts[0].amount / memory.top, bar, "memory")
-        builder.add(align_right(row.parts[0].shown, _MEMORY_CELLS), "text")
+        builder.add(align_right(row.parts[0].text, _MEMORY_CELLS), "text")
         speed = speed_of.get(row.label)
         if speeds is not None and speed is not None:
             builder.fill_to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
-            builder.add(align_right(speed.shown, _SPEED_CELLS), "text")
+            builder.add(align_right(speed.text, _SPEED_CELLS), "text")
         elif speeds is not None:
             builder.fill_to(behind).add("not comparable", "dim")
         lines.append(builder.line())

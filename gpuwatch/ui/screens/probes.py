@@ -18,7 +18,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.background_probes import Parameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
-from gpuwatch.share.reports.comparison_report import APART, SCATTERED, speed_marks
+from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE, UNSTEADY, speed_marks
 from gpuwatch.share.reports.report_elements import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
@@ -53,8 +53,8 @@ _MAX_CONCLUSION_LINES = 3
 _KEYS_THAT_WRITE = {"r": "writes a report here", "w": "saves the settings"}
 """What letters do that are no keys of this list, but write files."""
 _MARKS = {
-    SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
-    APART: "its speed is not comparable with the others: another workload, size or device",
+    UNSTEADY: "its step times vary by more than 10 %: this speed is unreliable",
+    NOT_COMPARABLE: "its speed is not comparable with the others: another workload, size or device",
 }
 
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports.comparison_report import BEST, speed_marks
 from gpuwatch.share.reports.report_elements import GLYPHS
-from gpuwatch.share.reports.run_report import fell_back, state_of
+from gpuwatch.share.reports.run_report import fallback_text, state_of
 from gpuwatch.share.reports.runs_side_by_side import cells
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
@@ -71,7 +71,7 @@ class ProbeTable(ItemList[ProbeRow]):
         runs = [row.run for row in self.items if not isinstance(row, GroupRow) and row.run is not None]
         texts = [cells(run) for run in runs]
         wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
-        columns = place_columns(self.inner_width, moved=any(fell_back(run) != UNKNOWN for run in runs), wants=wants)
+        columns = place_columns(self.inner_width, moved=any(fallback_text(run) != UNKNOWN for run in runs), wants=wants)
         head = LineBuilder(self.inner_width)
         head.fill_to(MARKS_CELLS, style="header")
         for placed in columns:

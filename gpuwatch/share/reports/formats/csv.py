@@ -55,7 +55,7 @@ _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "recorded_peak_bytes": lambda run: run.memory_profiles[0].peak_bytes if run.memory_profiles else None,
     "held_most": lambda run: describe_largest_holder(run.memory_profiles[0]) if run.memory_profiles else None,
     "on_gpu_percent": run_report.gpu_percent,
-    "fell_back": lambda run: run_report.fell_back(run) if run.fallbacks else None,
+    "fell_back": lambda run: run_report.fallback_text(run) if run.fallbacks else None,
     "steps_per_second": lambda run: run.throughput and run.throughput.steps_per_second,
     "p10_step_seconds": lambda run: run.throughput and run.throughput.p10_step_seconds,
     "median_step_seconds": lambda run: run.throughput and run.throughput.median_step_seconds,

@@ -79,7 +79,7 @@ def _pieces(word: str, width: int) -> list[str]:
     return list(word)
 
 
-def short_ids(texts: Iterable[str]) -> Callable[[str], str]:
+def uuid_shortener(texts: Iterable[str]) -> Callable[[str], str]:
     """Shortens the UUIDs of GPUs, keeping those in ``texts`` distinct: ``GPU-71ae67ee…``."""
     known = {match.group().lower() for text in texts if "-" in text for match in _ID.finditer(text)}
     digits = _MIN_ID_DIGITS

@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
-from gpuwatch.share.reports.chart_types import Graphs
+from gpuwatch.share.reports.chart_types import PeriodGraphs
 from gpuwatch.share.reports.formats.svg_parts import (
     END,
     VIEWBOX_WIDTH,
@@ -49,7 +49,7 @@ X = Callable[[float], float]
 """The place of a time, in seconds since the epoch."""
 
 
-def period_graphs(chart: Graphs) -> Markup:
+def period_graphs(chart: PeriodGraphs) -> Markup:
     """The graphs of one GPU."""
     period, device = chart.period, chart.device
     begin, end = period.begin.timestamp(), period.end.timestamp()

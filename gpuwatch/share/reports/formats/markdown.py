@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_over_time_layers
-from gpuwatch.share.reports.chart_data import timeline_in_words
-from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
+from gpuwatch.share.reports.chart_data import timeline_text
+from gpuwatch.share.reports.chart_types import MemoryAreas, MemoryTimeline, PeriodGraphs
 from gpuwatch.share.reports.literal_commands import parts
-from gpuwatch.share.reports.recorded_period_graphs import in_characters
+from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, Table, sentence_case
 
@@ -129,12 +129,12 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
 def _table(table: Table, level: int, most: int) -> Iterator[str]:
     body = list[str]()
     for chart in table.charts:
-        if isinstance(chart, Timeline) and (words := timeline_in_words(chart.run)):
+        if isinstance(chart, MemoryTimeline) and (words := timeline_text(chart.run)):
             body += [f"{_text(chart.title)}: {_text(words)}.", ""]
-        elif isinstance(chart, Graphs):
-            body += [*_fence(tuple(in_characters(chart.device, _GRAPH_CHARS))), ""]
-        elif isinstance(chart, Areas):
-            body += _fence(tuple(memory_over_time_layers.in_characters(chart, _GRAPH_CHARS)))
+        elif isinstance(chart, PeriodGraphs):
+            body += [*_fence(tuple(graph_lines(chart.device, _GRAPH_CHARS))), ""]
+        elif isinstance(chart, MemoryAreas):
+            body += _fence(tuple(memory_over_time_layers.graph_lines(chart, _GRAPH_CHARS)))
     body += list(_rows(table, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
-from gpuwatch.share.reports.chart_types import Areas
+from gpuwatch.share.reports.chart_types import MemoryAreas
 from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, key, label, points, within
 from gpuwatch.share.reports.memory_over_time_layers import Layer, layers
 
@@ -24,7 +24,7 @@ _TICK_WIDTH = 110.0
 """Room for the time at the start of a window."""
 
 
-def memory_areas(chart: Areas) -> Markup | None:
+def memory_areas(chart: MemoryAreas) -> Markup | None:
     """The chart; None for a profile without moments."""
     moments = chart.profile.moments
     top = max((moment.in_use_bytes for moment in moments), default=0)

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_memory import MemoryPoint
 from gpuwatch.share.reports.chart_data import memory_changed
 from gpuwatch.share.reports.formats.svg_parts import END, bins, bytes_axis, column, figure, label, level, within
-from gpuwatch.share.reports.run_memory_tables import in_children_only
+from gpuwatch.share.reports.run_memory_tables import only_children_used_gpus
 
 _HEIGHT = 230
 _LEFT, _TOP, _BOTTOM = 74, 30, 30
@@ -68,11 +68,11 @@ def memory_chart(run: Run) -> Markup | None:
         path = _path(points, pick, x, y)
         if path:
             parts.append(f'<path class="line {name}" d="{path}"/>')
-            name_shown = _OF_SEVERAL if name == "process" and in_children_only(run) else title
+            name_shown = _OF_SEVERAL if name == "process" and only_children_used_gpus(run) else title
             legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
     if not legend:
         return None
-    parts += _columns(points, in_children_only(run), x)
+    parts += _columns(points, only_children_used_gpus(run), x)
     if limit is not None:
         # In the legend, where no line runs through it.
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')

@@ -12,8 +12,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.chart_types import Areas, Graphs, Timeline
-from gpuwatch.share.reports.formats.fold_text import fold, paragraph, short_ids
+from gpuwatch.share.reports.chart_types import MemoryAreas, MemoryTimeline, PeriodGraphs
+from gpuwatch.share.reports.formats.fold_text import fold, paragraph, uuid_shortener
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import EVERY_RUN, GLYPHS, SIMULATED, Content, Table
@@ -155,14 +155,14 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
-    from gpuwatch.share.reports.chart_data import timeline_in_words
-    from gpuwatch.share.reports.recorded_period_graphs import in_characters
+    from gpuwatch.share.reports.chart_data import timeline_text
+    from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 
     for chart in table.charts:
-        if isinstance(chart, Graphs):
+        if isinstance(chart, PeriodGraphs):
             room = max(width - _BESIDE_GRAPH_COLUMNS, _MIN_GRAPH_COLUMNS)
-            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MAX_GRAPH_COLUMNS)))
-        if isinstance(chart, Timeline) and (words := timeline_in_words(chart.run)):
+            yield from (f"  {line}" for line in graph_lines(chart.device, min(room, _MAX_GRAPH_COLUMNS)))
+        if isinstance(chart, MemoryTimeline) and (words := timeline_text(chart.run)):
             yield from paragraph(f"{chart.title}: {words}.", width, "  ", "  ")
 
 
@@ -170,7 +170,7 @@ def _over_time(table: Table, width: int) -> Iterator[str]:
     from gpuwatch.share.reports import memory_over_time_layers
 
     for chart in table.charts:
-        if isinstance(chart, Areas) and (lines := list(memory_over_time_layers.in_characters(chart, width - 4))):
+        if isinstance(chart, MemoryAreas) and (lines := list(memory_over_time_layers.graph_lines(chart, width - 4))):
             yield ""
             head = f"{chart.title}, in the order of allocations; each line has its own scale:"
             yield from paragraph(head, width, "  ", "  ")
@@ -178,7 +178,7 @@ def _over_time(table: Table, width: int) -> Iterator[str]:
 
 
 def _ids(content: Content) -> Callable[[str], str]:
-    return short_ids(cell for table in content.tables for row in table.rows for cell in row)
+    return uuid_shortener(cell for table in content.tables for row in table.rows for cell in row)
 
 
 def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
