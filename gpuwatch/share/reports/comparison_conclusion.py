@@ -155,9 +155,9 @@ class _Sentences:
         if smallest is not None and fastest is not None and set(smallest.winners) == set(fastest.winners):
             same = smallest.reference == fastest.reference
             return (
-                f"{self.names_of(smallest.winners)}: {fastest.winners_text} instead of {fastest.reference_text} steps/s"
+                f"{self.names_of(smallest.winners)}: {fastest.amounts_text} steps/s"
                 f"{self.reference_suffix(fastest, several and not same)},"
-                f" in {smallest.winners_text} instead of {smallest.reference_text}{self.reference_suffix(smallest, several)}"
+                f" in {smallest.amounts_text}{self.reference_suffix(smallest, several)}"
             )
         if smallest is not None:
             shown = (
