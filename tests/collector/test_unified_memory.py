@@ -94,7 +94,7 @@ def test_what_the_hosts_programs_use_is_no_fault_of_the_gpu() -> None:
     assert ids(watched(own)) == ["memory.growing"]
     unified = shared[-1].devices[0]
     entry = DeviceMemory(uuid="GPU-0", index=0, others_before_bytes=GIB, others_peak_bytes=GIB)
-    assert others_memory(unified, entry).most == GIB
-    assert others_memory(own[-1].devices[0], entry).most == unified.number("memory.used_bytes")
+    assert others_memory(unified, entry).max_from_start == GIB
+    assert others_memory(own[-1].devices[0], entry).max_from_start == unified.number("memory.used_bytes")
     assert "ps aux" in free_memory_advice(shared[-1], unified)
     assert not memory_without_processes(gpu(unified_memory=True, readings={"memory.unexplained_bytes": None}))

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rules.op_placement import _member_without_kernel
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
-from gpuwatch.explain.diagnosis.runs.op_fallbacks import PLACED_TOGETHER, _with_their_makers
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import PLACED_TOGETHER, _with_causes_of_resources
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import machine, on_gpus
@@ -51,7 +51,7 @@ def test_what_uses_a_variable_has_its_cause_if_one_scope_asked_for_both() -> Non
     def entry(op: str, reason: str, scope: str) -> Fallback:
         return Fallback(op=op, requested="GPU:0", actual="CPU:0", reason=reason, detail=reason, scope=scope)
 
-    found = _with_their_makers(
+    found = _with_causes_of_resources(
         [
             entry("VarHandleOp", "placement.no-kernel", "a.py:1"),
             entry("AssignVariableOp", PLACED_TOGETHER, "a.py:1"),

@@ -62,7 +62,7 @@ def test_the_version_of_tensorflow_decides_where_it_is_known() -> None:
     assert install_advice(["libcudart.so.11.0"], "2.14.1").startswith("Install them into the same")
     assert "TensorFlow 2.10.0" in install_advice(["libcudnn.so.8"], "2.10.0")
     assert "TensorFlow 2.5.0 needs" in install_advice(["libcudart.so.11.0"], "2.5.0")
-    assert "tensorflow" not in install_advice(["libcudart.so.12"], by="pytorch")
+    assert "tensorflow" not in install_advice(["libcudart.so.12"], framework="pytorch")
 
 
 _NO_NCCL = (

@@ -284,7 +284,7 @@ def test_equal_tensors_that_fill_the_programs_own_limit_are_no_reason_to_raise_i
         largest_free_bytes=2 * MIB,
         alike_blocks=alike,
     )
-    facts = OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True)
+    facts = OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limit_set=True)
     told = judge(oom, facts)
     assert (told.cause, told.certain) == (cause, cause != "memory.growing")
     assert judge(replace(oom, verdict=cause), facts) == told
@@ -299,6 +299,6 @@ def test_amounts_that_round_alike_are_told_by_their_difference() -> None:
         in_use_bytes=6 * GIB,
         largest_free_bytes=0,
     )
-    told = judge(oom, OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True))
+    told = judge(oom, OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limit_set=True))
     assert told.cause == "memory.limit-too-small"
     assert re.findall(r"[\d.]+ [KG]iB", told.lines[-1])[:2] == ["10.0 KiB", "6.0 GiB"]

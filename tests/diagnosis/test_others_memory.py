@@ -101,7 +101,7 @@ def test_what_nvml_lists_for_nobody_before_the_start_is_taken_to_stay() -> None:
         uuid="GPU-0", index=0, others_before_bytes=0, others_start_bytes=0, others_peak_bytes=GIB, least_free_bytes=0
     )
     held = others_memory(before.devices[0], entry)
-    assert (held.before, held.start, held.peak, held.most) == (10 * GIB, 10 * GIB, 11 * GIB, 11 * GIB)
+    assert (held.before, held.start, held.peak, held.max_from_start) == (10 * GIB, 10 * GIB, 11 * GIB, 11 * GIB)
 
 
 # -- causes ---------------------------------------------------------------------------------------
@@ -120,11 +120,11 @@ AROUND = st.builds(
     OomFacts,
     total_bytes=MAYBE,
     others_bytes=MAYBE,
-    most_bytes=MAYBE,
+    others_peak_bytes=MAYBE,
     least_free_bytes=MAYBE,
     held_by_others=st.sampled_from([None, True, False]),
     overhead_bytes=st.integers(0, GIB),
-    limited=st.booleans(),
+    limit_set=st.booleans(),
     refusals=st.integers(0, 3),
 )
 
@@ -221,7 +221,7 @@ def test_what_a_growing_pool_may_still_get_decides_whether_the_driver_was_asked(
         pool_bytes=pool * MIB,
     )
     known = OomFacts(
-        total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True, least_free_bytes=23 * GIB
+        total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limit_set=True, least_free_bytes=23 * GIB
     )
     judged = judge(oom, known)
     assert judged.cause == cause
@@ -422,7 +422,7 @@ def test_what_one_process_of_the_run_was_seen_to_hold_is_not_cut() -> None:
     run = ran(config="occupied", workers=workers, ooms=(Oom(device="GPU:0"),), memory=memory, verdict="oom")
     around = oom_facts(Evidence(run=run, snapshot=before), run.ooms[0])
     assert around.overhead_bytes > 0
-    assert (around.others_bytes, around.most_bytes) == (first * MIB, first * MIB)
+    assert (around.others_bytes, around.others_peak_bytes) == (first * MIB, first * MIB)
 
 
 _HELD_BY_OTHERS = re.compile(r"others held ([\d.]+) ([MG]iB)|\+ ([\d.]+) ([MG]iB) held by others")
@@ -469,8 +469,8 @@ def test_rounds_beside_a_tenant_never_add_up_to_more_than_the_device(
         mates = concurrent_holders(Evidence(run=done, snapshot=before), oom)
         assert len({worker.setting for worker in workers for mate in mates if worker.pid == mate.pid}) == 1
         around = oom_facts(Evidence(run=done, snapshot=before), oom)
-        assert around.most is not None
-        assert around.most + (oom.in_use_bytes or 0) <= total * MIB
+        assert around.others_max_bytes is not None
+        assert around.others_max_bytes + (oom.in_use_bytes or 0) <= total * MIB
     for line in (line for entry in done.findings for line in entry.evidence):
         for number, unit, last, last_unit in _HELD_BY_OTHERS.findall(line):
             held = float(number or last) * (1024 if (unit or last_unit) == "GiB" else 1)

@@ -264,16 +264,16 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
         (400, 256, 0, 256, OomFacts(), "memory.request-too-large"),
         (100, 256, 200, 56, OomFacts(), "memory.model-too-large"),
         (64, 256, 110, 28, OomFacts(), "memory.fragmented"),
-        (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB, limited=True), "memory.limit-too-small"),
-        (400, 256, 0, 256, OomFacts(total_bytes=300 * MIB, limited=True), "memory.request-too-large"),
+        (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB, limit_set=True), "memory.limit-too-small"),
+        (400, 256, 0, 256, OomFacts(total_bytes=300 * MIB, limit_set=True), "memory.request-too-large"),
         # What TensorFlow 2.21 takes by itself of 8 GiB: no limit that anybody set.
         (64, 6074, 6074, 0, OomFacts(total_bytes=8 * GIB, held_by_others=False), "memory.model-too-large"),
         (64, 4000, 4000, 0, OomFacts(total_bytes=8 * GIB, held_by_others=False), "memory.limit-too-small"),
         (400, 313, 0, 313, OomFacts(total_bytes=24 * GIB), "memory.other-process"),
         (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB), "memory.limit-too-small"),
-        (64, 256, 230, 26, OomFacts(total_bytes=22 * GIB, from_name=True), "memory.limit-too-small"),
-        (64, 313, 300, 13, OomFacts(total_bytes=22 * GIB, from_name=True), "memory.other-process"),
-        (400, 313, 0, 313, OomFacts(total_bytes=22 * GIB, from_name=True), "memory.request-too-large"),
+        (64, 256, 230, 26, OomFacts(total_bytes=22 * GIB, total_from_name=True), "memory.limit-too-small"),
+        (64, 313, 300, 13, OomFacts(total_bytes=22 * GIB, total_from_name=True), "memory.other-process"),
+        (400, 313, 0, 313, OomFacts(total_bytes=22 * GIB, total_from_name=True), "memory.request-too-large"),
         # Of 4 GiB that others leave TensorFlow takes more than 256 MiB by itself: a round number is somebody's.
         (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.limit-too-small"),
         (400, 313, 0, 313, OomFacts(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.other-process"),
@@ -314,7 +314,7 @@ _AMOUNT = st.one_of(st.none(), st.integers(0, 1 << 62))
 
 @given(
     st.builds(Oom, requested_bytes=_AMOUNT, limit_bytes=_AMOUNT, in_use_bytes=_AMOUNT, largest_free_bytes=_AMOUNT),
-    st.builds(OomFacts, total_bytes=_AMOUNT, others_bytes=_AMOUNT, limited=st.booleans()),
+    st.builds(OomFacts, total_bytes=_AMOUNT, others_bytes=_AMOUNT, limit_set=st.booleans()),
 )
 def test_every_combination_of_numbers_has_a_verdict(oom: Oom, around: OomFacts) -> None:
     judgement = judge(oom, around)

@@ -87,7 +87,7 @@ def test_a_limit_that_nobody_set_is_not_called_the_programs_own(around: OomFacts
 
 
 def test_a_card_of_which_only_the_name_is_known_makes_an_if() -> None:
-    told = judge(PIECES, OomFacts(total_bytes=22 * GIB, from_name=True))
+    told = judge(PIECES, OomFacts(total_bytes=22 * GIB, total_from_name=True))
     assert told.title == ""
     assert told.action.startswith("If the program set the limit")
 

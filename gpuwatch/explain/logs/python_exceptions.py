@@ -300,7 +300,9 @@ class ExceptionFinder:
         frame = self._frames.end_traceback(ended_in)
         if frame is not None:
             facts.error_frames[ended_in] = msgspec.structs.replace(
-                frame, error_package=name.partition(".")[0] if "." in name else "", through=self._frames.through
+                frame,
+                error_package=name.partition(".")[0] if "." in name else "",
+                last_package=self._frames.last_package,
             )
         facts.last_error_in = where
         facts.last_error_has_traceback = self._after_frame()

@@ -67,7 +67,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The package of the exception that it led to, if its name has one: ``sqlite3``."""
     is_library: bool = False
     """Whether it is the last line of a traceback that has none of the user's."""
-    through: str = ""
+    last_package: str = ""
     """The last package other than PyTorch itself through which the traceback went."""
 
 
@@ -124,14 +124,14 @@ class FrameFinder:
         """Whether the last frame is of a program that began after an exception had ended one; of one with another name.
         """
         self._outermost = self._in_box = False
-        self.through = ""
-        """As :attr:`Frame.through`, of the current traceback."""
+        self.last_package = ""
+        """As :attr:`Frame.last_package`, of the current traceback."""
         self.packages: set[str] = set()
         """Frameworks whose packages occurred in tracebacks, and in warnings of the last lines."""
 
     def begin_traceback(self) -> None:
         """A traceback begins with the next frame."""
-        self.program, self._outermost, self.through = "", True, ""
+        self.program, self._outermost, self.last_package = "", True, ""
         self._library_frame = None
 
     def take_frame(self, line: str) -> bool:
@@ -176,7 +176,7 @@ class FrameFinder:
             self.packages.add("pytorch")
         for found in _PACKAGE_IN_PATH.finditer(text):
             name = found["package"] or found["program"]
-            self.through = self.through if name == "torch" else name
+            self.last_package = self.last_package if name == "torch" else name
             if (framework := FRAMEWORK_OF_PACKAGE.get(name, FRAMEWORK_OF_PACKAGE.get(name.lower()))) is not None:
                 self.packages.add(framework)
 

@@ -9,17 +9,42 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from gpuwatch.explain.traces.tensorflow_xplane import Event
+from typing import NamedTuple
 
 MAX_MOMENTS = 300
+
+
+class AllocatorEvent(NamedTuple):
+    """An allocation or a free, in bytes."""
+
+    at: int
+    """Picoseconds since the recording began."""
+    frees: bool
+    address: int
+    size: int
+    """Bytes taken from the pool."""
+    requested: int
+    in_use: int
+    """Bytes in use of the allocator after it."""
+    available: int
+    """Bytes that it may still take."""
+    peak: int
+    """Most bytes in use so far."""
+    fragmentation: float
+    """Share of the pool's free memory outside its largest free block."""
+    op: str
+    region: str = ""
+    """``output``, ``temp``, ``persist``, ``dynamic``; empty if unknown."""
+    dtype: str = ""
+    shape: str = ""
+    """``[64,512]``; empty if unknown."""
 
 
 @dataclass(eq=False, slots=True)
 class Allocation:
     """One allocation, and when it was freed."""
 
-    event: Event
+    event: AllocatorEvent
     began: int
     """Picoseconds since the first window began."""
     freed: int | None = None
@@ -34,7 +59,7 @@ class Allocation:
 class Window:
     """Events between the start and the stop of a recorder, in the order of time."""
 
-    events: Sequence[Event]
+    events: Sequence[AllocatorEvent]
     begin: int = 0
     """Picoseconds since the first window began."""
     steps: tuple[int, int] | None = None
@@ -57,9 +82,9 @@ class Replay:
     def __init__(self, windows: Sequence[Window]) -> None:
         self._changes: list[list[tuple[int, int, Allocation, bool]]] = []
         """For each window: time, bytes in use, the allocation, and whether it is freed."""
-        self._gone: list[list[Allocation]] = []
+        self._unseen_frees: list[list[Allocation]] = []
         """For each window: what was freed before it, unseen."""
-        self.peak: list[Allocation] = []
+        self.alive_at_peak: list[Allocation] = []
         """Recorded allocations that were alive at the peak."""
         self.before = 0
         """Bytes at the peak that were in use before the first window; known of a single window alone."""
@@ -69,8 +94,8 @@ class Replay:
         """When it was, and when the last event was."""
         live: dict[int, Allocation] = {}
         for window in windows:
-            gone = _freed_unseen(live, window.events)
-            for allocation in gone:
+            freed = _find_unseen_frees(live, window.events)
+            for allocation in freed:
                 allocation.freed = window.begin
                 del live[allocation.event.address]
             changes = []
@@ -85,14 +110,16 @@ class Replay:
                     live[event.address] = Allocation(event, at)
                     changes.append((at, event.in_use, live[event.address], False))
                 if event is self.peak_event:
-                    self.peak, self.peak_at = list(live.values()), at
+                    self.alive_at_peak, self.peak_at = list(live.values()), at
             self.end = window.begin + window.events[-1].at - first
             self._changes.append(changes)
-            self._gone.append(gone)
-        self.left = list(live.values())
+            self._unseen_frees.append(freed)
+        self.alive_at_end = list(live.values())
         """Recorded allocations that were alive at the end."""
         if len(windows) == 1:
-            self.before = max(self.peak_event.in_use - sum(allocation.event.size for allocation in self.peak), 0)
+            self.before = max(
+                self.peak_event.in_use - sum(allocation.event.size for allocation in self.alive_at_peak), 0
+            )
 
     def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
         """The fullest moment of each of :data:`MAX_MOMENTS` equal shares of the allocations and frees.
@@ -103,8 +130,8 @@ class Replay:
         share = max(-(-(sum(map(len, self._changes)) - before) // MAX_MOMENTS), 1)
         found: list[Moment] = []
         sums: dict[str, int] = {}
-        for number, (changes, gone) in enumerate(zip(self._changes, self._gone, strict=True)):
-            for allocation in gone:
+        for number, (changes, freed) in enumerate(zip(self._changes, self._unseen_frees, strict=True)):
+            for allocation in freed:
                 sums[group(allocation)] -= allocation.event.size
             for place, (at, in_use, allocation, frees) in enumerate(changes):
                 name = group(allocation)
@@ -118,7 +145,7 @@ class Replay:
         return found
 
 
-def _freed_unseen(live: dict[int, Allocation], events: Sequence[Event]) -> list[Allocation]:
+def _find_unseen_frees(live: dict[int, Allocation], events: Sequence[AllocatorEvent]) -> list[Allocation]:
     """Allocations alive at the end of the last window that had been freed when this one began.
 
     Its place is allocated again before it is freed, or it does not fit into what was in use then.
@@ -126,7 +153,7 @@ def _freed_unseen(live: dict[int, Allocation], events: Sequence[Event]) -> list[
     if not live:
         return []
     starts = sorted(live)
-    gone: dict[int, Allocation] = {}
+    freed: dict[int, Allocation] = {}
     seen: set[int] = set()
     for event in events:
         if event.frees:
@@ -137,17 +164,17 @@ def _freed_unseen(live: dict[int, Allocation], events: Sequence[Event]) -> list[
         while at >= 0 and live[starts[at]].end > event.address:
             address = starts.pop(at)
             if address not in seen:
-                gone[address] = live[address]
+                freed[address] = live[address]
             at -= 1
     first = events[0]
     before = first.in_use + (first.size if first.frees else -first.size)
-    kept = [allocation for address, allocation in live.items() if address not in gone]
+    kept = [allocation for address, allocation in live.items() if address not in freed]
     total = sum(allocation.event.size for allocation in kept)
     # The youngest are the least likely to have stayed.
     for allocation in sorted(kept, key=lambda allocation: -allocation.began):
         if total <= before:
             break
         if allocation.event.address not in seen:
-            gone[allocation.event.address] = allocation
+            freed[allocation.event.address] = allocation
             total -= allocation.event.size
-    return list(gone.values())
+    return list(freed.values())

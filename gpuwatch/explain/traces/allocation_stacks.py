@@ -1,8 +1,8 @@
-"""What the stack of a PyTorch allocation tells: the program's line, the op, and what the memory was for.
+"""What the stack of an allocation (PyTorch, JAX) shows: the program's line, the op, and what the memory was for.
 
-Frames come innermost first, those of C++ among those of Python (torch/csrc/profiler/combined_traceback.cpp). A C++
-frame names the op (``at::_ops::bmm::call``) and the node of the backward pass (``BmmBackward0``); a Python frame has a
-file, a function and a line.
+Frames come innermost first. PyTorch's stacks have frames of C++ among those of Python
+(torch/csrc/profiler/combined_traceback.cpp). A C++ frame names the op (``at::_ops::bmm::call``) and the node of the
+backward pass (``BmmBackward0``); a Python frame has a file, a function and a line.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LAUNCHERS = frozenset(
         *("pytest", "ray", "tornado", "traitlets", "typer", "uvloop"),
     }
 )
-_OF_CELL = re.compile(r"/ipykernel_\d+/(\d+)\.py$|^<ipython-input-(\d+)|/ipython-input-(\d+)")
+_NOTEBOOK_CELL = re.compile(r"/ipykernel_\d+/(\d+)\.py$|^<ipython-input-(\d+)|/ipython-input-(\d+)")
 _MODULE = "torch/nn/modules/module.py"
 
 _OP = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
@@ -55,9 +55,9 @@ _OVERLOAD = re.compile(r"(?<=[a-z0-9])_[A-Z]\w*$")
 _KERNEL = re.compile(r"at::native::(?:\w+::)*(?!impl$|operator)(\w+)$")
 _NODE = re.compile(r"torch::autograd::(?:\w+::)*?(\w*Backward\w*?)(?:_apply_functional\w*)?(?:::|$)")
 _ENGINE = re.compile(r"torch::autograd::(?:Engine|AccumulateGrad|Node|PyNode|python::PythonEngine)::")
-_SCRATCH = re.compile(r"[wW]orkspace|CUDABlasHandle|createCublas|CuFFT|cub::|radix_sort")
-_COPIES = re.compile(r"(?:to_(?:dtype_layout|device|prim\w*)|_to_copy|cuda|copy_?)$")
-_FACTORIES = re.compile(
+_WORKSPACE = re.compile(r"[wW]orkspace|CUDABlasHandle|createCublas|CuFFT|cub::|radix_sort")
+_COPYING_OP = re.compile(r"(?:to_(?:dtype_layout|device|prim\w*)|_to_copy|cuda|copy_?)$")
+_FACTORY_OP = re.compile(
     r"_?(?:empty|zeros|ones|full|rand|arange|linspace|eye|normal|tensor|scalar_tensor|new_|from_|lift|efficientzero)"
 )
 
@@ -91,7 +91,7 @@ _ROLES: tuple[tuple[str, str, Role], ...] = (
      r"(?:forward|apply|call|recompute_fn)$", "forward"),
 )  # fmt: skip
 """File, function (from its start) and role; the first that fits counts."""
-_COMPILED = tuple((re.compile(file), re.compile(function), role) for file, function, role in _ROLES)
+_ROLE_PATTERNS = tuple((re.compile(file), re.compile(function), role) for file, function, role in _ROLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Stack:
 
     line: str = ""
     """``train.py:12 in forward``: the innermost frame of the program; empty if there is none."""
-    through: str = ""
+    layer_line: str = ""
     """The line of a library's layer that the program called; empty if the layer is its own."""
     op: str = ""
     """``bmm``, or ``BmmBackward0`` in the backward pass; empty without C++ frames."""
@@ -125,17 +125,17 @@ class _Frame:
 NO_STACK = Stack()
 
 
-class Stacks:
-    """Reads stacks, each once."""
+class StackReader:
+    """Reads stacks, each of them once."""
 
     def __init__(self) -> None:
-        self._left = _MAX_FRAMES_READ
+        self._frames_left = _MAX_FRAMES_READ
         self._stacks: dict[int, Stack] = {}
-        self._kept: list[Any] = []
+        self._read_lists: list[Any] = []
         """Lists that were read, kept so that no other object gets their id."""
         self._frames: dict[tuple[str, str], _Frame] = {}
         self._paths: dict[str, set[str]] = {}
-        self._shown: dict[str, str] = {}
+        self._shortened: dict[str, str] = {}
 
     def read(self, frames: Any) -> Stack:
         """The stack of ``frames``; :class:`InvalidTrace` if a file has too many of them."""
@@ -143,26 +143,26 @@ class Stacks:
             return NO_STACK
         known = self._stacks.get(id(frames))
         if known is None:
-            self._left -= min(len(frames), MAX_FRAMES)
-            if self._left < 0:
+            self._frames_left -= min(len(frames), MAX_FRAMES)
+            if self._frames_left < 0:
                 raise InvalidTrace(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
             known = self._stacks[id(frames)] = self._read(frames[:MAX_FRAMES])
-            self._kept.append(frames)
+            self._read_lists.append(frames)
         return known
 
     def _read(self, frames: Sequence[Any]) -> Stack:
         seen = [(frame, entry) for entry in frames if (frame := self._frame(entry)) is not None]
-        telling = next((frame for frame, _ in seen if frame.role), None)
-        role: Role = telling.role if telling is not None else ""
-        op = (telling is not None and telling.node) or _op(frame for frame, _ in seen)
-        place = _program([frame for frame, _ in seen])
+        frame_with_role = next((frame for frame, _ in seen if frame.role), None)
+        role: Role = frame_with_role.role if frame_with_role is not None else ""
+        op = (frame_with_role is not None and frame_with_role.node) or _called_op(frame for frame, _ in seen)
+        place = _program_frame([frame for frame, _ in seen])
         native = any(frame.kind == "native" for frame, _ in seen)
         if place is None:
             return Stack("", "", op, role or _role_of_op(op), known=True, native=native)
         called = [at for at, (frame, _) in enumerate(seen[:place]) if frame.path.endswith(_MODULE)]
         layer = next((at for at, (frame, _) in enumerate(seen[:place]) if frame.kind == "library"), place)
-        through = self._line(*seen[layer]) if called and layer < called[-1] else ""
-        return Stack(self._line(*seen[place]), through, op, role or _role_of_op(op), known=True, native=native)
+        layer_line = self._line(*seen[layer]) if called and layer < called[-1] else ""
+        return Stack(self._line(*seen[place]), layer_line, op, role or _role_of_op(op), known=True, native=native)
 
     def _frame(self, entry: Any) -> _Frame | None:
         if not isinstance(entry, dict):
@@ -185,15 +185,15 @@ class Stacks:
         line = number if type(number) is int and 0 <= number < 1 << 31 else 0
         return f"{frame.path}:{line} in {frame.function}"
 
-    def short(self, line: str) -> str:
+    def shorten(self, line: str) -> str:
         """A line with as little of its file's path as tells it from the others; an empty one stays empty."""
-        if line not in self._shown:
-            self._shown[line] = self._short(line)
-        return self._shown[line]
+        if line not in self._shortened:
+            self._shortened[line] = self._shorten(line)
+        return self._shortened[line]
 
-    def _short(self, line: str) -> str:
+    def _shorten(self, line: str) -> str:
         path, colon, rest = line.rpartition(":")
-        cell = _OF_CELL.search(path)
+        cell = _NOTEBOOK_CELL.search(path)
         if cell:
             return f"notebook cell {cell[1] or cell[2] or cell[3]}{colon}{rest}"[:_MAX_TEXT_CHARS]
         parts = path.split("/")
@@ -211,11 +211,11 @@ def _frame(file: str, function: str) -> _Frame:
         return _Frame(
             "native",
             _native_role(name),
-            _OVERLOAD.sub("", _first(_OP, name) or _first(_KERNEL, name)),
-            _first(_NODE, name),
+            _OVERLOAD.sub("", _first_group(_OP, name) or _first_group(_KERNEL, name)),
+            _first_group(_NODE, name),
         )
-    role: Role = next((role for at, of, role in _COMPILED if at.search(path) and of.match(function)), "")
-    package = _first(_PACKAGE, path)
+    role: Role = next((role for at, of, role in _ROLE_PATTERNS if at.search(path) and of.match(function)), "")
+    package = _first_group(_PACKAGE, path)
     kind: Kind = "program"
     if _FRAMEWORK.search(path):
         kind = "framework"
@@ -227,19 +227,19 @@ def _frame(file: str, function: str) -> _Frame:
 
 
 def _native_role(name: str) -> Role:
-    if _SCRATCH.search(name):
+    if _WORKSPACE.search(name):
         return "workspace"
     if name.startswith("c10d::Reducer::"):  # buckets of DistributedDataParallel
         return "gradients"
     return "backward" if _NODE.match(name) or _ENGINE.match(name) else ""
 
 
-def _first(pattern: re.Pattern[str], text: str) -> str:
+def _first_group(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
     return found[1] if found else ""
 
 
-def _program(frames: Sequence[_Frame]) -> int | None:
+def _program_frame(frames: Sequence[_Frame]) -> int | None:
     """The innermost frame of the program.
 
     One that is installed, and run by ``python -m`` or its script, is the package that stands outermost. What is given
@@ -262,7 +262,7 @@ def _program(frames: Sequence[_Frame]) -> int | None:
     return None
 
 
-def _op(frames: Iterable[_Frame]) -> str:
+def _called_op(frames: Iterable[_Frame]) -> str:
     """The op that Python, or a node of the backward pass, called."""
     op = ""
     for frame in frames:
@@ -275,6 +275,6 @@ def _op(frames: Iterable[_Frame]) -> str:
 def _role_of_op(op: str) -> Role:
     if not op:
         return ""
-    if _FACTORIES.match(op):
+    if _FACTORY_OP.match(op):
         return "created"
-    return "inputs" if _COPIES.match(op) else "computed"
+    return "inputs" if _COPYING_OP.match(op) else "computed"

@@ -45,15 +45,15 @@ def read(data: bytes) -> Diagnostic:
         value = msgspec.json.decode(data[max(begin, 0) : end])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidTrace(f"it is not JSON: {str(error)[:100]}") from None
-    top = _named(value, "DCGM Diagnostic") or _named(value, "DCGM GPU Diagnostic")
+    top = _object_at(value, "DCGM Diagnostic") or _object_at(value, "DCGM GPU Diagnostic")
     if not top:
         raise InvalidTrace('it has no part "DCGM Diagnostic"')
-    known = {**_named(value, "metadata"), **top}
+    known = {**_object_at(value, "metadata"), **top}
     return Diagnostic(
         tuple(islice(_tests(top), _MAX_TESTS)),
-        _text(known.get("version")),
-        _text(known.get("Driver Version Detected") or known.get("driver_version")),
-        _text(known.get("runtime_error") or known.get("Runtime Error")),
+        _short_text(known.get("version")),
+        _short_text(known.get("Driver Version Detected") or known.get("driver_version")),
+        _short_text(known.get("runtime_error") or known.get("Runtime Error")),
     )
 
 
@@ -61,10 +61,10 @@ def _tests(top: dict[str, Any]) -> Iterator[GpuTest]:
     for category in _objects(top.get("test_categories")):
         for test in _objects(category.get("tests")):
             for result in _objects(test.get("results")):
-                status = _text(result.get("status")).lower()
+                status = _short_text(result.get("status")).lower()
                 yield GpuTest(
-                    category=_text(category.get("category")),
-                    name=_text(test.get("name")) or "a test without a name",
+                    category=_short_text(category.get("category")),
+                    name=_short_text(test.get("name")) or "a test without a name",
                     gpus=_gpus(result),
                     # Whatever else it is, such as "Not Run", it has not passed.
                     status=_STATUSES.get(status, "skip"),
@@ -73,10 +73,10 @@ def _tests(top: dict[str, Any]) -> Iterator[GpuTest]:
 
 
 def _gpus(result: dict[str, Any]) -> str:
-    group, entity = _text(result.get("entity_group")), result.get("entity_id")
+    group, entity = _short_text(result.get("entity_group")), result.get("entity_id")
     if group and type(entity) is int:
         return f"{group} {entity}"
-    numbers = _text(result.get("gpu_ids")) or _text(result.get("gpu_id"))
+    numbers = _short_text(result.get("gpu_ids")) or _short_text(result.get("gpu_id"))
     if not numbers:
         return ""
     return f"GPU{'s' if ',' in numbers else ''} {numbers.replace(',', ', ')}"
@@ -86,7 +86,7 @@ def _messages(result: dict[str, Any]) -> Iterator[str]:
     for name in ("warnings", "info"):
         given = result.get(name)
         for item in given if isinstance(given, list) else [given]:
-            if text := _text(item.get("warning") if isinstance(item, dict) else item):
+            if text := _short_text(item.get("warning") if isinstance(item, dict) else item):
                 yield text
 
 
@@ -96,12 +96,12 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             yield item
 
 
-def _named(value: Any, name: str) -> dict[str, Any]:
+def _object_at(value: Any, name: str) -> dict[str, Any]:
     part = value.get(name) if isinstance(value, dict) else None
     return part if isinstance(part, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _short_text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
     return " ".join(str(value)[:_MAX_TEXT_CHARS].split())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.traces.allocation_stacks import MAX_FRAMES, Stacks
+from gpuwatch.explain.traces.allocation_stacks import MAX_FRAMES, StackReader
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_reader import BYTES, VARINT, fields, signed, text, varint
 
@@ -25,7 +25,7 @@ _MAX_HOLDERS = 200
 _MAX_NANOSECONDS = 1 << 62
 _MAX_NAME_CHARS = 100
 _GROUPS: dict[str, Group] = {"buffer": "arrays", "executable": "executables"}
-_PUBLIC = re.compile(r"/jax/_src/(?:numpy|lax|nn|scipy|ops|image|random\.py)|^(?!.*/jax/)")
+_PUBLIC_FUNCTION_FILE = re.compile(r"/jax/_src/(?:numpy|lax|nn|scipy|ops|image|random\.py)|^(?!.*/jax/)")
 _WRAPPERS = frozenset({"deferring_binary_op", "wrapper", "wrapped"})
 
 
@@ -36,8 +36,8 @@ class Sample(NamedTuple):
     """``train.py:12 in step``; empty if no frame of the program is in the stack."""
     called: str
     """The library's function that the line called, such as ``broadcast_in_dim``; empty for none."""
-    times: int
-    held: int
+    allocation_count: int
+    held_bytes: int
     """Bytes."""
     kind: str
     device: str
@@ -76,34 +76,37 @@ def _read(data: bytes) -> tuple[list[Sample], int]:
             key, name = _number_fields(data, start, end, 1, 2)
             functions[key] = name, _number_fields(data, start, end, 4, 5)[0]
 
-    def named(number: int) -> str:
+    def text_at(number: int) -> str:
         return strings[number] if 0 <= number < len(strings) else ""
 
-    values = {named(name): place for place, (name, _) in enumerate(value_types)}
+    values = {text_at(name): place for place, (name, _) in enumerate(value_types)}
     if "space" not in values:
         shown = ", ".join(name for name in values if name) or "nothing"
         raise InvalidTrace(f"it is a pprof profile of {printable(shown[:80])}, not of a device's memory")
-    named_functions = {key: {"name": named(name), "filename": named(file)} for key, (name, file) in functions.items()}
+    named_functions = {
+        key: {"name": text_at(name), "filename": text_at(file)} for key, (name, file) in functions.items()
+    }
     unknown = {"name": "", "filename": ""}
     frames = {
-        key: [named_functions.get(of, unknown) | {"line": line} for of, line in _lines(data, start, end)]
+        key: [named_functions.get(of, unknown) | {"line": line} for of, line in _functions_and_lines(data, start, end)]
         for key, (start, end) in locations.items()
     }
-    stacks = Stacks()
+    stacks = StackReader()
     found: list[Sample] = []
     left = _MAX_FRAMES_READ
     for start, end in samples:
-        keys, amounts, labels = _sample(data, start, end)
+        keys, amounts, labels = _parse_sample(data, start, end)
         stack = [frame for key in keys[:MAX_FRAMES] for frame in frames.get(key, ())][:MAX_FRAMES]
         left -= len(stack)
         if left < 0:
             raise InvalidTrace(f"its stacks have more than {_MAX_FRAMES_READ:,} frames")
-        told = {named(key): named(value) for key, value in labels}
+        label_texts = {text_at(key): text_at(value) for key, value in labels}
         line = stacks.read(stack).line
         by_name = {name: amounts[place] for name, place in values.items() if place < len(amounts)}
-        count, held = max(by_name.get("allocations", 1), 0), max(by_name.get("space", 0), 0)
-        found.append(Sample(line, _called(stack, line), count, held, told.get("kind", ""), told.get("device", "")))
-    return [sample._replace(line=stacks.short(sample.line)) for sample in found], taken_at
+        count, held_bytes = max(by_name.get("allocations", 1), 0), max(by_name.get("space", 0), 0)
+        of_labels = label_texts.get("kind", ""), label_texts.get("device", "")
+        found.append(Sample(line, _called_function(stack, line), count, held_bytes, *of_labels))
+    return [sample._replace(line=stacks.shorten(sample.line)) for sample in found], taken_at
 
 
 def profiles(data: bytes) -> list[MemoryProfile]:
@@ -113,8 +116,8 @@ def profiles(data: bytes) -> list[MemoryProfile]:
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"
     by_device = group_by(samples, lambda sample: sample.device or alone)
     at = datetime.datetime.fromtimestamp(taken_at / 1e9, datetime.UTC) if 0 < taken_at < _MAX_NANOSECONDS else None
-    told = [_profile(device, samples, at) for device, samples in by_device.items()]
-    return sorted((profile for profile in told if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
+    found = [_profile(device, samples, at) for device, samples in by_device.items()]
+    return sorted((profile for profile in found if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 
 
 def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -> MemoryProfile:
@@ -124,11 +127,11 @@ def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -
             op=called,
             source=line,
             group=_GROUPS.get(kind, "unattributed"),
-            count=sum(sample.times for sample in ones),
-            allocated_bytes=sum(sample.held for sample in ones),
-            requested_bytes=sum(sample.held for sample in ones),
+            count=sum(sample.allocation_count for sample in alike_samples),
+            allocated_bytes=sum(sample.held_bytes for sample in alike_samples),
+            requested_bytes=sum(sample.held_bytes for sample in alike_samples),
         )
-        for (line, called, kind), ones in alike.items()
+        for (line, called, kind), alike_samples in alike.items()
     ]
     holders.sort(key=lambda op: (-op.allocated_bytes, op.source))
     groups: Counter[str] = Counter()
@@ -155,7 +158,7 @@ def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -
     )
 
 
-def _sample(data: bytes, begin: int, end: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+def _parse_sample(data: bytes, begin: int, end: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     keys: list[int] = []
     amounts: list[int] = []
     labels: list[tuple[int, int]] = []
@@ -178,18 +181,18 @@ def _number_fields(data: bytes, begin: int, end: int, first: int, second: int) -
     return found.get(first, 0), signed(found.get(second, 0))
 
 
-def _lines(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int]]:
+def _functions_and_lines(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Function and line of a location, innermost first where functions were inlined."""
     for number, kind, start, stop in fields(data, begin, end):
         if number == 4 and kind == BYTES:
             yield _number_fields(data, start, stop, 1, 2)
 
 
-def _called(stack: list[dict[str, Any]], line: str) -> str:
+def _called_function(stack: list[dict[str, Any]], line: str) -> str:
     """The function of JAX that the program's line called; functions that wrap many others are skipped."""
     place = next((number for number, frame in enumerate(stack) if line and line.startswith(f"{frame['filename']}:")), 0)
     for frame in reversed(stack[:place]):
         name = frame["name"]
-        if name not in _WRAPPERS and name[:1] != "_" and _PUBLIC.search(frame["filename"]):
+        if name not in _WRAPPERS and name[:1] != "_" and _PUBLIC_FUNCTION_FILE.search(frame["filename"]):
             return str(name)[:_MAX_NAME_CHARS]
     return ""

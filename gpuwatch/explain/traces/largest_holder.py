@@ -12,7 +12,7 @@ from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 
 _MIN_OTHER_MOMENT_RATIO = 1.1
 """Where the program's peak is larger by this factor, another moment was recorded."""
-_WHOSE = {
+_GROUP_WORDS = {
     "weights": "the weights",
     "executables": "compiled programs",
     "optimizer state": "the optimizer's state",
@@ -35,12 +35,12 @@ def describe_largest_holder(profile: MemoryProfile) -> str:
         peak = f"In use {where} when the snapshot was taken: {size(profile.peak_bytes)} (it has no history)"
     known = {name: held for name, held in profile.groups.items() if name != "unattributed"}
     group = max(known, key=lambda name: known[name], default="")
-    whose = _WHOSE.get(group, group)
+    group_words = _GROUP_WORDS.get(group, group)
     largest = _largest(profile, group)
     named = _largest(profile)
-    of_rest = f"; of the rest, the largest holder was {_named(named, profile)}" if named is not None else ""
+    of_rest = f"; of the rest, the largest holder was {_holder_text(named, profile)}" if named is not None else ""
     if group and known[group] >= profile.peak_bytes - sum(known.values()):
-        text = f"{peak}, {whose} held the most: {_amount(known[group], profile)}"
+        text = f"{peak}, {group_words} held the most: {_amount_text(known[group], profile)}"
         if largest is None:
             return text + of_rest
         alone = largest[1] >= 0.95 * known[group]
@@ -48,16 +48,18 @@ def describe_largest_holder(profile: MemoryProfile) -> str:
     nameless = profile.peak_bytes - profile.named_bytes
     what = "op" if profile.tool == "tensorflow" else "line"
     if profile.before_bytes > (named[1] if named is not None else 0):
-        text = f"{peak}, {_amount(profile.before_bytes, profile)} were in use before the recording began"
-        of_group = f"; of the rest, {whose} held the most: {_amount(known[group], profile)}" if group else of_rest
+        text = f"{peak}, {_amount_text(profile.before_bytes, profile)} were in use before the recording began"
+        of_group = (
+            f"; of the rest, {group_words} held the most: {_amount_text(known[group], profile)}" if group else of_rest
+        )
         return text + of_group
     if named is None:
         most = next(iter(profile.holders), None)
-        many = f"; the largest: {_times(most)}" if most is not None else ""
+        many = f"; the largest: {_count_text(most)}" if most is not None else ""
         return f"{peak}, none of it has a known {what}{many}"
     if nameless > named[1]:
-        return f"{peak}, {_amount(nameless, profile)} have no known {what}{of_rest}"
-    return f"{peak}, the largest holder was {_named(named, profile)}"
+        return f"{peak}, {_amount_text(nameless, profile)} have no known {what}{of_rest}"
+    return f"{peak}, the largest holder was {_holder_text(named, profile)}"
 
 
 def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
@@ -72,25 +74,25 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     lines = group_by((op for op in named if op.source), lambda op: op.source)
     if not lines:
         return None
-    of = max(lines.values(), key=lambda ones: sum(op.allocated_bytes for op in ones))
+    of = max(lines.values(), key=lambda alike_ops: sum(op.allocated_bytes for op in alike_ops))
     count = sum(op.count for op in of)
     alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({op.op for op in of}) == 1 else "")
     layers = group_by((op for op in of if op.layer), lambda op: op.layer)
-    held = {layer: sum(op.allocated_bytes for op in ones) for layer, ones in layers.items()}
+    held = {layer: sum(op.allocated_bytes for op in alike_ops) for layer, alike_ops in layers.items()}
     largest = max(held, key=lambda name: held[name], default="")
     through = printable(f", {size(held[largest])} through {largest}") if largest else ""
     return holder_name(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
 
 
-def _named(holder: tuple[str, int], profile: MemoryProfile) -> str:
-    return f"{holder[0]}: {_amount(holder[1], profile)}"
+def _holder_text(holder: tuple[str, int], profile: MemoryProfile) -> str:
+    return f"{holder[0]}: {_amount_text(holder[1], profile)}"
 
 
-def _amount(held: int, profile: MemoryProfile) -> str:
+def _amount_text(held: int, profile: MemoryProfile) -> str:
     return size(held) + (f" ({100 * held / profile.peak_bytes:.0f} %)" if profile.peak_bytes else "")
 
 
-def _times(holder: MemoryHolderOp) -> str:
+def _count_text(holder: MemoryHolderOp) -> str:
     count = f"{holder.count} allocations" if holder.count > 1 else "an allocation"
     return f"{count} of {size(holder.requested_bytes // max(holder.count, 1))}"
 

@@ -1,4 +1,4 @@
-"""Memory profiles out of what a recorder wrote."""
+"""Builds memory profiles from TensorFlow's profiler files and PyTorch's allocator snapshots."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MIN_MICROSECONDS, _MAX_MICROSECONDS = 1_000_000_000_000_000, 1 << 52
 """Plausible range of a time in microseconds since 1970."""
 _NOISE_SHARE = 0.001
 _MAX_LINES = 6
-"""Lines of the program whose memory is told over time."""
+"""Lines of the program whose memory is shown over time."""
 _PICOSECONDS_PER_SECOND = 1e12
-_HOSTS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
+_HOST_ALLOCATORS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc", "host")
 
 
 def tensorflow_profiles(
@@ -48,10 +48,10 @@ def tensorflow_profiles(
     remarks = list(notes)
     if left_out:
         remarks.append(f"{left_out:,} events beyond the first {tensorflow_xplane.MAX_EVENTS:,} of a file were not read")
-    found = [_profile(name, ones, names, pid, remarks) for name, ones in by_allocator.items()]
-    found.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
-    on_gpu = [profile for profile in found if profile.device != "host"]
-    return on_gpu or found
+    profiles = [_tensorflow_profile(name, recorded, names, pid, remarks) for name, recorded in by_allocator.items()]
+    profiles.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
+    on_gpu = [profile for profile in profiles if profile.device != "host"]
+    return on_gpu or profiles
 
 
 def torch_profiles(content: bytes, *, pid: int | None = None, notes: Iterable[str] = ()) -> list[MemoryProfile]:
@@ -60,21 +60,21 @@ def torch_profiles(content: bytes, *, pid: int | None = None, notes: Iterable[st
     Raises :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace`.
     """
     remarks = list(notes)
-    found = [_torch_profile(device, pid, remarks) for device in torch_snapshot.read(content)]
-    return sorted(found, key=lambda profile: -profile.peak_bytes)
+    profiles = [_torch_profile(device, pid, remarks) for device in torch_snapshot.read(content)]
+    return sorted(profiles, key=lambda profile: -profile.peak_bytes)
 
 
 def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes: list[str]) -> MemoryProfile:
     replay = Replay([Window(device.events)])
-    live = replay.peak
-    groups, of_lines = Counter[str](), Counter[str]()
+    live = replay.alive_at_peak
+    groups, bytes_by_line = Counter[str](), Counter[str]()
     for allocation in live:
         holder = device.holders[allocation.event.op]
         groups[holder.group] += allocation.event.size
         if holder.line:
-            of_lines[holder.line] += allocation.event.size
-    lines = tuple(line for line, _ in of_lines.most_common(_MAX_LINES))
-    holders, ending = _held_by_line(live, device), _held_by_line(replay.left, device)
+            bytes_by_line[holder.line] += allocation.event.size
+    lines = tuple(line for line, _ in bytes_by_line.most_common(_MAX_LINES))
+    holders, ending = _held_by_line(live, device), _held_by_line(replay.alive_at_end, device)
     notes = [*notes, *_torch_notes(live, device)]
     first, end = device.events[0].at, device.events[-1].at
     # The free blocks of a snapshot are those of its own moment.
@@ -90,11 +90,11 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         pool_bytes=device.pool_at(first + replay.peak_at) or None,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
-        named_bytes=of_lines.total(),
+        named_bytes=bytes_by_line.total(),
         fragmentation=fragmentation,
-        failed_bytes=device.failed,
-        failed_source=device.failed_at,
-        device_free_bytes=device.device_free,
+        failed_bytes=device.refused_bytes,
+        failed_source=device.refused_line,
+        device_free_bytes=device.free_at_refusal,
         holders=tuple(holders[:MAX_HOLDERS]),
         more_bytes=sum(holder.allocated_bytes for holder in holders[MAX_HOLDERS:]),
         groups=dict(groups.most_common()),
@@ -104,8 +104,8 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         has_history=device.recorded,
         timed=device.began > 0,
         ending=tuple(ending[:MAX_HOLDERS]) if device.recorded else (),
-        ending_bytes=sum(allocation.event.size for allocation in replay.left),
-        ended_at=_moment(device, end),
+        ending_bytes=sum(allocation.event.size for allocation in replay.alive_at_end),
+        ended_at=_time_of(device, end),
         segments=tuple(sorted(device.segments.values(), key=lambda alike: -alike.reserved_bytes)),
         events=sum(event.frees or not device.holders[event.op].before for event in device.events),
         notes=tuple(notes),
@@ -134,7 +134,7 @@ def _torch_moments(
         )
 
 
-def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
+def _time_of(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
     if not _MIN_MICROSECONDS < device.began < _MAX_MICROSECONDS:
         return None
     span = min(at // 1_000_000, _MAX_MICROSECONDS)
@@ -142,10 +142,10 @@ def _moment(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime 
 
 
 def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
-    meanings = {id(allocation): Purpose(group=device.holders[allocation.event.op].group) for allocation in live}
+    purposes = {id(allocation): Purpose(group=device.holders[allocation.event.op].group) for allocation in live}
     return [
-        msgspec.structs.replace(holder, op=known.op, layer=known.through, source=known.line)
-        for holder in _holders(live, meanings)
+        msgspec.structs.replace(holder, op=known.op, layer=known.layer_line, source=known.line)
+        for holder in _holders(live, purposes)
         if (known := device.holders[holder.op])
     ]
 
@@ -169,20 +169,22 @@ def _torch_notes(live: Sequence[Allocation], device: torch_snapshot.DeviceHistor
         yield "what PyTorch allocates in its own threads, such as in the backward pass, has no line of the program"
 
 
-def _profile(allocator: str, windows: list[Window], names: OpNames, pid: int | None, notes: list[str]) -> MemoryProfile:
+def _tensorflow_profile(
+    allocator: str, windows: list[Window], names: OpNames, pid: int | None, notes: list[str]
+) -> MemoryProfile:
     replay = Replay(windows)
-    live = replay.peak
+    live = replay.alive_at_peak
     names.end = replay.end
-    meanings = names.meanings(live)
+    purposes = names.purposes(live)
     groups: Counter[str] = Counter()
     for allocation in live:
-        groups[meanings[id(allocation)].group] += allocation.event.size
+        groups[purposes[id(allocation)].group] += allocation.event.size
     by_op: dict[tuple[str, str], Purpose] = {}
 
     def group_of(allocation: Allocation) -> str:
-        known = meanings.get(id(allocation)) or by_op.get((allocation.event.op, allocation.event.region))
+        known = purposes.get(id(allocation)) or by_op.get((allocation.event.op, allocation.event.region))
         if known is None:
-            known = by_op[allocation.event.op, allocation.event.region] = names.by_name(allocation)
+            known = by_op[allocation.event.op, allocation.event.region] = names.purpose_by_name(allocation)
         return known.group
 
     moments = [
@@ -190,21 +192,21 @@ def _profile(allocator: str, windows: list[Window], names: OpNames, pid: int | N
             t=round(moment.at / _PICOSECONDS_PER_SECOND, 6),
             in_use_bytes=moment.in_use,
             groups={name: held for name, held in moment.groups.items() if held > 0},
-            step=_step(windows, moment.window, moment.at),
+            step=_step_at(windows, moment.window, moment.at),
             window=moment.window,
         )
         for moment in replay.moments(group_of)
     ]
     event = replay.peak_event
-    holders = [_with_line(holder, names) for holder in _holders(live, meanings)]
-    host = allocator.startswith(_HOSTS)
+    holders = [_with_line(holder, names) for holder in _holders(live, purposes)]
+    host = allocator.startswith(_HOST_ALLOCATORS)
     if host:
         notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
     if any(in_xla_cluster(allocation.event.op) for allocation in live):
         notes = [*notes, "an XLA cluster is one buffer: its contents are not distinguished"]
     return MemoryProfile(
         tool="tensorflow",
-        device="host" if host else _device(allocator),
+        device="host" if host else _device_of_allocator(allocator),
         allocator=allocator,
         pid=pid,
         peak_bytes=event.in_use,
@@ -216,7 +218,7 @@ def _profile(allocator: str, windows: list[Window], names: OpNames, pid: int | N
         requested_bytes=sum(allocation.event.requested for allocation in live),
         named_bytes=sum(allocation.event.size for allocation in live if allocation.event.op),
         shaped_bytes=sum(
-            allocation.event.size for allocation in live if allocation.event.shape or meanings[id(allocation)].shape
+            allocation.event.size for allocation in live if allocation.event.shape or purposes[id(allocation)].shape
         ),
         fragmentation=event.fragmentation if 0 <= event.fragmentation <= 1 else None,
         holders=tuple(holders[:MAX_HOLDERS]),
@@ -237,38 +239,38 @@ def _with_line(holder: MemoryHolderOp, names: OpNames) -> MemoryHolderOp:
     return msgspec.structs.replace(holder, source=line) if line else holder
 
 
-def _holders(live: list[Allocation], meanings: dict[int, Purpose]) -> list[MemoryHolderOp]:
+def _holders(live: list[Allocation], purposes: dict[int, Purpose]) -> list[MemoryHolderOp]:
     """Alike allocations together, largest first."""
 
-    def alike(allocation: Allocation) -> tuple[object, ...]:
-        meaning = meanings[id(allocation)]
-        shape, dtype = allocation.event.shape or meaning.shape, allocation.event.dtype or meaning.dtype
+    def key_of(allocation: Allocation) -> tuple[object, ...]:
+        purpose = purposes[id(allocation)]
+        shape, dtype = allocation.event.shape or purpose.shape, allocation.event.dtype or purpose.dtype
         event = allocation.event
-        return event.op, event.region, shape, dtype, meaning.variable, meaning.group, event.requested
+        return event.op, event.region, shape, dtype, purpose.variable, purpose.group, event.requested
 
-    found = []
-    for ones in group_by(live, alike).values():
-        event, meaning = ones[0].event, meanings[id(ones[0])]
-        found.append(
+    holders = []
+    for alike in group_by(live, key_of).values():
+        event, purpose = alike[0].event, purposes[id(alike[0])]
+        holders.append(
             MemoryHolderOp(
                 op=event.op,
                 layer=layer_of(event.op),
-                variable=meaning.variable,
-                group=meaning.group,
+                variable=purpose.variable,
+                group=purpose.group,
                 region=event.region,
-                dtype=event.dtype or meaning.dtype or None,
-                shape=event.shape or meaning.shape or None,
-                shape_from="framework" if event.shape else meaning.shape_from,
-                count=len(ones),
-                allocated_bytes=sum(allocation.event.size for allocation in ones),
-                requested_bytes=sum(allocation.event.requested for allocation in ones),
+                dtype=event.dtype or purpose.dtype or None,
+                shape=event.shape or purpose.shape or None,
+                shape_from="framework" if event.shape else purpose.shape_from,
+                count=len(alike),
+                allocated_bytes=sum(allocation.event.size for allocation in alike),
+                requested_bytes=sum(allocation.event.requested for allocation in alike),
             )
         )
-    found.sort(key=lambda op: (-op.allocated_bytes, op.op))
-    return found
+    holders.sort(key=lambda op: (-op.allocated_bytes, op.op))
+    return holders
 
 
-def _step(windows: Sequence[Window], number: int, at: int) -> int | None:
+def _step_at(windows: Sequence[Window], number: int, at: int) -> int | None:
     """Steps before a moment, evenly spread over its window."""
     window = windows[number]
     if window.steps is None or window.steps[1] <= window.steps[0]:
@@ -278,7 +280,7 @@ def _step(windows: Sequence[Window], number: int, at: int) -> int | None:
     return first + int((last - first) * min(max(at - window.begin, 0) / span, 1)) if span else first
 
 
-def _device(allocator: str) -> str:
+def _device_of_allocator(allocator: str) -> str:
     """``GPU:0`` of ``GPU_0_bfc`` and ``PluggableDevice_0_bfc``."""
     for part in allocator.split("_"):
         if part.isdigit():

@@ -31,109 +31,111 @@ from gpuwatch.explain.traces.nvidia_smi_q_fields import (
 _MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500
 _MAX_VALUE_CHARS, _MAX_DEPTH = input_size_limits.NVIDIA_SMI.bytes, input_size_limits.NVIDIA_SMI.depth
 _TEXT_HEAD, _XML_HEAD = "NVSMI LOG", "<nvidia_smi_log"
-_TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
-_LEAF = re.compile(r"\s*<([A-Za-z]\w{0,80})>([^<]{0,400})</\1>\s*$")
+_XML_TAG = re.compile(r"<(/?)([A-Za-z]\w{0,80})([^<>]{0,200}?)(/?)>([^<]{0,400})")
+_XML_LEAF = re.compile(r"\s*<([A-Za-z]\w{0,80})>([^<]{0,400})</\1>\s*$")
 """What nearly every line of XML is: one element with its text."""
 _MAX_LABEL_CHARS, _MAX_TEXT_VALUE_CHARS = 120, 400
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
-_HEADS = frozenset({"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"})
+_HEAD_FIELDS = frozenset(
+    {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
+)
 _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,6})?)\s*(KiB|MiB|GiB|KB/s|MB/s|us|mV|MHz|W|C|%|x)?\b")
 _FACTORS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB/s": 1000, "MB/s": 1000_000}
-_LACKS = Missing("not_supported", detail="nvidia-smi says N/A")
+_NOT_SUPPORTED = Missing("not_supported", detail="nvidia-smi says N/A")
 _NOT_PRINTED = Missing("unknown", detail="not in the output of nvidia-smi -q")
-_NOTHING = frozenset({"", "n/a", "[n/a]", "none yet", "not supported", "[not supported]"})
-_DEPRECATED = "requested functionality"
+_MISSING_TEXTS = frozenset({"", "n/a", "[n/a]", "none yet", "not supported", "[not supported]"})
+_DEPRECATED_TEXT = "requested functionality"
 
 
 class SmiQueryReader:
     """Takes the lines of a log; keeps the last complete output in it."""
 
     def __init__(self) -> None:
-        self._open = ""
+        self._format = ""
         self._tree = _Tree()
         self._indents: list[int] = []
         self._path: list[str] = []
-        self._inside: list[str] | None = None
-        self._base = 0
-        self._last: _Tree | None = None
+        self._path_below_gpu: list[str] | None = None
+        self._base_indent = 0
+        self._last_tree: _Tree | None = None
 
     def take(self, line: str) -> bool:
         """Whether the line belongs to such an output."""
-        if self._open != "xml" and _TEXT_HEAD in line and "====" in line:
-            self._begin("text")
-            self._base = len(line) - len(line.lstrip(" "))
+        if self._format != "xml" and _TEXT_HEAD in line and "====" in line:
+            self._begin_output("text")
+            self._base_indent = len(line) - len(line.lstrip(" "))
             return False  # the log's rules know that the driver answered
-        if not self._open:
+        if not self._format:
             if _XML_HEAD not in line:
                 return False
-            self._begin("xml")
-        return self._tag_line(line) if self._open == "xml" else self._text_line(line)
+            self._begin_output("xml")
+        return self._tag_line(line) if self._format == "xml" else self._text_line(line)
 
     def snapshot(self) -> Snapshot | None:
         """The last output that has a GPU."""
-        self._end()
-        return None if self._last is None else self._last.snapshot()
+        self._end_output()
+        return None if self._last_tree is None else self._last_tree.snapshot()
 
-    def _begin(self, kind: str) -> None:
-        self._end()
-        self._open, self._tree, self._indents, self._path, self._inside = kind, _Tree(), [], [], None
+    def _begin_output(self, kind: str) -> None:
+        self._end_output()
+        self._format, self._tree, self._indents, self._path, self._path_below_gpu = kind, _Tree(), [], [], None
 
-    def _end(self) -> None:
-        if self._open and any(gpu.fields for gpu in self._tree.gpus):
-            self._last = self._tree
-        self._open = ""
+    def _end_output(self) -> None:
+        if self._format and any(gpu.fields for gpu in self._tree.gpus):
+            self._last_tree = self._tree
+        self._format = ""
 
     def _tag_line(self, line: str) -> bool:
         path = self._path
-        leaf = _LEAF.match(line)
+        leaf = _XML_LEAF.match(line)
         if leaf is not None and leaf[1] != "gpu" and 0 < len(path) < _MAX_DEPTH:
-            if self._inside is None:
-                self._inside = _below_gpu(path)
+            if self._path_below_gpu is None:
+                self._path_below_gpu = _below_gpu(path)
             if text := leaf[2].strip():
-                self._tree.put([*self._inside, leaf[1]], html.unescape(text))
+                self._tree.set_value([*self._path_below_gpu, leaf[1]], html.unescape(text))
             return True
-        self._inside = None
-        for match in _TAG.finditer(line):
+        self._path_below_gpu = None
+        for match in _XML_TAG.finditer(line):
             closing, name, attributes, empty, text = match.groups()
             if closing:
                 if name == "nvidia_smi_log":
-                    self._end()
+                    self._end_output()
                     return True
                 while path and path.pop() != name:
                     pass
                 continue
             if name == "gpu":
-                self._tree.begin(attributes.partition('"')[2].partition('"')[0])
+                self._tree.add_gpu(attributes.partition('"')[2].partition('"')[0])
             if empty:
                 continue
             if len(path) < _MAX_DEPTH:
                 path.append(name)
             inside = _below_gpu(path)
             if inside == ["processes", "process_info"]:
-                self._tree.row()
+                self._tree.add_process()
             if inside and text.strip():
-                self._tree.put(inside, html.unescape(text))
+                self._tree.set_value(inside, html.unescape(text))
         return True
 
     def _text_line(self, line: str) -> bool:
         line = line.rstrip()
         if not line:
             return True
-        if line.startswith("GPU ", self._base) and (gpu := _GPU.match(line, self._base)):
-            self._tree.begin(gpu[1])
+        if line.startswith("GPU ", self._base_indent) and (gpu := _GPU.match(line, self._base_indent)):
+            self._tree.add_gpu(gpu[1])
             self._indents, self._path = [], []
             return True
         label, colon, value = line.partition(":")
         indent, name = _label(label) if len(label) <= _MAX_LABEL_CHARS else (-1, "")
-        indent -= self._base
+        indent -= self._base_indent
         if not name or indent < 0 or (value and value[0] != " ") or len(value) > _MAX_TEXT_VALUE_CHARS:
-            self._end()
+            self._end_output()
             return False
         if indent == 0:
-            if name not in _HEADS:
-                self._end()
+            if name not in _HEAD_FIELDS:
+                self._end_output()
                 return False
-            self._tree.put([name], value)
+            self._tree.set_value([name], value)
             return True
         indents, path = self._indents, self._path
         while indents and indents[-1] >= indent:
@@ -143,7 +145,7 @@ class SmiQueryReader:
             indents.append(indent)
             path.append(name)
         if colon:
-            self._tree.put(path, value)
+            self._tree.set_value(path, value)
         return True
 
 
@@ -174,15 +176,15 @@ class _Tree:
         self.head: dict[str, str] = {}
         self.gpus: list[_Gpu] = []
 
-    def begin(self, bus: str) -> None:
+    def add_gpu(self, bus: str) -> None:
         if len(self.gpus) < _MAX_GPUS:
             self.gpus.append(_Gpu(bus[:_MAX_VALUE_CHARS]))
 
-    def row(self) -> None:
+    def add_process(self) -> None:
         if self.gpus and len(self.gpus[-1].processes) < _MAX_ROWS:
             self.gpus[-1].processes.append({})
 
-    def put(self, path: list[str], value: str) -> None:
+    def set_value(self, path: list[str], value: str) -> None:
         value = value.strip()[:_MAX_VALUE_CHARS]
         if not self.gpus:
             self.head.setdefault(path[-1], value)
@@ -191,7 +193,7 @@ class _Tree:
         if path[0] == "processes":
             # Text has no row of its own: the instance's numbers precede the process.
             if (last == "gpu_instance_id" and len(path) == 2) or not gpu.processes:
-                self.row()
+                self.add_process()
             if gpu.processes:
                 gpu.processes[-1].setdefault("pid" if last == "process_id" else last, value)
         elif path[0] in ("mig_device", "mig_devices"):
@@ -221,7 +223,7 @@ class _Tree:
             taken_at=_time(self.head.get("timestamp", "")),
             took_seconds=0.0,
             simulated=False,
-            driver=Driver(version=_plain(version), cuda_version=_plain(cuda), nvml_version=None),
+            driver=Driver(version=_text_or_none(version), cuda_version=_text_or_none(cuda), nvml_version=None),
             devices=tuple(devices),
             processes=tuple(processes),
             host=Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None),
@@ -236,8 +238,8 @@ def _time(text: str) -> datetime.datetime:
     return found.replace(tzinfo=datetime.UTC)
 
 
-def _plain(text: str | None) -> str | None:
-    return None if text is None or text.lower() in _NOTHING or text.lower().startswith(_DEPRECATED) else text
+def _text_or_none(text: str | None) -> str | None:
+    return None if text is None or text.lower() in _MISSING_TEXTS or text.lower().startswith(_DEPRECATED_TEXT) else text
 
 
 def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
@@ -249,15 +251,15 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
         if value is not None:
             readings[metric] = value
         else:
-            missing[metric] = _LACKS if printed or _section_lacks(names, gpu.fields) else _NOT_PRINTED
-    derived: dict[str, Value | None] = {"clocks.event_reasons": _reasons(gpu.fields)}
+            missing[metric] = _NOT_SUPPORTED if printed or _section_is_missing(names, gpu.fields) else _NOT_PRINTED
+    derived: dict[str, Value | None] = {"clocks.event_reasons": _clock_event_reasons(gpu.fields)}
     derived |= {metric: _sum(gpu.fields, f"ecc_errors/{kind}", names) for metric, (kind, names) in ECC_SUMS.items()}
     for metric, value in derived.items():
         if value is not None:
             readings[metric] = value
         else:
-            missing[metric] = _LACKS
-    uuid = _plain(gpu.fields.get("gpu_uuid") or gpu.fields.get("uuid")) or ""
+            missing[metric] = _NOT_SUPPORTED
+    uuid = _text_or_none(gpu.fields.get("gpu_uuid") or gpu.fields.get("uuid")) or ""
     bus = gpu.fields.get("pci/bus_id") or gpu.fields.get("pci/pci_bus_id") or gpu.bus
     instances = tuple(_instance(instance) for instance in gpu.instances)
     if instances or readings.get("mig.mode") == "disabled":
@@ -265,7 +267,7 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
     return Device(
         index=index,
         uuid=uuid if uuid and uuid not in seen else f"{uuid or 'GPU'}@{bus.lower()}",
-        name=_plain(gpu.fields.get("product_name")) or "unknown GPU",
+        name=_text_or_none(gpu.fields.get("product_name")) or "unknown GPU",
         pci_bus_id=bus.lower()[-12:],
         readings=readings,
         missing=missing,
@@ -273,13 +275,13 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
     )
 
 
-def _section_lacks(names: tuple[str, ...], fields: Mapping[str, str]) -> bool:
+def _section_is_missing(names: tuple[str, ...], fields: Mapping[str, str]) -> bool:
     """Whether a whole section says N/A: ``Remapped Rows : N/A``."""
-    return any((part := name.rpartition("/")[0]) in fields and _plain(fields[part]) is None for name in names)
+    return any((part := name.rpartition("/")[0]) in fields and _text_or_none(fields[part]) is None for name in names)
 
 
 def _value(metric: str, text: str) -> Value | None:
-    plain = _plain(text)
+    plain = _text_or_none(text)
     if plain is None:
         return None
     spec = BY_ID[metric]
@@ -310,7 +312,7 @@ def _sum(fields: Mapping[str, str], section: str, names: tuple[str, ...]) -> int
     return total
 
 
-def _reasons(fields: Mapping[str, str]) -> str | None:
+def _clock_event_reasons(fields: Mapping[str, str]) -> str | None:
     active, known = [], False
     for name, text in fields.items():
         match = CLOCK_REASON_PATTERN.match(name)
@@ -342,7 +344,7 @@ def _instance(fields: Mapping[str, str]) -> MigInstance:
         profile=None,
         multiprocessors=parse_integer(by_name.get("multiprocessor_count", "")),
         readings=readings,
-        missing={reading: _LACKS for reading in MIG_READINGS if reading not in readings},
+        missing={reading: _NOT_SUPPORTED for reading in MIG_READINGS if reading not in readings},
     )
 
 
@@ -352,7 +354,7 @@ def _processes(gpu: _Gpu, device: Device) -> Iterator[Process]:
         if pid is None:
             continue
         gi, ci = (parse_integer(row.get(f"{kind}_instance_id", "")) for kind in ("gpu", "compute"))
-        name = _plain(row.get("process_name") or row.get("name"))
+        name = _text_or_none(row.get("process_name") or row.get("name"))
         text = row.get("used_memory") or row.get("used_gpu_memory") or ""
         held = _value("memory.used_bytes", text)
         yield Process(
@@ -366,5 +368,5 @@ def _processes(gpu: _Gpu, device: Device) -> Iterator[Process]:
             device_index=device.index,
             mig_instance=f"{gi}/{ci}" if gi is not None and ci is not None else None,
             readings={} if held is None else {"gpu_memory_bytes": held},
-            missing={"gpu_memory_bytes": _LACKS} if held is None else {},
+            missing={"gpu_memory_bytes": _NOT_SUPPORTED} if held is None else {},
         )

@@ -38,24 +38,24 @@ class _Memo:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._far: dict[int, Any] = {}
+        self._out_of_order: dict[int, Any] = {}
 
     def put(self, number: int, value: Any) -> None:
         if number == len(self.values):
             self.values.append(value)
         elif number < len(self.values):
             self.values[number] = value
-        elif len(self._far) < _MAX_UNORDERED_MEMO_ENTRIES:
-            self._far[number] = value
+        elif len(self._out_of_order) < _MAX_UNORDERED_MEMO_ENTRIES:
+            self._out_of_order[number] = value
         else:
             raise InvalidTrace(f"its memo has more than {_MAX_UNORDERED_MEMO_ENTRIES:,} gaps")
 
     def get(self, number: int) -> Any:
         if number < len(self.values):
             return self.values[number]
-        if number not in self._far:
+        if number not in self._out_of_order:
             raise InvalidTrace("it refers to a value that it does not have")
-        return self._far[number]
+        return self._out_of_order[number]
 
 
 def is_pickle(start: bytes) -> bool:
@@ -79,7 +79,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
     known = memo.values
     texts: dict[bytes, str] = {}
     push = stack.append
-    at = made = 0
+    at = value_count = 0
     end = len(data)
     for _ in range(_MAX_STEPS):
         code = data[at]
@@ -97,8 +97,8 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             push(memo.get(_U32(data, at)[0]))
             at += 4
             continue
-        made += 1
-        if made > MAX_VALUES:
+        value_count += 1
+        if value_count > MAX_VALUES:
             raise InvalidTrace(f"it has more than {MAX_VALUES:,} values")
         if code == 0x4A:  # BININT
             push(_I32(data, at)[0])
@@ -134,7 +134,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
             push(data[at : at + size].decode("utf-8", "replace"))
             at += size
         elif code == 0x75:  # SETITEMS
-            _fill(stack, marks.pop())
+            _set_items(stack, marks.pop())
         elif code == 0x65:  # APPENDS
             items = _pop_above(stack, marks.pop())
             _as_list(stack[-1]).extend(items)
@@ -149,7 +149,7 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code == 0x29:  # EMPTY_TUPLE
             push(())
         elif code == 0x73:  # SETITEM
-            _fill(stack, len(stack) - 2)
+            _set_items(stack, len(stack) - 2)
         elif code == 0x61:  # APPEND
             item = stack.pop()
             _as_list(stack[-1]).append(item)
@@ -191,13 +191,13 @@ def _load(data: bytes) -> Any:  # one loop: a call for each of a million instruc
         elif code == 0x31:  # POP_MARK
             _pop_above(stack, marks.pop())
         else:
-            if code in _RUNS:
-                raise InvalidTrace(f"it would run code ({_RUNS[code]}), which this reader never does")
+            if code in _CODE_RUNNING:
+                raise InvalidTrace(f"it would run code ({_CODE_RUNNING[code]}), which this reader never does")
             raise InvalidTrace(f"it has an instruction that plain data does not need (0x{code:02x})")
     raise InvalidTrace(f"it has more than {_MAX_STEPS:,} instructions")
 
 
-_RUNS = {
+_CODE_RUNNING = {
     0x63: "GLOBAL", 0x93: "STACK_GLOBAL", 0x52: "REDUCE", 0x62: "BUILD", 0x69: "INST", 0x6F: "OBJ", 0x81: "NEWOBJ",
     0x92: "NEWOBJ_EX", 0x50: "PERSID", 0x51: "BINPERSID", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4",
 }  # fmt: skip
@@ -222,7 +222,7 @@ def _as_list(value: Any) -> list[Any]:
     return value
 
 
-def _fill(stack: list[Any], mark: int) -> None:
+def _set_items(stack: list[Any], mark: int) -> None:
     """Moves the pairs above ``mark`` into the dictionary below them. Other keys than texts could be made to collide."""
     items = _pop_above(stack, mark)
     if type(target := stack[-1]) is not dict:

@@ -20,7 +20,7 @@ _ASSIGNS = re.compile(r"(?:^|/)(?:Assign|ResourceApply|ResourceScatter|ResourceS
 _ASSIGNS_ALONE = re.compile(r"(?:^|/)Assign(?:Add|Sub)?(?:VariableOp)?(?:_\d+)?$")
 """Ops whose only allocation is a new buffer for their variable, where something else still uses the old one."""
 _CLUSTER = re.compile(r"(?:^|/)(?:cluster_\d|_?Xla(?:Run|Launch|LocalLaunch|CompileOnDemand))|^xla_")
-_INITIAL = re.compile(r"/Initializer/\w+/")
+_INITIALIZER_OP = re.compile(r"/Initializer/\w+/")
 """TF1 initializer: its result's buffer becomes the variable's own, but a constant is copied."""
 _INITIALIZES = re.compile(r"/Initializer/\w+$")
 _OPTIMIZERS = frozenset(
@@ -32,8 +32,13 @@ _OPTIMIZERS = frozenset(
 """Name scopes of Keras's optimizers; those of the program's own are known by their variables."""
 _MIN_VARIABLE_LIFE_SHARE = 0.5
 """Share of the rest of the recording for which a variable's buffer lives at least."""
-_STATE = {"weight": "weights", "optimizer": "optimizer state", "state": "other variables", "": "other variables"}
-_BYTES = {
+_GROUP_OF_KIND = {
+    "weight": "weights",
+    "optimizer": "optimizer state",
+    "state": "other variables",
+    "": "other variables",
+}
+_DTYPE_BYTES = {
     "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "float32": 4, "int32": 4, "uint32": 4,
     "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1, "float8_e5m2": 1,
     "float8_e4m3fn": 1,
@@ -53,7 +58,7 @@ class Variable:
     @property
     def size(self) -> int | None:
         """Its bytes; None for a type of unknown size."""
-        width = _BYTES.get(self.dtype)
+        width = _DTYPE_BYTES.get(self.dtype)
         return None if width is None or any(part < 0 for part in self.shape) else width * math.prod(self.shape)
 
 
@@ -86,8 +91,8 @@ class OpNames:
     """The program's line that made an op, by the op's name in its graph."""
     end: int = 0
     """When the recording ended, in picoseconds."""
-    _scopes: frozenset[str] = field(default=frozenset(), init=False)
-    _backward: frozenset[str] = field(default=frozenset(), init=False)
+    _optimizer_scopes: frozenset[str] = field(default=frozenset(), init=False)
+    _gradient_lines: frozenset[str] = field(default=frozenset(), init=False)
     """The program's lines that ask for gradients."""
 
     def __post_init__(self) -> None:
@@ -96,49 +101,49 @@ class OpNames:
             for variable in self.variables
             if variable.kind == "optimizer" and "/" in variable.name
         }
-        self._scopes = frozenset(parts | _OPTIMIZERS)
-        self._backward = frozenset(line for op, line in self.lines.items() if line and _BACKWARD.search(op))
+        self._optimizer_scopes = frozenset(parts | _OPTIMIZERS)
+        self._gradient_lines = frozenset(line for op, line in self.lines.items() if line and _BACKWARD.search(op))
 
-    def meanings(self, live: Sequence[Allocation]) -> dict[int, Purpose]:
+    def purposes(self, live: Sequence[Allocation]) -> dict[int, Purpose]:
         """What each allocation that is alive was for, by ``id()``."""
-        found = self._of_variables(live)
-        return {id(one): found.get(id(one)) or self.by_name(one) for one in live}
+        found = self._purposes_of_variables(live)
+        return {id(one): found.get(id(one)) or self.purpose_by_name(one) for one in live}
 
-    def by_name(self, allocation: Allocation) -> Purpose:
+    def purpose_by_name(self, allocation: Allocation) -> Purpose:
         """By its op's name alone."""
         op, region = allocation.event.op, allocation.event.region
-        inner = strip_calls(op)
+        op_name = strip_calls(op)
         if _CLUSTER.search(op):
             return Purpose()
-        if _COPIED_IN.search(inner):
-            shape, dtype = self._input(allocation)
+        if _COPIED_IN.search(op_name):
+            shape, dtype = self._shape_of_input(allocation)
             return Purpose("inputs" if shape else "unattributed", "", shape, dtype, "input" if shape else "")
-        value = region == "output" and _INITIAL.search(inner)
-        if (value or _ASSIGNS_ALONE.search(inner)) and not self._updates(inner):
-            return Purpose("optimizer state" if self._is_slot(inner) else "other variables")
+        value = region == "output" and _INITIALIZER_OP.search(op_name)
+        if (value or _ASSIGNS_ALONE.search(op_name)) and not self._is_optimizer_update(op_name):
+            return Purpose("optimizer state" if self._is_optimizer_slot(op_name) else "other variables")
         if region == "temp":
             return Purpose("workspace")
-        if _BACKWARD.search(inner):
+        if _BACKWARD.search(op_name):
             return Purpose("gradients")
-        if _SUMMED.search(inner):
-            return Purpose("gradients" if self.lines.get(inner) in self._backward else "unattributed")
-        if self._updates(inner):
-            return Purpose("optimizer state" if _INITIALIZES.search(inner) else "workspace")
-        if "/" in inner and region == "output" and not _ASSIGNS.search(inner):
+        if _SUMMED.search(op_name):
+            return Purpose("gradients" if self.lines.get(op_name) in self._gradient_lines else "unattributed")
+        if self._is_optimizer_update(op_name):
+            return Purpose("optimizer state" if _INITIALIZES.search(op_name) else "workspace")
+        if "/" in op_name and region == "output" and not _ASSIGNS.search(op_name):
             return Purpose("activations")
         return Purpose()
 
-    def _is_slot(self, inner: str) -> bool:
+    def _is_optimizer_slot(self, op_name: str) -> bool:
         """Whether a TF1 variable is an optimizer's: ``phi/Adam_1``, ``beta1_power``."""
-        parts = [re.sub(r"_\d+$", "", part) for part in inner.split("/")[:-1]]
-        return not self._scopes.isdisjoint(parts) or parts[:1] in (["beta1_power"], ["beta2_power"])
+        parts = [re.sub(r"_\d+$", "", part) for part in op_name.split("/")[:-1]]
+        return not self._optimizer_scopes.isdisjoint(parts) or parts[:1] in (["beta1_power"], ["beta2_power"])
 
-    def _updates(self, inner: str) -> bool:
+    def _is_optimizer_update(self, op_name: str) -> bool:
         """Whether an op computes an update of the optimizer."""
-        scope, _, rest = inner.partition("/")
-        return bool(rest) and (scope in self._scopes or re.sub(r"_\d+$", "", scope) in self._scopes)
+        scope, _, rest = op_name.partition("/")
+        return bool(rest) and (scope in self._optimizer_scopes or re.sub(r"_\d+$", "", scope) in self._optimizer_scopes)
 
-    def _input(self, allocation: Allocation) -> tuple[str, str]:
+    def _shape_of_input(self, allocation: Allocation) -> tuple[str, str]:
         """Shape and type of a copied input: of the one input of the program that has its size, or its shape too.
 
         Where several have, the one with the most that is known: ``[-1,784]`` rather than ``[-1,1]``, whose length
@@ -146,41 +151,46 @@ class OpNames:
         """
         fitting: dict[tuple[str, str], int] = {}
         for given in self.inputs:
-            shape = _fitted(given, allocation.event.requested)
+            shape = _shape_of_bytes(given, allocation.event.requested)
             known = allocation.event.shape
             if (
                 shape is not None
-                and (not known or known == _text(shape))
+                and (not known or known == _shape_text(shape))
                 and allocation.event.dtype in ("", given.dtype)
             ):
                 size = abs(math.prod(given.shape))
-                key = (_text(shape), given.dtype)
+                key = (_shape_text(shape), given.dtype)
                 if not allocation.event.dtype and -1 in given.shape:
-                    key = (_text(given.shape).replace("-1", "?"), "")  # float64 of half the length has this size, too
+                    key = (
+                        _shape_text(given.shape).replace("-1", "?"),
+                        "",
+                    )  # float64 of half the length has this size, too
                 fitting[key] = max(size, fitting.get(key, 0))
         best = [key for key, size in fitting.items() if size == max(fitting.values())]
         return best[0] if len(best) == 1 else ("", "")
 
-    def _of_variables(self, live: Sequence[Allocation]) -> dict[int, Purpose]:
+    def _purposes_of_variables(self, live: Sequence[Allocation]) -> dict[int, Purpose]:
         """Allocations that are variables: named after one, or of its size, type and shape and long-lived.
 
         Where more allocations fit than there are variables, those that live longest are taken.
         """
         candidates = group_by(live, lambda allocation: allocation.event.requested)
         found: dict[int, Purpose] = {}
-        for size, free in group_by(self.variables, lambda variable: variable.size or 0).items():
-            left = []
+        for size, variables in group_by(self.variables, lambda variable: variable.size or 0).items():
+            unnamed = []
             for candidate in candidates.get(size, ()) if size else ():
-                named = next((v for v in free if v.name and v.name in candidate.event.op), None)
+                named = next((v for v in variables if v.name and v.name in candidate.event.op), None)
                 if named is None:
-                    left.append(candidate)
+                    unnamed.append(candidate)
                 else:
-                    free.remove(named)
-                    found[id(candidate)] = _as_variable(named)
-            self._matched(left, free, found)
+                    variables.remove(named)
+                    found[id(candidate)] = _purpose_of_variable(named)
+            self._assign_variables(unnamed, variables, found)
         return found
 
-    def _matched(self, left: list[Allocation], free: list[Variable], found: dict[int, Purpose]) -> None:
+    def _assign_variables(
+        self, unnamed: list[Allocation], variables: list[Variable], found: dict[int, Purpose]
+    ) -> None:
         """Gives the allocations of one size to the variables of this size that are not found yet.
 
         Which variable it is, is named only where that is certain; its group always.
@@ -188,52 +198,57 @@ class OpNames:
         never = 1 << 63
         fitting = [
             allocation
-            for allocation in left
-            if self._may_hold(allocation) and any(self._fits(allocation, variable) for variable in free)
+            for allocation in unnamed
+            if self._may_hold_variable(allocation) and any(self._fits(allocation, variable) for variable in variables)
         ]
         fitting.sort(
             key=lambda allocation: allocation.began - (never if allocation.freed is None else allocation.freed)
         )
-        chosen = sorted(fitting[: len(free)], key=lambda allocation: allocation.began)
+        chosen = sorted(fitting[: len(variables)], key=lambda allocation: allocation.began)
         updated = [
             allocation
             for allocation in chosen
-            if _ASSIGNS.search(allocation.event.op) and self._updates(strip_calls(allocation.event.op))
+            if _ASSIGNS.search(allocation.event.op) and self._is_optimizer_update(strip_calls(allocation.event.op))
         ]
         for allocation in updated:
             # An update of the optimizer's gives a new buffer to its own variables, in any order.
-            fits = [variable for variable in free if self._fits(allocation, variable)]
+            fits = [variable for variable in variables if self._fits(allocation, variable)]
             own = [variable for variable in fits if variable.kind == "optimizer"] or fits
             if own:
-                free.remove(own[0])
-                found[id(allocation)] = _as_variable(own[0], certain=len(own) == 1)
+                variables.remove(own[0])
+                found[id(allocation)] = _purpose_of_variable(own[0], certain=len(own) == 1)
         others = [allocation for allocation in chosen if allocation not in updated]
         # As many as there are variables: both are in the order in which they were made.
-        certain = len(others) == len(free)
+        certain = len(others) == len(variables)
         for allocation in others:
-            variable = next((variable for variable in free if self._fits(allocation, variable)), None)
+            variable = next((variable for variable in variables if self._fits(allocation, variable)), None)
             if variable is not None:
-                free.remove(variable)
-                found[id(allocation)] = _as_variable(variable, certain=certain)
+                variables.remove(variable)
+                found[id(allocation)] = _purpose_of_variable(variable, certain=certain)
 
     def _fits(self, allocation: Allocation, variable: Variable) -> bool:
         """By type and shape; an optimizer's own ops or initializers give its state a buffer, of those in a graph."""
-        event, inner = allocation.event, strip_calls(allocation.event.op)
-        if event.shape not in ("", _text(variable.shape)) or event.dtype not in ("", variable.dtype):
+        event, op_name = allocation.event, strip_calls(allocation.event.op)
+        if event.shape not in ("", _shape_text(variable.shape)) or event.dtype not in ("", variable.dtype):
             return False
-        made = self._updates(inner) or _ASSIGNS.search(inner) or _INITIALIZES.search(inner) or _INITIAL.search(inner)
-        return variable.kind != "optimizer" or bool(made) or not ("/" in inner or _SUMMED.search(inner))
+        made = (
+            self._is_optimizer_update(op_name)
+            or _ASSIGNS.search(op_name)
+            or _INITIALIZES.search(op_name)
+            or _INITIALIZER_OP.search(op_name)
+        )
+        return variable.kind != "optimizer" or bool(made) or not ("/" in op_name or _SUMMED.search(op_name))
 
-    def _may_hold(self, allocation: Allocation) -> bool:
+    def _may_hold_variable(self, allocation: Allocation) -> bool:
         """Whether an allocation may be a variable's buffer: long-lived, and by its name nothing else."""
         if allocation.freed is not None and allocation.freed - allocation.began <= _MIN_VARIABLE_LIFE_SHARE * (
             self.end - allocation.began
         ):
             return False
-        inner = strip_calls(allocation.event.op)
-        if _BACKWARD.search(inner) or in_xla_cluster(inner):
+        op_name = strip_calls(allocation.event.op)
+        if _BACKWARD.search(op_name) or in_xla_cluster(op_name):
             return False
-        return allocation.event.region != "temp" or _ASSIGNS.search(inner) is not None
+        return allocation.event.region != "temp" or _ASSIGNS.search(op_name) is not None
 
 
 def strip_calls(op: str) -> str:
@@ -243,8 +258,8 @@ def strip_calls(op: str) -> str:
 
 def layer_of(op: str) -> str:
     """The name scope of an op: ``sequential/dense_1`` of ``StatefulPartitionedCall/sequential/dense_1/MatMul``."""
-    inner = _BACKWARD.sub("", strip_calls(op))
-    return inner.rpartition("/")[0]
+    op_name = _BACKWARD.sub("", strip_calls(op))
+    return op_name.rpartition("/")[0]
 
 
 def in_xla_cluster(op: str) -> bool:
@@ -252,20 +267,20 @@ def in_xla_cluster(op: str) -> bool:
     return _CLUSTER.search(op) is not None
 
 
-def _as_variable(variable: Variable, *, certain: bool = True) -> Purpose:
-    group = _STATE.get(variable.kind, "other variables")
+def _purpose_of_variable(variable: Variable, *, certain: bool = True) -> Purpose:
+    group = _GROUP_OF_KIND.get(variable.kind, "other variables")
     return Purpose(
         group,  # type: ignore[arg-type]
         variable.name if certain else "",
-        _text(variable.shape),
+        _shape_text(variable.shape),
         variable.dtype,
         "variable",
     )
 
 
-def _fitted(given: FunctionInput, size: int) -> tuple[int, ...] | None:
+def _shape_of_bytes(given: FunctionInput, size: int) -> tuple[int, ...] | None:
     """The shape of an input that takes so many bytes; None if it cannot."""
-    width = _BYTES.get(given.dtype)
+    width = _DTYPE_BYTES.get(given.dtype)
     if width is None or given.shape.count(-1) > 1:
         return None
     width *= math.prod(part for part in given.shape if part != -1)
@@ -276,5 +291,5 @@ def _fitted(given: FunctionInput, size: int) -> tuple[int, ...] | None:
     return tuple(size // width if part == -1 else part for part in given.shape)
 
 
-def _text(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"

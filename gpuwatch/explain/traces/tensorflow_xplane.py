@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
+from gpuwatch.explain.traces.allocation_replay import AllocatorEvent
 from gpuwatch.explain.traces.protobuf_reader import BYTES, FIXED64, VARINT, fields, signed, text
 
 MAX_EVENTS = 600_000
 """Events read of one file; a million take about 300 MB."""
-_BEGINS = re.compile(
+_FIRST_PLANE = re.compile(
     rb"\n[\x80-\xff]{0,9}[\0-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12.(?:/host:|/device:|Task Env|/task:)", re.DOTALL
 )
 """The first plane: its length, its number if it has one, its name."""
@@ -36,43 +37,17 @@ _TYPES = {
 """tensorflow/core/framework/types.proto."""
 
 
-class Event(NamedTuple):
-    """An allocation or a free, in bytes."""
-
-    at: int
-    """Picoseconds since the recording began."""
-    frees: bool
-    address: int
-    size: int
-    """Bytes taken from the pool."""
-    requested: int
-    in_use: int
-    """Bytes in use of the allocator after it."""
-    available: int
-    """Bytes that it may still take."""
-    peak: int
-    """Most bytes in use so far."""
-    fragmentation: float
-    """Share of the pool's free memory outside its largest free block."""
-    op: str
-    region: str = ""
-    """``output``, ``temp``, ``persist``, ``dynamic``; empty if unknown."""
-    dtype: str = ""
-    shape: str = ""
-    """``[64,512]``; empty if unknown."""
-
-
 class Profile(NamedTuple):
     """The memory events of a file, by allocator."""
 
-    events: dict[str, list[Event]]
+    events: dict[str, list[AllocatorEvent]]
     left_out: int
     """Events beyond :data:`MAX_EVENTS`."""
 
 
 def is_xplane(start: bytes) -> bool:
     """Whether a file begins as a profile: field 1 is a plane, which begins with its name or number."""
-    return _BEGINS.match(start) is not None
+    return _FIRST_PLANE.match(start) is not None
 
 
 def read(data: bytes) -> Profile:
@@ -80,7 +55,7 @@ def read(data: bytes) -> Profile:
 
     :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace` if it is none, or is cut off.
     """
-    found: dict[str, list[Event]] = {}
+    found: dict[str, list[AllocatorEvent]] = {}
     left_out = count = 0
     for number, kind, at, end in fields(data, 0, len(data)):
         if number != 1 or kind != BYTES:
@@ -111,15 +86,15 @@ class _Plane:
             if number == 3:
                 self._lines.append((start, stop))
             elif number == 4:
-                key, name = _entry(data, start, stop)
+                key, name = _key_and_name(data, start, stop)
                 if name in (_ALLOCATION, _FREE):
                     self._frees[key] = name == _FREE
             elif number == 5:
-                key, name = _entry(data, start, stop)
+                key, name = _key_and_name(data, start, stop)
                 self._names[key] = name
         self._stats = {key: name for key, name in self._names.items() if name in _STATS}
 
-    def events(self) -> Iterator[tuple[str, Event]]:
+    def events(self) -> Iterator[tuple[str, AllocatorEvent]]:
         """Allocator and event."""
         data = self._data
         for at, end in self._lines if self._frees else ():
@@ -136,7 +111,7 @@ class _Plane:
                 if (found := self._event(start, stop, began)) is not None:
                     yield found
 
-    def _event(self, at: int, end: int, began: int) -> tuple[str, Event] | None:
+    def _event(self, at: int, end: int, began: int) -> tuple[str, AllocatorEvent] | None:
         frees: bool | None = None
         offset = 0
         values: dict[str, int | float | str] = {}
@@ -148,7 +123,7 @@ class _Plane:
             elif number == 2 and kind == VARINT:
                 offset = signed(start)
             elif number == 4 and kind == BYTES:
-                self._stat(start, stop, values)
+                self._add_stat(start, stop, values)
         if frees is None:
             return None
         address, size, requested, in_use, available, peak, dtype = [
@@ -157,7 +132,7 @@ class _Plane:
         shape, fragmentation = str(values.get("shape", "")), values.get("fragmentation")
         # What is allocated without a type and shape has those of TensorFlow's default, which say nothing.
         known = requested > 0 and shape not in ("", "[0]")
-        return str(values.get("allocator_name", "")), Event(
+        return str(values.get("allocator_name", "")), AllocatorEvent(
             began + offset,
             frees,
             address,
@@ -173,7 +148,7 @@ class _Plane:
             shape if known else "",
         )
 
-    def _stat(self, at: int, end: int, values: dict[str, int | float | str]) -> None:
+    def _add_stat(self, at: int, end: int, values: dict[str, int | float | str]) -> None:
         """Adds a stat to ``values``, by its name."""
         data, name = self._data, None
         for number, kind, start, stop in fields(data, at, end):
@@ -195,7 +170,7 @@ class _Plane:
                 values[name] = text(data, start, stop)
 
 
-def _entry(data: bytes, at: int, end: int) -> tuple[int, str]:
+def _key_and_name(data: bytes, at: int, end: int) -> tuple[int, str]:
     """Key and name of an entry of event_metadata or stat_metadata."""
     key, name = 0, ""
     for number, kind, start, stop in fields(data, at, end):

@@ -35,10 +35,10 @@ _FREED_BY: dict[Role, Group] = {
     "cache": "caches",
 }
 """What had been allocated before the history began, by the part of the program that freed it."""
-_AFTER: frozenset[Role] = frozenset({"zero_grad", "optimizer", "state"})
+_AFTER_BACKWARD: frozenset[Role] = frozenset({"zero_grad", "optimizer", "state"})
 """What follows the backward pass."""
 _PASSES: frozenset[Role] = frozenset({"forward", "backward", "computed"})
-_CUBLAS = frozenset({32 << 20, 8320 << 10})
+_CUBLAS_WORKSPACE_BYTES = frozenset({32 << 20, 8320 << 10})
 """Bytes of the workspace that PyTorch gives cuBLAS in each thread that multiplies matrices, and keeps: on compute
 capability 9.0, and on others (``parseChosenWorkspaceSize`` in ATen/cuda/CublasHandlePool.cpp)."""
 
@@ -65,7 +65,7 @@ class Change:
 def find_groups(changes: Sequence[Change], *, failed: bool) -> None:
     """Sets the group, the free and who freed it of every allocation. ``failed``: a request was refused at the end."""
     _match_frees(changes)
-    roles = _roles(changes)
+    roles = _roles_by_place(changes)
     trains = "forward" in roles.values() or "backward" in roles.values()
     for place, change in enumerate(changes):
         if change.is_free:
@@ -91,7 +91,7 @@ def _match_frees(changes: Sequence[Change]) -> None:
             live[change.address] = change
 
 
-def _roles(changes: Sequence[Change]) -> dict[int, Role]:
+def _roles_by_place(changes: Sequence[Change]) -> dict[int, Role]:
     """The role of each allocation, by its place.
 
     Where stacks have no C++ frames, what has no line of the program is of a thread of PyTorch's own: in a program
@@ -107,20 +107,20 @@ def _roles(changes: Sequence[Change]) -> dict[int, Role]:
 
 def _assign_optimizer_state(changes: Sequence[Change], roles: dict[int, Role], *, failed: bool) -> None:
     """What an optimizer allocates and keeps when the program goes on is its state; what it frees, workspace."""
-    run: list[Change] = []
+    optimizer_allocations: list[Change] = []
     for place, role in roles.items():
         if role == "optimizer":
-            run.append(changes[place])
+            optimizer_allocations.append(changes[place])
             changes[place].group = "workspace"
-        elif run and role not in ("state", "workspace"):
-            _assign_kept(run, place)
-            run = []
+        elif optimizer_allocations and role not in ("state", "workspace"):
+            _assign_if_kept(optimizer_allocations, place)
+            optimizer_allocations = []
     if not failed:
-        _assign_kept(run, len(changes))
+        _assign_if_kept(optimizer_allocations, len(changes))
 
 
-def _assign_kept(run: Iterable[Change], place: int) -> None:
-    for change in run:
+def _assign_if_kept(optimizer_allocations: Iterable[Change], place: int) -> None:
+    for change in optimizer_allocations:
         if _outlives(change, place):
             change.group = "optimizer state"
 
@@ -131,10 +131,10 @@ def _assign_cublas_workspaces(changes: Sequence[Change], roles: dict[int, Role])
     What the line keeps of each step is there more than once, and its results are freed.
     """
     passes = ((changes[place], role) for place, role in roles.items() if role in _PASSES)
-    for made in group_by(passes, lambda one: (one[0].stack.line, one[0].stack.through, one[1])).values():
-        alike = [change for change, _ in made]
+    for allocations in group_by(passes, lambda one: (one[0].stack.line, one[0].stack.layer_line, one[1])).values():
+        alike = [change for change, _ in allocations]
         sizes = [change.requested for change in alike]
-        found = [place for place, size in enumerate(sizes) if size in _CUBLAS]
+        found = [place for place, size in enumerate(sizes) if size in _CUBLAS_WORKSPACE_BYTES]
         if len(found) == 1 and _outlives(alike[found[0]], _last_pass(roles)):
             change, later = alike[found[0]], set(sizes[found[0] + 1 :])
             if later & set(sizes[: found[0]]) or (change.before_history and later):
@@ -174,18 +174,20 @@ def _assign_earlier_allocations(changes: Sequence[Change], roles: dict[int, Role
             change.group = _FREED_BY.get(by, "unattributed")
     # What ends after the last pass ends with the program or its trainer, not with what it was for.
     held = [change for change in before if _outlives(change, end) and change.group == "unattributed"]
-    _by_size([change for change in before if change.group == "unattributed" and not _outlives(change, end)], changes)
-    counts, steps = _gradients(changes, roles), any(change.stack.role in _AFTER for change in changes)
+    _assign_by_size(
+        [change for change in before if change.group == "unattributed" and not _outlives(change, end)], changes
+    )
+    counts, steps = _count_gradients(changes, roles), any(change.stack.role in _AFTER_BACKWARD for change in changes)
     known = Counter(change.requested for change in changes if change.group == "weights")
-    for size, ones in group_by(held, lambda change: change.requested).items():
-        trained = counts[size]
-        weights = max(trained - known[size], 0)
-        for place, change in enumerate(sorted(ones, key=lambda change: change.address)):
+    for size, alike in group_by(held, lambda change: change.requested).items():
+        gradient_count = counts[size]
+        weights = max(gradient_count - known[size], 0)
+        for place, change in enumerate(sorted(alike, key=lambda change: change.address)):
             if place < weights:
                 change.group = "weights"
-            elif trained and steps and place < weights + 2 * trained:
+            elif gradient_count and steps and place < weights + 2 * gradient_count:
                 change.group = "optimizer state"
-            elif size in _CUBLAS and counts:
+            elif size in _CUBLAS_WORKSPACE_BYTES and counts:
                 change.group = "workspace"  # nothing that is trained has this size
             else:
                 change.group = "weights and caches"
@@ -193,7 +195,7 @@ def _assign_earlier_allocations(changes: Sequence[Change], roles: dict[int, Role
 
 def _assign_trained_weights(changes: Sequence[Change], roles: dict[int, Role]) -> None:
     """What the program created itself and keeps is its weights where as many gradients have the same size."""
-    counts = _gradients(changes, roles)
+    counts = _count_gradients(changes, roles)
     for change in changes:
         if change.group == "weights" and not change.is_free and change.freed_at is None:
             counts[change.requested] -= 1
@@ -208,7 +210,7 @@ def _assign_trained_weights(changes: Sequence[Change], roles: dict[int, Role]) -
                 change.group = "weights"
 
 
-def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
+def _assign_by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
     """Allocations freed by the program itself take the group of all others of their size, if it is one group."""
     groups: dict[int, set[Group]] = defaultdict(set)
     for change in changes:
@@ -220,7 +222,7 @@ def _by_size(unknown: Iterable[Change], changes: Sequence[Change]) -> None:
             (change.group,) = alike
 
 
-def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> Counter[int]:
+def _count_gradients(changes: Sequence[Change], roles: dict[int, Role]) -> Counter[int]:
     """How many gradients of each size a backward pass leaves to the optimizer, or to the next step."""
     found: Counter[int] = Counter()
     pending: list[Change] = []
@@ -228,7 +230,9 @@ def _gradients(changes: Sequence[Change], roles: dict[int, Role]) -> Counter[int
         role = roles.get(place, "")
         if role == "backward":
             pending.append(change)
-        elif pending and (change.stack.role in _AFTER if change.is_free else role not in ("workspace", "forward")):
+        elif pending and (
+            change.stack.role in _AFTER_BACKWARD if change.is_free else role not in ("workspace", "forward")
+        ):
             found |= Counter(gradient.requested for gradient in pending if _outlives(gradient, place - 1))
             pending = []
     return found

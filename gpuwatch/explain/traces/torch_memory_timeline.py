@@ -20,12 +20,12 @@ _CATEGORIES: tuple[Group, ...] = (
     "weights", "optimizer state", "inputs", "workspace", "activations", "gradients", "workspace", "unattributed",
 )  # fmt: skip
 """In the order of PyTorch's numbers; its "temporary" and "autograd detail" are workspace."""
-_BEGINS = re.compile(rb"\s*\[\s*\[\s*-?\d{1,19}\s*,\s*[1-4]\s*,\s*-?\d{1,19}\s*,\s*[0-7]\s*\]")
+_FIRST_ENTRY = re.compile(rb"\s*\[\s*\[\s*-?\d{1,19}\s*,\s*[1-4]\s*,\s*-?\d{1,19}\s*,\s*[0-7]\s*\]")
 
 
 def is_timeline(start: bytes) -> bool:
     """Whether a file begins with an entry of a timeline."""
-    return _BEGINS.match(start) is not None
+    return _FIRST_ENTRY.match(start) is not None
 
 
 def profile(content: bytes) -> MemoryProfile:
@@ -43,7 +43,7 @@ def profile(content: bytes) -> MemoryProfile:
     moments: list[MemoryMoment] = []
     in_use = peak = peak_at = 0
     share = max(-(-sum(at > 0 for at, *_ in entries) // _MAX_MOMENTS), 1)
-    place = 0
+    moment_count = 0
     for number, (at, _, change, category) in enumerate(entries):
         group = _CATEGORIES[category] if 0 <= category < len(_CATEGORIES) else "unattributed"
         held[group] = held.get(group, 0) + change
@@ -54,16 +54,16 @@ def profile(content: bytes) -> MemoryProfile:
         if in_use > peak:
             peak, peak_at, groups = in_use, at, dict(held)
         if at > 0:
-            reached = MemoryMoment(
+            moment = MemoryMoment(
                 t=round((at - begin) / 1e9, 6),
                 in_use_bytes=max(in_use, 0),
                 groups={name: amount for name, amount in held.items() if amount > 0},
             )
-            if place % share == 0:
-                moments.append(reached)
+            if moment_count % share == 0:
+                moments.append(moment)
             elif in_use > moments[-1].in_use_bytes:
-                moments[-1] = reached
-            place += 1
+                moments[-1] = moment
+            moment_count += 1
     known = {name: amount for name, amount in groups.items() if amount > 0}
     return MemoryProfile(
         tool="torch",

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemorySegments
-from gpuwatch.explain.traces.allocation_stacks import NO_STACK, Stack, Stacks
+from gpuwatch.explain.traces.allocation_replay import AllocatorEvent
+from gpuwatch.explain.traces.allocation_stacks import NO_STACK, Stack, StackReader
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.safe_pickle import load
-from gpuwatch.explain.traces.tensorflow_xplane import Event
 from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 
 MAX_ENTRIES = 2_000_000
@@ -34,7 +34,7 @@ class Holder:
 
     line: str
     """The program's line, ``train.py:12 in forward``; empty if it is unknown."""
-    through: str
+    layer_line: str
     """The line of the library's layer that the program called."""
     op: str
     group: Group
@@ -47,7 +47,7 @@ class DeviceHistory:
     """History and state of the allocator of one device."""
 
     number: int
-    events: list[Event] = field(default_factory=list)
+    events: list[AllocatorEvent] = field(default_factory=list)
     holders: dict[str, Holder] = field(default_factory=dict)
     """Details of allocations, by the op of their event."""
     recorded: bool = False
@@ -61,20 +61,20 @@ class DeviceHistory:
     """By kind, private pool and stream."""
     free_now: int = 0
     largest_free: int = 0
-    failed: int | None = None
+    refused_bytes: int | None = None
     """Bytes of the last request that was refused."""
-    device_free: int | None = None
+    free_at_refusal: int | None = None
     """Free memory of the device at that moment."""
-    failed_at: str = ""
+    refused_line: str = ""
     """The line of the program that made the request."""
 
-    def holder(self, change: Change, stacks: Stacks) -> str:
+    def holder(self, change: Change, stacks: StackReader) -> str:
         """The key in :attr:`holders` of an allocation."""
         stack = change.stack
-        line = stacks.short(stack.line)
+        line = stacks.shorten(stack.line)
         if not line and change.before_history and change.freed_by.line:
-            line = f"{stacks.short(change.freed_by.line)}, which frees it"
-        holder = Holder(line, stacks.short(stack.through), stack.op, change.group, change.before_history)
+            line = f"{stacks.shorten(change.freed_by.line)}, which frees it"
+        holder = Holder(line, stacks.shorten(stack.layer_line), stack.op, change.group, change.before_history)
         key = repr(holder)
         self.holders.setdefault(key, holder)
         return key
@@ -109,19 +109,19 @@ def read(data: bytes) -> list[DeviceHistory]:
                 largest = max(largest, size)
             elif size:
                 in_use += size
-                blocks.setdefault(device.number, {})[at] = _block(at, size, block, reader)
+                blocks.setdefault(device.number, {})[at] = _change_of_block(at, size, block, reader)
             at += size
         device.largest_free = max(device.largest_free, largest)
-        _take_segment(device, segment, in_use, largest)
+        _add_segment(device, segment, in_use, largest)
     traces = value["device_traces"]
     for number, trace in enumerate(traces[:_MAX_DEVICES] if isinstance(traces, (list, tuple)) else ()):
         entries = list(reader.each(trace))
         if entries or number in blocks:
             device = found.setdefault(number, DeviceHistory(number))
-            _history(device, entries, blocks.get(number, {}), reader)
+            _add_history(device, entries, blocks.get(number, {}), reader)
     for number, held in blocks.items():
         if not found[number].events:
-            _history(found[number], [], held, reader)
+            _add_history(found[number], [], held, reader)
     return [found[number] for number in sorted(found) if found[number].events]
 
 
@@ -130,7 +130,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._left = MAX_ENTRIES
-        self.stacks = Stacks()
+        self.stacks = StackReader()
 
     def each(self, value: Any) -> Iterator[Mapping[str, Any]]:
         """Yields the dictionaries in a list. Raises :class:`InvalidTrace` if there are too many."""
@@ -142,7 +142,7 @@ class _Reader:
                 yield item
 
 
-def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int, largest: int) -> None:
+def _add_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int, largest: int) -> None:
     kind = "small" if segment.get("segment_type") == "small" else "large"
     kind = "expandable" if segment.get("is_expandable") is True else kind
     pool = segment.get("segment_pool_id")
@@ -160,7 +160,7 @@ def _take_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int
     )
 
 
-def _block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
+def _change_of_block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
     history = block.get("history")  # PyTorch 2.0
     last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
     requested = _non_negative_int(block.get("requested_size")) or _non_negative_int(last.get("real_size")) or size
@@ -175,7 +175,7 @@ def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> Device
     return found.setdefault(number, DeviceHistory(number))
 
 
-def _history(
+def _add_history(
     device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, Change], reader: _Reader
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
@@ -184,7 +184,7 @@ def _history(
     changes: list[Change] = []
     before: dict[int, Change] = {}
     live: set[int] = set()
-    freeing: dict[int, Stack] = {}
+    stack_of_free: dict[int, Stack] = {}
     for entry in entries:
         action, address = entry.get("action"), _non_negative_int(entry.get("addr"))
         at = max(_non_negative_int(entry.get("time_us")) - started, 0) * _PICOSECONDS_PER_MICROSECOND
@@ -193,7 +193,7 @@ def _history(
             live.add(address)
             changes.append(Change(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames"))))
         elif action == "free_requested":
-            freeing[address] = reader.stacks.read(entry.get("frames"))
+            stack_of_free[address] = reader.stacks.read(entry.get("frames"))
         elif action in ("free_completed", "free"):
             if address in live:
                 live.discard(address)
@@ -201,22 +201,22 @@ def _history(
                 before.setdefault(
                     address, Change(0, False, address, _rounded(size), size, NO_STACK, before_history=True)
                 )
-            by = freeing.pop(address, NO_STACK)
+            by = stack_of_free.pop(address, NO_STACK)
             changes.append(Change(at, True, address, 0, size, by))
         elif action in ("segment_alloc", "segment_map"):
             device.pool_changes.append((at, size))
         elif action in ("segment_free", "segment_unmap"):
             device.pool_changes.append((at, -size))
         elif action == "oom":
-            device.failed, device.device_free = size, _non_negative_int(entry.get("device_free"))
-            device.failed_at = reader.stacks.read(entry.get("frames")).line
+            device.refused_bytes, device.free_at_refusal = size, _non_negative_int(entry.get("device_free"))
+            device.refused_line = reader.stacks.read(entry.get("frames")).line
     for address, block in blocks.items():
         if address not in live:
             before[address] = block
     device.recorded = bool(changes)
     changes = [*before.values(), *changes]
-    device.failed_at = reader.stacks.short(device.failed_at)
-    find_groups(changes, failed=device.failed is not None)
+    device.refused_line = reader.stacks.shorten(device.refused_line)
+    find_groups(changes, failed=device.refused_bytes is not None)
     in_use = peak = 0
     sizes: dict[int, int] = {}
     for change in changes:
@@ -228,7 +228,7 @@ def _history(
         peak = max(peak, in_use)
         key = "" if change.is_free else device.holder(change, reader.stacks)
         held = (size, change.requested, in_use, 0, peak, -1.0)
-        device.events.append(Event(change.at, change.is_free, change.address, *held, key))
+        device.events.append(AllocatorEvent(change.at, change.is_free, change.address, *held, key))
 
 
 def _rounded(size: int) -> int:

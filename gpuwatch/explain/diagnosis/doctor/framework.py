@@ -198,7 +198,7 @@ def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     if version is None and installation is not None:
         version = next((entry.version for entry in installation.distributions or () if entry.name in _BUILDS), None)
     python = installation.interpreter if installation is not None else None
-    return install_advice(names, version, by=TORCH if facts.checks_pytorch else TENSORFLOW, interpreter=python)
+    return install_advice(names, version, framework=TORCH if facts.checks_pytorch else TENSORFLOW, interpreter=python)
 
 
 _CUDNN_NEEDED = {

@@ -49,20 +49,20 @@ class EqualBlocks:
 
     count: int
     each_bytes: int
-    asked: bool
+    is_requested_size: bool
     """Whether it is exactly the requested size."""
-    many: bool
+    are_many: bool
     """Whether there are so many that a growing list explains them best."""
 
 
 def equal_blocks(oom: Oom) -> EqualBlocks | None:
     """Equal blocks in the allocator's list, as left by a loop that keeps its results; None if sizes are mixed."""
     used = oom.in_use_bytes
-    asked = (oom.alike_blocks, oom.requested_bytes, True)
-    for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
+    is_requested_size = (oom.alike_blocks, oom.requested_bytes, True)
+    for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), is_requested_size):
         if count and each and used and count >= max(_MIN_EQUAL_BLOCKS, _MIN_EQUAL_BLOCKS_SHARE * used / each):
-            many = count >= _MIN_MANY_BLOCKS and count * each > _MIN_MANY_BLOCKS_SHARE * used
-            return EqualBlocks(count, each, same or count == oom.alike_blocks, many)
+            are_many = count >= _MIN_MANY_BLOCKS and count * each > _MIN_MANY_BLOCKS_SHARE * used
+            return EqualBlocks(count, each, same or count == oom.alike_blocks, are_many)
     return None
 
 
@@ -71,7 +71,7 @@ def one_block_per_step(oom: Oom, speed: Throughput | None) -> bool:
     blocks = equal_blocks(oom)
     if speed is None or blocks is None:
         return False
-    return blocks.many and abs(blocks.count - speed.steps) <= _MAX_TEMPORARY_BLOCKS
+    return blocks.are_many and abs(blocks.count - speed.steps) <= _MAX_TEMPORARY_BLOCKS
 
 
 def steady_growth(points: Sequence[MemoryPoint]) -> Growth | None:

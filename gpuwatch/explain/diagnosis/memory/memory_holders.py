@@ -15,7 +15,7 @@ GENERAL_ADVICE = "Free the device, or use another GPU if there is one (CUDA_VISI
 _MAX_NAMED = 3
 _MIN_SUGGESTED_FREE_BYTES = 1 << 30
 """Minimum free bytes of another GPU to suggest it, if the need is unknown."""
-_NEWCOMER = Process(pid=0, create_time=0.0, user=None, command=None, type="C", device_uuid=None, readings={})
+_LATER_PROCESS = Process(pid=0, create_time=0.0, user=None, command=None, type="C", device_uuid=None, readings={})
 """Visible, so it has a start, which was not read."""
 
 
@@ -34,18 +34,18 @@ def others_during_run(snapshot: Snapshot, entry: DeviceMemory | None, *, at_star
     if entry is None:
         return snapshot
     starts = (holding.first_seconds for holding in entry.holders if holding.own and holding.first_seconds is not None)
-    came = min(starts, default=0.0)
-    there = {
+    run_start = min(starts, default=0.0)
+    present = {
         holding.pid: holding
         for holding in entry.holders
-        if not holding.own and holding.last_seconds is not None and holding.last_seconds >= came
-        if not at_start_only or holding.first_seconds is None or holding.first_seconds <= came
+        if not holding.own and holding.last_seconds is not None and holding.last_seconds >= run_start
+        if not at_start_only or holding.first_seconds is None or holding.first_seconds <= run_start
     }
-    gone = {holding.pid for holding in entry.holders} - there.keys()
-    rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in gone]
-    for pid in there.keys() - {row.pid for row in rows}:
-        held, note = {"gpu_memory_bytes": there[pid].peak_bytes or 0}, "it started after the first check"
-        rows.append(msgspec.structs.replace(_NEWCOMER, pid=pid, device_uuid=entry.uuid, note=note, readings=held))
+    absent_pids = {holding.pid for holding in entry.holders} - present.keys()
+    rows = [row for row in snapshot.processes if row.device_uuid != entry.uuid or row.pid not in absent_pids]
+    for pid in present.keys() - {row.pid for row in rows}:
+        held, note = {"gpu_memory_bytes": present[pid].peak_bytes or 0}, "it started after the first check"
+        rows.append(msgspec.structs.replace(_LATER_PROCESS, pid=pid, device_uuid=entry.uuid, note=note, readings=held))
     return msgspec.structs.replace(snapshot, processes=tuple(rows))
 
 
@@ -79,12 +79,12 @@ def free_memory_advice(snapshot: Snapshot | None, device: Device | None, need: i
     if snapshot is None or device is None:
         return GENERAL_ADVICE
     best, why = _other_gpu_advice(snapshot, device, need)
-    ending = _end_advice(snapshot, device)
+    ending = _end_process_advice(snapshot, device)
     # Another GPU first, because ending a process takes asking its owner.
     return f"{best}. Or {ending}." if best else f"{ending[:1].upper()}{ending[1:]}{why}."
 
 
-def _end_advice(snapshot: Snapshot, device: Device) -> str:
+def _end_process_advice(snapshot: Snapshot, device: Device) -> str:
     found = holders(snapshot, device)[:_MAX_NAMED]
     if not found and device.unified_memory:
         return "end host programs that need much memory (ps aux --sort=-rss): the GPU uses the same memory"
@@ -93,15 +93,15 @@ def _end_advice(snapshot: Snapshot, device: Device) -> str:
             f"find who holds GPU {device.index}, because NVML lists no process (nvidia-smi on the host; sudo fuser -v"
             f" /dev/nvidia{device.index}), and ask whether it is still needed"
         )
-    seen = [process for _, process in found if process.create_time is not None]
-    hidden = [process.pid for _, process in found if process.create_time is None]
+    visible = [process for _, process in found if process.create_time is not None]
+    hidden_pids = [process.pid for _, process in found if process.create_time is None]
     parts = []
-    if seen:
-        owners = dict.fromkeys(printable(process.user) for process in seen if process.user)
+    if visible:
+        owners = dict.fromkeys(printable(process.user) for process in visible if process.user)
         whose = f" of {', '.join(owners)}" if owners else ""
-        parts.append(f"end process {', '.join(str(process.pid) for process in seen)}{whose}, or wait until it exits")
-    if hidden:
-        pids = ", ".join(map(str, hidden))
+        parts.append(f"end process {', '.join(str(process.pid) for process in visible)}{whose}, or wait until it exits")
+    if hidden_pids:
+        pids = ", ".join(map(str, hidden_pids))
         parts.append(
             f"look on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
             " whether it is still needed, or wait until it exits"
@@ -114,8 +114,10 @@ def _other_gpu_advice(snapshot: Snapshot, device: Device, need: int | None) -> t
     others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
     if not others:
         return "", "; this machine shows no other GPU"
-    fit = [(entry.number("memory.free_bytes") or 0, entry) for entry in others if _takes_work(snapshot, entry)]
-    free, best = max(fit, key=lambda pair: pair[0], default=(0, device))
+    candidates = [
+        (entry.number("memory.free_bytes") or 0, entry) for entry in others if _accepts_programs(snapshot, entry)
+    ]
+    free, best = max(candidates, key=lambda pair: pair[0], default=(0, device))
     if free < max(need or 0, _MIN_SUGGESTED_FREE_BYTES):
         return "", "; no other GPU here has enough free memory"
     if free <= (device.number("memory.free_bytes") or 0):
@@ -126,7 +128,7 @@ def _other_gpu_advice(snapshot: Snapshot, device: Device, need: int | None) -> t
     return f"Use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}", ""
 
 
-def _takes_work(snapshot: Snapshot, device: Device) -> bool:
+def _accepts_programs(snapshot: Snapshot, device: Device) -> bool:
     """Whether another program could start there, by its state and compute mode."""
     mode = device.readings.get("mode.compute")
     closed = mode == "prohibited" or (str(mode).startswith("exclusive") and bool(holders(snapshot, device)))

@@ -85,7 +85,7 @@ _RESTART = (
 
 def judge(oom: Oom, known: OomFacts) -> OomVerdict:
     """The cause of one out-of-memory failure, with its evidence."""
-    asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
+    requested, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers_text(oom)]
     if (torch_verdict := _judge_torch(oom, lines)) is not None:
         return torch_verdict
@@ -93,51 +93,59 @@ def judge(oom: Oom, known: OomFacts) -> OomVerdict:
         again = judge(msgspec.structs.replace(oom, verdict=None), known)
         if again.cause == oom.verdict:
             return again
-        if known.most:
-            lines.append(f"others held {size(known.most)} on the device")
+        if known.others_max_bytes:
+            lines.append(f"others held {size(known.others_max_bytes)} on the device")
         return OomVerdict(oom.verdict, lines, certain=True)
-    if asked is None or limit is None or (used is None and block is None and asked <= limit):
-        return _without_limit(oom, lines, known)
+    if requested is None or limit is None or (used is None and block is None and requested <= limit):
+        return _verdict_without_limit(oom, lines, known)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
     limits, total = known.limits_bytes, known.total_bytes
-    if limits and total and limits + known.overhead_bytes > total and asked <= free and (known.refusals or not block):
-        return _overcommitted(lines, known, limits, total)
-    pieces = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
+    if (
+        limits
+        and total
+        and limits + known.overhead_bytes > total
+        and requested <= free
+        and (known.refusals or not block)
+    ):
+        return _overcommitted_verdict(lines, known, limits, total)
+    pool_free = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
     more = limit - oom.pool_bytes if oom.pool_bytes is not None else None
     # Without a free block, or with less in all of them, the driver refused the allocator more, if it might have more.
-    by_itself = pieces is None or pieces >= asked or (more is not None and more < asked)
-    if asked <= free and block is not None and 0 < block < asked and by_itself:
-        if known.refusals and used is not None and used + block < limit / 2 and not known.limited:
+    by_itself = pool_free is None or pool_free >= requested or (more is not None and more < requested)
+    if requested <= free and block is not None and 0 < block < requested and by_itself:
+        if known.refusals and used is not None and used + block < limit / 2 and not known.limit_set:
             lines.append(f"the driver refused {known.refusals} allocations")
-            return _driver_had_no_more(lines, known, asked, used)
-        beyond = f", and > {size(more)} that the allocator may still get" if more and (pieces or 0) < asked else ""
-        lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block{beyond}")
-        need = asked + (used or 0)
-        if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE_FACTOR * asked:
+            return _driver_refusal_verdict(lines, known, requested, used)
+        beyond = (
+            f", and > {size(more)} that the allocator may still get" if more and (pool_free or 0) < requested else ""
+        )
+        lines.append(f"{size(requested)} ≤ {size(free)} free in all, but > {size(block)} in the largest block{beyond}")
+        need = requested + (used or 0)
+        if known.peak_bytes is not None and known.peak_bytes < need and free < _AMPLE_FACTOR * requested:
             lines.append(
                 f"at most {size(known.peak_bytes)} were in use before, and {size(need)} with this request: it is not "
                 f"known whether what the program needs next would fit"
             )
             return OomVerdict("memory.model-too-large", lines, action=_SMALLER_OR_FRAGMENTED)
-        return _fragmented_judgement(lines, known, limit, free)
-    if asked <= free and oom.allocator in HOST_ALLOCATORS:
-        lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the system had no more to give")
+        return _fragmented_verdict(lines, known, limit, free)
+    if requested <= free and oom.allocator in HOST_ALLOCATORS:
+        lines.append(f"{size(requested)} ≤ {size(free)} below the limit: the system had no more to give")
         return OomVerdict("memory.model-too-large", lines)
-    if asked <= free:
-        lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
-        return _driver_had_no_more(lines, known, asked, used or 0)
-    need = asked + (used or 0)
-    guessed = known.from_name and asked > limit
-    if known.total_bytes is not None and need <= known.total_bytes and not guessed:
-        if known.limited:
+    if requested <= free:
+        lines.append(f"{size(requested)} ≤ {size(free)} below the limit: the driver had no more to give")
+        return _driver_refusal_verdict(lines, known, requested, used or 0)
+    need = requested + (used or 0)
+    total_is_guess = known.total_from_name and requested > limit
+    if known.total_bytes is not None and need <= known.total_bytes and not total_is_guess:
+        if known.limit_set:
             lines.append(f"{_need_against_limit(need, limit)}, on a device of {size(known.total_bytes)}")
-            if (alike := equal_blocks(oom)) is not None and alike.many and alike.asked:
-                full = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the memory limit"
+            if (equal := equal_blocks(oom)) is not None and equal.are_many and equal.is_requested_size:
+                full = f"{equal.count} equal tensors of {size(equal.each_bytes)} fill the memory limit"
                 title = f"{full}: a list or cache that grows, or a model of equal layers"
                 return OomVerdict("memory.growing", lines, title=title)
             return OomVerdict("memory.limit-too-small", lines, certain=True, action=_raise_limit_advice(known, need))
-        if known.shared:
-            beside = _beside_others(lines, known, limit, need)
+        if known.others_held_memory:
+            beside = _verdict_beside_others(lines, known, limit, need)
             if beside is not None:
                 return beside
         elif is_small_limit(limit, known.total_bytes) and is_small_limit(need, known.total_bytes):
@@ -156,16 +164,16 @@ def judge(oom: Oom, known: OomFacts) -> OomVerdict:
                 return OomVerdict("memory.limit-too-small", lines, title=title)
             if known.others_bytes is None:
                 lines += (
-                    _granted_little(known, known.total_bytes, limit),
+                    _small_grant_text(known, known.total_bytes, limit),
                     "the work would have fit on the empty device; what the program would request next is unknown",
                 )
                 return OomVerdict("memory.other-process", lines)
-    if asked > limit:
-        lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
+    if requested > limit:
+        lines.append(f"{size(requested)} > limit of {size(limit)}: not even an empty allocator could hold it")
         return OomVerdict("memory.request-too-large", lines, certain=True)
-    equal = "≈" if oom.rounded else "="
+    sign = "≈" if oom.rounded else "="
     blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
-    lines = [f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
+    lines = [f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {sign} {size(free)} free{blocks}"]
     return OomVerdict("memory.model-too-large", lines, certain=True)
 
 
@@ -187,65 +195,69 @@ def is_round_limit(limit: int) -> bool:
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
-def _without_limit(oom: Oom, lines: list[str], known: OomFacts) -> OomVerdict:
+def _verdict_without_limit(oom: Oom, lines: list[str], known: OomFacts) -> OomVerdict:
     """The cause of a failure without a limit, from the device's memory alone."""
-    asked = oom.requested_bytes
-    others, total = known.most if known.held_by_others is not False else None, known.total_bytes
-    if asked is not None and known.least_free_bytes is not None and known.least_free_bytes >= asked:
-        return _refused_despite_room(lines, known.least_free_bytes)
-    if asked is not None and total is not None and asked > total and not known.from_name:
-        lines.append(f"{size(asked)} > {size(total)}, the whole device")
+    requested = oom.requested_bytes
+    others, total = known.others_max_bytes if known.held_by_others is not False else None, known.total_bytes
+    if requested is not None and known.least_free_bytes is not None and known.least_free_bytes >= requested:
+        return _refused_despite_room_verdict(lines, known.least_free_bytes)
+    if requested is not None and total is not None and requested > total and not known.total_from_name:
+        lines.append(f"{size(requested)} > {size(total)}, the whole device")
         return OomVerdict("memory.request-too-large", lines, certain=True)
-    fits = asked is None or total is None or asked + known.overhead_bytes <= total
+    may_fit = requested is None or total is None or requested + known.overhead_bytes <= total
     if (
         others
         and total
         and others > total / 2
-        and fits
-        and not (asked and asked + others + _ESTIMATED_CONTEXT_BYTES <= total)
+        and may_fit
+        and not (requested and requested + others + _ESTIMATED_CONTEXT_BYTES <= total)
     ):
         return OomVerdict("memory.other-process", [*lines, f"others held {size(others)} of {size(total)}"])
     # Whether anything but the request is known of the program's own memory; host memory has no other GPU programs.
     own = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
     own_known = any(number is not None for number in own) or oom.allocator in HOST_ALLOCATORS
     if known.held_by_others is None and not own_known:
-        by_limit = _by_limit(lines, oom.limit_bytes, total, known)
+        by_limit = _verdict_by_limit(lines, oom.limit_bytes, total, known)
         if by_limit is not None:
             return by_limit
-        if asked is not None and asked < _LARGE_REQUEST_BYTES:
-            lines.append(f"a request of {size(asked)} fails on any full GPU, no matter who filled it")
+        if requested is not None and requested < _LARGE_REQUEST_BYTES:
+            lines.append(f"a request of {size(requested)} fails on any full GPU, no matter who filled it")
             return OomVerdict("unknown", lines, title=UNKNOWN_HOLDER_TITLE, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     elif known.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
-        if asked is not None and oom.in_use_bytes is not None and asked + oom.in_use_bytes < _FITS_ANY_CARD_BYTES:
-            lines.append(f"{size(asked + oom.in_use_bytes)} with this request: nearly every GPU has more")
+        if (
+            requested is not None
+            and oom.in_use_bytes is not None
+            and requested + oom.in_use_bytes < _FITS_ANY_CARD_BYTES
+        ):
+            lines.append(f"{size(requested + oom.in_use_bytes)} with this request: nearly every GPU has more")
             return OomVerdict("unknown", lines, title=UNKNOWN_HOLDER_TITLE, action=_WHO_WOULD_TELL)
         lines.append(OTHERS_UNKNOWN)
     return OomVerdict("memory.model-too-large", lines)
 
 
-def _by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> OomVerdict | None:
+def _verdict_by_limit(lines: list[str], limit: int | None, total: int | None, known: OomFacts) -> OomVerdict | None:
     """The cause by what TensorFlow granted its allocator at its start: nearly all memory that was free then."""
     if limit is None or total is None:
         return None
     if not is_small_limit(limit, total):
-        if known.from_name:
+        if known.total_from_name:
             return None  # a card of this name may be larger
         lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little when it started")
         return OomVerdict("memory.model-too-large", lines)
-    if known.limited or is_round_limit(limit):
+    if known.limit_set or is_round_limit(limit):
         lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
         return OomVerdict("memory.limit-too-small", lines)
-    return OomVerdict("memory.other-process", [*lines, _granted_little(known, total, limit)])
+    return OomVerdict("memory.other-process", [*lines, _small_grant_text(known, total, limit)])
 
 
-def _refused_despite_room(lines: list[str], free: int) -> OomVerdict:
+def _refused_despite_room_verdict(lines: list[str], free: int) -> OomVerdict:
     """By NVML the device always had room, so that no other process explains the refusal."""
     lines.append(f"NVML: at least {size(free)} were free on the device the whole time, more than was requested")
     return OomVerdict("unknown", lines, title=REFUSED_TITLE, action=REFUSED_ACTION)
 
 
-def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> OomVerdict | None:
+def _verdict_beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> OomVerdict | None:
     """The cause if it is known what others held; None if the work would not have fitted an empty device either.
 
     TensorFlow grants its allocator the free memory less a reserve, so each byte that others hold is missing there.
@@ -269,31 +281,31 @@ def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> 
 
 def _raise_limit_advice(known: OomFacts, need: int) -> str:
     """The advice to raise a limit if others leave no room for that; else empty."""
-    total, others = known.total_bytes, known.most or 0
-    if total is None or not known.shared or need + others + known.overhead_bytes <= total:
+    total, others = known.total_bytes, known.others_max_bytes or 0
+    if total is None or not known.others_held_memory or need + others + known.overhead_bytes <= total:
         return ""
     return (
         f"Raise the memory limit or fraction, and free the device first: others held {size(others)} of {size(total)}."
     )
 
 
-def _granted_little(known: OomFacts, total: int, limit: int) -> str:
-    capacity = f"with {size(total)} or more by its name" if known.from_name else f"of {size(total)}"
+def _small_grant_text(known: OomFacts, total: int, limit: int) -> str:
+    capacity = f"with {size(total)} or more by its name" if known.total_from_name else f"of {size(total)}"
     return f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
 
 
-def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: int) -> OomVerdict:
+def _fragmented_verdict(lines: list[str], known: OomFacts, limit: int, free: int) -> OomVerdict:
     """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
     total, others = known.total_bytes, known.others_bytes or 0
     room = total - others - known.overhead_bytes - limit if total is not None else 0
-    own = known.limited or known.held_by_others is False or (known.others_bytes is None and is_round_limit(limit))
+    own = known.limit_set or known.held_by_others is False or (known.others_bytes is None and is_round_limit(limit))
     if total is None or not own or not is_small_limit(limit, total - others) or room <= 0:
         return OomVerdict("memory.fragmented", lines, certain=True)
-    if known.from_name:
+    if known.total_from_name:
         lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
         action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_OTHER_ALLOCATOR}"
         return OomVerdict("memory.fragmented", lines, certain=True, action=action)
-    sure = known.limited or is_round_limit(limit)
+    sure = known.limit_set or is_round_limit(limit)
     lines.append(
         f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
         f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left"
@@ -308,13 +320,13 @@ def _fragmented_judgement(lines: list[str], known: OomFacts, limit: int, free: i
     )
 
 
-def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int) -> OomVerdict:
+def _driver_refusal_verdict(lines: list[str], known: OomFacts, requested: int, used: int) -> OomVerdict:
     """Another process, unless there was none, or there was room."""
-    if known.least_free_bytes is not None and known.least_free_bytes >= asked:
-        return _refused_despite_room(lines, known.least_free_bytes)
-    total, others = known.total_bytes, known.most
-    need = asked + used + known.overhead_bytes
-    if total is not None and others is not None and not known.from_name:
+    if known.least_free_bytes is not None and known.least_free_bytes >= requested:
+        return _refused_despite_room_verdict(lines, known.least_free_bytes)
+    total, others = known.total_bytes, known.others_max_bytes
+    need = requested + used + known.overhead_bytes
+    if total is not None and others is not None and not known.total_from_name:
         if need + others + _ESTIMATED_CONTEXT_BYTES <= total:
             lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
             return OomVerdict("unknown", lines, title=REFUSED_TITLE, action=REFUSED_ACTION)
@@ -328,7 +340,7 @@ def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int
     return OomVerdict("memory.other-process", lines)
 
 
-def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -> OomVerdict:
+def _overcommitted_verdict(lines: list[str], known: OomFacts, limits: int, total: int) -> OomVerdict:
     """The limits of the framework's devices add up to more than the GPU has."""
     beside = f" + {size(known.overhead_bytes)} for the driver and the CUDA context" if known.overhead_bytes else ""
     lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")

@@ -26,7 +26,7 @@ from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _ROUNDING_SHARE = 0.01
 """Share by which a limit in a log may differ from the one that was set."""
-_LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
+_LIMIT_SETTINGS = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class OomFacts:
     total_bytes: int | None = None
     others_bytes: int | None = None
     """Held by others when the program first allocated memory, or before it started."""
-    most_bytes: int | None = None
+    others_peak_bytes: int | None = None
     """Most that others held while it ran; None: as much as at its start."""
     least_free_bytes: int | None = None
     """Least free memory of the device while it ran."""
@@ -50,25 +50,25 @@ class OomFacts:
     """Sum of the limits of all framework devices on this GPU."""
     overhead_bytes: int = 0
     """Used by the driver and the CUDA context in addition."""
-    limited: bool = False
+    limit_set: bool = False
     """Whether the user set a limit or fraction."""
     refusals: int = 0
     """Allocations that the driver refused."""
     peak_bytes: int | None = None
     """Most that the allocator had in use at any moment of the run."""
-    from_name: bool = False
+    total_from_name: bool = False
     """Whether the total is only derived from the card's name, so that it proves nothing about one huge request."""
 
     @property
-    def shared(self) -> bool:
+    def others_held_memory(self) -> bool:
         """Whether others are known to have held a relevant amount."""
         known = self.others_bytes is not None and self.held_by_others is not False
         return known and not is_negligible(self.others_bytes or 0, self.total_bytes)
 
     @property
-    def most(self) -> int | None:
+    def others_max_bytes(self) -> int | None:
         """Most that others held, if checked."""
-        return self.most_bytes if self.most_bytes is not None else self.others_bytes
+        return self.others_peak_bytes if self.others_peak_bytes is not None else self.others_bytes
 
 
 def growth_of(run: Run) -> Growth | None:
@@ -90,24 +90,24 @@ def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
     overhead = held.overhead
     if not overhead and run is not None:
         overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
-    others, most = held.start if held.start is not None else held.before, held.most
-    if mates := sum(mate.held_bytes for mate in concurrent_holders(evidence, oom)):
+    others, most = held.start if held.start is not None else held.before, held.max_from_start
+    if concurrent := sum(holder.held_bytes for holder in concurrent_holders(evidence, oom)):
         own = oom.pool_bytes or oom.in_use_bytes or 0
-        others = with_concurrent_holders(others or 0, mates, total if measured else None, own)
-        most = None if most is None else with_concurrent_holders(most, mates, total if measured else None, own)
+        others = with_concurrent_holders(others or 0, concurrent, total if measured else None, own)
+        most = None if most is None else with_concurrent_holders(most, concurrent, total if measured else None, own)
     known = [amount for amount in (others, most) if amount is not None]
     return OomFacts(
         total_bytes=int(total) if total is not None else None,
         others_bytes=others,
-        most_bytes=most,
+        others_peak_bytes=most,
         least_free_bytes=held.least_free,
         held_by_others=not is_negligible(max(known), total) if known else None,
-        limits_bytes=_limits(evidence, oom),
+        limits_bytes=_sum_of_limits(evidence, oom),
         overhead_bytes=overhead,
-        limited=run is not None and has_memory_limit(run, oom.limit_bytes),
+        limit_set=run is not None and has_memory_limit(run, oom.limit_bytes),
         refusals=evidence.log.refusals.count,
         peak_bytes=_allocator_peak(run, oom),
-        from_name=not measured,
+        total_from_name=not measured,
     )
 
 
@@ -118,7 +118,7 @@ def full_device(evidence: Evidence, oom: Oom) -> Device | None:
     return device if device is not None else only
 
 
-def _limits(evidence: Evidence, oom: Oom) -> int | None:
+def _sum_of_limits(evidence: Evidence, oom: Oom) -> int | None:
     """How much the framework's devices on this GPU may allocate together."""
     mappings = evidence.device_map
     wanted = device_name(oom.device or "")
@@ -130,7 +130,7 @@ def _limits(evidence: Evidence, oom: Oom) -> int | None:
     return sum(granted) if len(granted) > 1 else None
 
 
-def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
+def _with_recorded_use(evidence: Evidence, oom: Oom) -> Oom:
     """The failure with what was in use, from a recording of the allocator (``run --memory``) if the log hides it."""
     if oom.in_use_bytes is not None or oom.requested_bytes is None:
         return oom
@@ -147,7 +147,7 @@ def with_limit(evidence: Evidence, oom: Oom) -> Oom:
 
     Unless several processes or sessions had a device of this name with different limits.
     """
-    oom = _with_recorded(evidence, oom)
+    oom = _with_recorded_use(evidence, oom)
     asked, limit = oom.requested_bytes, oom.limit_bytes
     if asked is None or not (oom.allocator or "").endswith("_bfc"):
         return oom
@@ -191,7 +191,7 @@ def has_memory_limit(run: Run, limit_bytes: int | None = None) -> bool:
     ``limit_bytes``: whether it is this limit, where the setting tells; one of two GPUs may have a limit.
     """
     return any(
-        _LIMITING.search(name)
+        _LIMIT_SETTINGS.search(name)
         and "HOST" not in name
         and not setting.note.startswith(("too late", "not in effect"))
         and setting.effective != []

@@ -10,7 +10,7 @@ from gpuwatch.explain.diagnosis.memory.memory_growth import one_block_per_step
 from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OomVerdict, judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import growth_of, is_host_oom, oom_facts, with_limit
 
-_REACHED = ("memory.model-too-large", "memory.limit-too-small")
+_CAUSES_OF_GROWTH = ("memory.model-too-large", "memory.limit-too-small")
 """What a program reaches that keeps tensors, whatever its model and its limit are."""
 
 
@@ -18,10 +18,10 @@ def verdict_on(evidence: Evidence, oom: Oom) -> OomVerdict:
     """An OOM's cause: that memory grew from step to step comes before what the last request met."""
     found = judge(oom, oom_facts(evidence, oom))
     run = evidence.run
-    if run is None or oom.expected or is_host_oom(oom) or found.cause not in _REACHED:
+    if run is None or oom.expected or is_host_oom(oom) or found.cause not in _CAUSES_OF_GROWTH:
         return found
-    stepped = run.throughput is not None or bool(run.step_times)
-    grew = stepped and (growth_of(run) is not None or one_block_per_step(oom, run.throughput))
+    has_steps = run.throughput is not None or bool(run.step_times)
+    grew = has_steps and (growth_of(run) is not None or one_block_per_step(oom, run.throughput))
     return OomVerdict("memory.growing", found.lines) if grew else found
 
 

@@ -16,8 +16,8 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
-_TRIFLING_BYTES = 1 << 30
-_TRIFLING_SHARE = 0.05
+_NEGLIGIBLE_BYTES = 1 << 30
+_NEGLIGIBLE_SHARE = 0.05
 """Memory of others below this share of the device and below a GiB explains no failure."""
 _MIB = 1 << 20
 _SAME_LIMIT_SHARE = 0.01
@@ -41,7 +41,7 @@ class OthersMemory:
     """The driver's part, and the program's own CUDA context if its size is known."""
 
     @property
-    def most(self) -> int | None:
+    def max_from_start(self) -> int | None:
         """Maximum from the start on; what was freed earlier does not matter."""
         known = [amount for amount in (self.start, self.peak) if amount is not None]
         return max(known) if known else self.before
@@ -49,7 +49,7 @@ class OthersMemory:
 
 def is_negligible(amount: int, total: int | None) -> bool:
     """Whether ``amount`` bytes of a device of ``total`` bytes are too little to explain a failure."""
-    return amount <= (min(_TRIFLING_BYTES, _TRIFLING_SHARE * total) if total else _TRIFLING_BYTES)
+    return amount <= (min(_NEGLIGIBLE_BYTES, _NEGLIGIBLE_SHARE * total) if total else _NEGLIGIBLE_BYTES)
 
 
 def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | None = None) -> OthersMemory:
@@ -121,7 +121,7 @@ def concurrent_holders(evidence: Evidence, oom: Oom) -> list[ConcurrentHolder]:
         held, source = _worker_bytes(run, worker, device)
         if held and (worker.verdict == "ok" or source == "NVML"):
             rounds[worker.setting].append(ConcurrentHolder(worker.name, worker.pid, held, source))
-    return max(rounds.values(), key=lambda mates: sum(mate.held_bytes for mate in mates), default=[])
+    return max(rounds.values(), key=lambda concurrent: sum(holder.held_bytes for holder in concurrent), default=[])
 
 
 def _other_processes(run: Run, oom: Oom) -> list[ConcurrentHolder]:
@@ -170,12 +170,12 @@ def _possibly_failed(run: Run, oom: Oom) -> list[Worker]:
     return [worker for distance, worker in off if distance <= nearest + _MIB]
 
 
-def with_concurrent_holders(amount: int, mates: int, total: int | None, own: int) -> int:
+def with_concurrent_holders(amount: int, concurrent: int, total: int | None, own: int) -> int:
     """Bytes of others plus those of the run's processes: no more than the device had beside the program's ``own``.
 
     The peaks of several processes need not have been at the same time.
     """
-    return amount + mates if total is None else min(amount + mates, max(amount, total - own, 0))
+    return amount + concurrent if total is None else min(amount + concurrent, max(amount, total - own, 0))
 
 
 def _worker_bytes(run: Run, worker: Worker, device: Device | None) -> tuple[int | None, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,6 +18,8 @@ from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
 
 TENSORFLOW, TORCH, JAX = "tensorflow", "pytorch", "jax"
+Match = Literal["any", "environment", "line"]
+"""Cells that may be taken: any; those for an environment or a line; those for one of the finding's lines."""
 
 
 class Advice(NamedTuple):
@@ -56,23 +58,23 @@ TABLE = _read()
 """By cause: the cells of ``advice.txt``."""
 
 
-_ORDER = (
+_FRAMEWORK_ORDER = (
     "bitsandbytes", "onnxruntime", "cupy", "numba", "comfyui", "sglang", "vllm", "text-generation-inference",
     "ctranslate2", "llama.cpp", "paddlepaddle", "mxnet", "caffe", "darknet", "DirectML", JAX, TORCH, TENSORFLOW,
 )  # fmt: skip
 """If a log names several, the first of these failed: XLA's lines look like TensorFlow's, others use PyTorch."""
-_ON_TORCH = frozenset({"comfyui", "sglang", "vllm", "text-generation-inference", "bitsandbytes"})
+_BUILT_ON_PYTORCH = frozenset({"comfyui", "sglang", "vllm", "text-generation-inference", "bitsandbytes"})
 """Programs to which PyTorch's own advice applies where the table has none of theirs."""
-_OTHERS = {
+_GENERAL_MEMORY_ADVICE = {
     "memory.fragmented": "Keep batch shapes constant, or make the batches smaller.",
     "memory.masked": "Free GPU memory before the library starts: end other programs on it, or make the batch smaller.",
     "memory.limit-too-small": "Raise the memory limit that was set: the device has room for more.",
 }
-_NEUTRAL = (
+_GENERAL_LIBRARIES_ADVICE = (
     "Install the CUDA libraries in the version that the program was built for{}, and add their folder to"
     " LD_LIBRARY_PATH (PATH on Windows)."
 )
-_ENVIRONMENT = "environment."
+_ENVIRONMENT_TOPIC = "environment."
 
 
 def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
@@ -83,33 +85,32 @@ def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
     for word, name in FRAMEWORK_WORDS:
         if word in text:
             return name
-    return next((name for name in _ORDER if name in evidence.log.frameworks), "")
+    return next((name for name in _FRAMEWORK_ORDER if name in evidence.log.frameworks), "")
 
 
 def advice(
-    cause: str, framework: str, lines: Iterable[str] = (), evidence: Evidence | None = None, least: str = ""
+    cause: str, framework: str, lines: Iterable[str] = (), evidence: Evidence | None = None, match: Match = "any"
 ) -> str:
     """The table's action for a cause; empty if it has none.
 
-    ``lines``: the finding's evidence. ``least``: ``says`` for only those cells that match one of them,
-    ``environment`` also for those of an environment of the log.
+    ``lines``: the finding's evidence. ``match``: how closely a cell must fit.
     """
     log = evidence.log if evidence is not None and evidence.run is None else NO_LOG
-    environments = {topic.removeprefix(_ENVIRONMENT) for topic in log.topics}
-    said = list(lines)
-    shown = "\n".join(line for kept in log.evidence.values() for line in kept)
-    for name in (framework, TORCH) if framework in _ON_TORCH else (framework,):
+    environments = {topic.removeprefix(_ENVIRONMENT_TOPIC) for topic in log.topics}
+    finding_lines = list(lines)
+    log_text = "\n".join(line for kept in log.evidence.values() for line in kept)
+    for name in (framework, TORCH) if framework in _BUILT_ON_PYTORCH else (framework,):
         for cell in TABLE.get(cause, ()):
             if cell.framework not in ("", name):
                 continue
             if cell.environment and cell.environment not in environments:
                 continue
-            if least and cell.says is None and not (cell.environment and least == "environment"):
+            if match != "any" and cell.says is None and not (cell.environment and match == "environment"):
                 continue
-            match = next(filter(None, map(cell.says.search, said)), None) if cell.says is not None else None
-            if (cell.says is not None and match is None) or (cell.done is not None and cell.done.search(shown)):
+            said = next(filter(None, map(cell.says.search, finding_lines)), None) if cell.says is not None else None
+            if (cell.says is not None and said is None) or (cell.done is not None and cell.done.search(log_text)):
                 continue
-            return cell.action.format(**match.groupdict()) if match is not None and match.groupdict() else cell.action
+            return cell.action.format(**said.groupdict()) if said is not None and said.groupdict() else cell.action
     return ""
 
 
@@ -118,21 +119,23 @@ def with_advice(found: Finding, evidence: Evidence) -> Finding:
     knew no more than the cause."""
     if found.id == "healthy":
         return found
-    least = "environment" if found.title == CAUSES[found.id] else "says"
+    match: Match = "environment" if found.title == CAUSES[found.id] else "line"
     framework = framework_of(evidence, found.evidence)
-    return replace(found, action=advice(found.id, framework, found.evidence, evidence, least) or found.action)
+    return replace(found, action=advice(found.id, framework, found.evidence, evidence, match) or found.action)
 
 
 def memory_advice(cause: str, framework: str, evidence: Evidence | None = None) -> str:
     """The framework's own remedy for a memory cause; empty if the cause's general advice applies."""
     if framework in ("", TENSORFLOW):
         return ""
-    return advice(cause, framework, (), evidence) or _OTHERS.get(cause, "")
+    return advice(cause, framework, (), evidence) or _GENERAL_MEMORY_ADVICE.get(cause, "")
 
 
 def libraries_advice(framework: str, cuda: str | None = None) -> str:
     """How to install the CUDA libraries for a framework other than TensorFlow; ``cuda``: the version, if known."""
-    return advice("cuda.libraries-missing", framework) or _NEUTRAL.format(f", CUDA {cuda}" if cuda else "")
+    return advice("cuda.libraries-missing", framework) or _GENERAL_LIBRARIES_ADVICE.format(
+        f", CUDA {cuda}" if cuda else ""
+    )
 
 
 def gpu_build_advice(framework: str) -> str:

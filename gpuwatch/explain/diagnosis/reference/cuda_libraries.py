@@ -14,12 +14,12 @@ from gpuwatch.explain.logs.missing_libraries import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
-_PATH = re.compile(r"[\w./+@-]+")
+_PLAIN_PATH = re.compile(r"[\w./+@-]+")
 """An interpreter's path that needs no quoting in a shell."""
 _FIRST_WITH_WHEELS = (2, 14)
 _FIRST_CUDA_WITH_WHEELS = 12
-_NAME = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
-_EXACT = re.compile(r"lib(?:cufft|curand|cusolver|cusparse|cupti)\.so\.(\d{1,2})\.(\d)")
+_CUDART_OR_CUBLAS = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
+_OTHER_LIBRARY = re.compile(r"lib(?:cufft|curand|cusolver|cusparse|cupti)\.so\.(\d{1,2})\.(\d)")
 _NEEDED_BY = {
     "8": "1.0 to 1.4", "9": "1.5 to 1.12", "10": "1.13 to 2.3", "10.0": "1.13 to 2.0", "10.1": "2.1 to 2.3",
     "11": "2.4 to 2.14",
@@ -38,12 +38,12 @@ def cuda_version_of(names: Iterable[str]) -> str | None:
     Sonames of CUDA 11 and later only have the major version; cuDNN's have none of CUDA.
     """
     for name in names:
-        match = _NAME.search(name)
+        match = _CUDART_OR_CUBLAS.search(name)
         if match is not None:
             number, minor = match[2], match[3]
             if (minor is None and len(number) == 3) or (minor is None and number in ("80", "90")):
                 number, minor = number[:-1], number[-1]  # cudart64_101.dll
-        elif (match := _EXACT.search(name)) is not None:
+        elif (match := _OTHER_LIBRARY.search(name)) is not None:
             number, minor = match[1], match[2]
         else:
             continue
@@ -61,35 +61,39 @@ def cuda_of_tensorflow_wheel(version: str | None) -> int | None:
 
 
 def install_advice(
-    names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
+    names: Iterable[str], version: str | None = None, *, framework: str = TENSORFLOW, interpreter: str | None = None
 ) -> str:
-    """How to install these libraries for the framework ``by``.
+    """How to install these libraries for ``framework``.
 
     ``version`` is TensorFlow's, and ``interpreter`` the path of its Python, if known.
     """
     names = list(names)
     if names == [LIBDEVICE]:
         return _LIBDEVICE_ADVICE
-    wants = cuda_version_of(names)
-    if by != TENSORFLOW:
-        return libraries_advice(by, wants)
+    cuda_version = cuda_version_of(names)
+    if framework != TENSORFLOW:
+        return libraries_advice(framework, cuda_version)
     release = re.match(r"(\d+)\.(\d+)", version or "")
-    old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
-    new = release is not None and not old
-    if new or (wants is not None and int(wants.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS and not old):
+    without_wheels = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
+    with_wheels = release is not None and not without_wheels
+    if with_wheels or (
+        cuda_version is not None
+        and int(cuda_version.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS
+        and not without_wheels
+    ):
         # For exactly this interpreter and release, to avoid another environment or an upgrade.
-        pip = f"{interpreter} -m pip" if interpreter and _PATH.fullmatch(interpreter) else "pip"
+        pip = f"{interpreter} -m pip" if interpreter and _PLAIN_PATH.fullmatch(interpreter) else "pip"
         pin = f"=={version}" if version and _RELEASE.fullmatch(version) else ""
         return f'Install them into the same environment: {pip} install "tensorflow[and-cuda]{pin}".'
-    if wants is None and not old:
+    if cuda_version is None and not without_wheels:
         return f"Install them into the same environment: {_WHEEL}, with TensorFlow 2.14 or later."
-    if wants is None:
+    if cuda_version is None:
         which = f"the CUDA and cuDNN that TensorFlow {version} was built for"
         return f"Install {which} (system or conda), or a newer TensorFlow with its own: {_WHEEL}."
-    by = f", which TensorFlow {version if old else _NEEDED_BY.get(wants, 'of this age')} needs"
-    if wants == "11" and not old:
-        by += " (2.14: " + 'pip install "tensorflow[and-cuda]==2.14.*")'
+    needed_by = f", which TensorFlow {version if without_wheels else _NEEDED_BY.get(cuda_version, 'of this age')} needs"
+    if cuda_version == "11" and not without_wheels:
+        needed_by += " (2.14: " + 'pip install "tensorflow[and-cuda]==2.14.*")'
     return (
-        f"Install CUDA {wants} with its cuDNN (system or conda){by}; no other CUDA version works."
+        f"Install CUDA {cuda_version} with its cuDNN (system or conda){needed_by}; no other CUDA version works."
         f" Or upgrade to a newer TensorFlow that includes its own: {_WHEEL}."
     )

@@ -184,7 +184,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     severity: Severity = "info" if on_purpose else "warning" if raised_for(evidence, "build.cpu-only") else "error"
     lines += log.lines_of("cuda.missing-library")
     title = next((title for form, title in _MISSING_DRIVER_TITLES if any(map(form.search, stated))), "")
-    action = advice("driver.missing", "", stated, evidence, "says") or _missing_driver_advice(evidence)
+    action = advice("driver.missing", "", stated, evidence, "line") or _missing_driver_advice(evidence)
     if (claim := _other_module_claim(evidence)) is not None:
         title, action, claimed = claim
         certainty, lines = "likely", [*claimed, *lines]
@@ -256,7 +256,7 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
         return
     log, nvml_lines = evidence.log, _problem_lines(evidence)
     lines = [*nvml_lines, *_driver_lines(evidence)]
-    action = advice("driver.mismatch", "", lines, evidence, "says")
+    action = advice("driver.mismatch", "", lines, evidence, "line")
     if not action:
         action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
         if evidence.run is None and log.kernel_driver is not None and _NVML_FAILED in " ".join(lines):

@@ -161,7 +161,9 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
         return
     if (of_package := [line for line in lines if _PACKAGE_WITHOUT_CUDA.search(line)]) and not stated:
         frames = (
-            frame.through for said, frame in evidence.log.error_frames.items() if _PACKAGE_WITHOUT_CUDA.search(said)
+            frame.last_package
+            for said, frame in evidence.log.error_frames.items()
+            if _PACKAGE_WITHOUT_CUDA.search(said)
         )
         title = f"{next(filter(None, frames), 'A package')} was built without CUDA support: that package, not PyTorch"
         yield error_finding("build.cpu-only", title=title, evidence=of_package)

@@ -142,7 +142,9 @@ def _granted_per_gpu(evidence: Evidence) -> Iterator[_GrantedOnGpu]:
     for uuid, amounts in granted.items():
         held = others_memory(devices[uuid], samples_of(evidence.run, devices[uuid]), evidence.run)
         if held.total:
-            yield _GrantedOnGpu(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
+            yield _GrantedOnGpu(
+                devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.max_from_start
+            )
 
 
 @rule("memory.other-process")

@@ -80,7 +80,7 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         framework_name = (
             JAX if "jax" in framework_of(evidence) else TENSORFLOW
         )  # these lines name only their source files
-    action = install_advice(names, version, by=framework_name, interpreter=python)
+    action = install_advice(names, version, framework=framework_name, interpreter=python)
     if not names and log.libraries_skipped:
         action += (
             " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"

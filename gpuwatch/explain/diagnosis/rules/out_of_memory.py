@@ -131,7 +131,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 certain, title, action = False, "GPU memory in use grew until no more was free", _IF_GROWING_ACTION
             elif cause == "memory.model-too-large" and alike is not None:
                 action = _IF_GROWING_ACTION
-                if alike.many:
+                if alike.are_many:
                     tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} fill the GPU"
                     certain, title = False, f"{tensors}: a list that grows, or a model of equal layers"
             copied = _copied_text(evidence, failures[-1][0])
@@ -259,8 +259,8 @@ def _equal_blocks_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]
     for oom, _ in failures:
         if (found := equal_blocks(oom)) is not None:
             total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
-            same = "the same size" if found.asked else "one size"
-            of = f" of {size(used)}" if not found.asked else " in all"
+            same = "the same size" if found.is_requested_size else "one size"
+            of = f" of {size(used)}" if not found.is_requested_size else " in all"
             steps = f", after {speed.steps} steps" if speed is not None and one_block_per_step(oom, speed) else ""
             told = f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"
             return told + steps

@@ -19,7 +19,7 @@ from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 AUTO = "auto"
 PLACED_TOGETHER = "placement.together"
-_CALLS = frozenset(
+_FUNCTION_CALLS = frozenset(
     {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
     | {"Case", "StatelessCase"}
 )
@@ -29,18 +29,18 @@ _FOLLOWS_TEXTS = {
     "framework": MADE_THERE,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
-_TYPE = re.compile(r"(?:^|device:)([A-Z_]+)(?=:)")
-_TYPES = ("CPU", "GPU", "TPU", "XLA_", "COMPOSITE")
+_DEVICE_TYPE = re.compile(r"(?:^|device:)([A-Z_]+)(?=:)")
+_TENSORFLOW_DEVICE_TYPES = ("CPU", "GPU", "TPU", "XLA_", "COMPOSITE")
 """Device types of TensorFlow; a plugin's own is among the logical devices."""
-_READ = "ReadVariableOp"
+_READ_VARIABLE = "ReadVariableOp"
 _NO_KERNEL_OF_VARIABLE = "TensorFlow has no GPU kernel for its {}"
 _CUDA_KERNEL_UNKNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
-_COLOCATED = "colocated:"
+_COLOCATED_PREFIX = "colocated:"
 """Why an op is where it is, with the op that has no kernel: the watcher's word (_gpuwatch_colocation.py)."""
 _LIMITED_GROUP = f"an op of its colocation group has no kernel for this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
-_FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
+_FLOAT_TYPE = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody wants on the CPU of a machine with a GPU.
-_HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
+_HEAVY_OP = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
 
 
 def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
@@ -67,27 +67,31 @@ def find_fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) 
         """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
         return entry.reason == LIMIT, entry.colocated is not None, RESOURCE_OPS.search(entry.op) is None
 
-    return tuple(sorted(_with_their_makers(list(merged.values())), key=order))
+    return tuple(sorted(_with_causes_of_resources(list(merged.values())), key=order))
 
 
-def _with_their_makers(entries: list[Fallback]) -> list[Fallback]:
+def _with_causes_of_resources(entries: list[Fallback]) -> list[Fallback]:
     """What uses a variable or table has the cause of that, if the same scope asked for both.
 
     Other reads are each use of a variable of another device, whose value is copied to where it is used: left out.
     """
-    makers = [
+    resource_fallbacks = [
         entry for entry in entries if entry.scope and entry.reason != PLACED_TOGETHER and RESOURCE_OPS.search(entry.op)
     ]
     found = []
     for entry in entries:
         place = (entry.scope, entry.requested, entry.actual)
-        alike = [maker for maker in makers if (maker.scope, maker.requested, maker.actual) == place]
-        alike = [maker for maker in alike if maker.dtype in (None, entry.dtype)]
+        alike = [
+            resource
+            for resource in resource_fallbacks
+            if (resource.scope, resource.requested, resource.actual) == place
+        ]
+        alike = [resource for resource in alike if resource.dtype in (None, entry.dtype)]
         if entry.reason == PLACED_TOGETHER and alike:
-            first, ops = alike[0], " or ".join(maker.op for maker in alike)
+            first, ops = alike[0], " or ".join(resource.op for resource in alike)
             detail = first.detail if len(alike) == 1 else _NO_KERNEL_OF_VARIABLE.format(ops)
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
-        if entry.op != _READ or entry.reason != PLACED_TOGETHER:
+        if entry.op != _READ_VARIABLE or entry.reason != PLACED_TOGETHER:
             found.append(entry)
     return found
 
@@ -126,71 +130,84 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
     if not placement.actual:
         return None
     actual = device_name(placement.actual)
-    asked = device_name(placement.requested) if placement.requested else None
+    requested = device_name(placement.requested) if placement.requested else None
     usable = evidence.gpu_usable
-    if asked is not None:
-        kind = _TYPE.search(asked)
-        known = kind is None or kind[1].startswith(_TYPES) or any(kind[0] in name for name in run.devices.logical)
+    if requested is not None:
+        kind = _DEVICE_TYPE.search(requested)
+        known = (
+            kind is None
+            or kind[1].startswith(_TENSORFLOW_DEVICE_TYPES)
+            or any(kind[0] in name for name in run.devices.logical)
+        )
         if kind is not None and not known:
             detail = f"TensorFlow has no device type {kind[1]} (a GPU is /device:GPU:0)"
-            return _entry(placement, asked.removeprefix("/device:"), actual, "placement.device-missing", detail)
-        if actual == asked or not asked.startswith("GPU") or placement.op in _CALLS or _any_device_fits(asked, actual):
+            return _new_fallback(
+                placement, requested.removeprefix("/device:"), actual, "placement.device-missing", detail
+            )
+        if (
+            actual == requested
+            or not requested.startswith("GPU")
+            or placement.op in _FUNCTION_CALLS
+            or _any_device_fits(requested, actual)
+        ):
             return None
         if placement.process_has:
             detail = f"{ITS_PROCESS} {placement.process_has}"
-            return _entry(placement, asked, actual, "placement.device-missing", detail)
+            return _new_fallback(placement, requested, actual, "placement.device-missing", detail)
         reason, detail = (
-            _reason(asked, usable, run, findings) if placement.process_has is None else ("placement.no-kernel", "")
+            _reason(requested, usable, run, findings) if placement.process_has is None else ("placement.no-kernel", "")
         )
         # What is made for a missing device lies elsewhere, and with it what works on it.
         if placement.why in _FOLLOWS_TEXTS and usable and reason != "placement.device-missing":
-            reads = placement.op == _READ
+            reads = placement.op == _READ_VARIABLE
             if placement.why == "resource" and placement.cuda_kernel is False and run.is_program and not reads:
-                found = _without_kernel(placement, asked, actual, run, evidence)
+                found = _without_kernel(placement, requested, actual, run, evidence)
                 theirs = "Variable" in placement.op or placement.op.startswith("Resource")
                 variable = theirs and placement.dtype is not None and placement.some_type is not False
                 detail = _NO_KERNEL_OF_VARIABLE.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
                 return msgspec.structs.replace(found, detail=detail)
-            return _entry(placement, asked, actual, PLACED_TOGETHER, _FOLLOWS_TEXTS[placement.why])
+            return _new_fallback(placement, requested, actual, PLACED_TOGETHER, _FOLLOWS_TEXTS[placement.why])
         if reason != "placement.no-kernel" or not run.is_program:
-            return _entry(placement, asked, actual, reason, detail)
-        return _without_kernel(placement, asked, actual, run, evidence)
-    heavy = _HEAVY.search(placement.op) is not None
-    is_float = heavy if placement.dtype is None else _FLOATS.search(placement.dtype) is not None
+            return _new_fallback(placement, requested, actual, reason, detail)
+        return _without_kernel(placement, requested, actual, run, evidence)
+    heavy = _HEAVY_OP.search(placement.op) is not None
+    is_float = heavy if placement.dtype is None else _FLOAT_TYPE.search(placement.dtype) is not None
     if not actual.startswith("CPU") or not is_float:
         return None
     if not usable:
         if hidden_on_purpose(evidence, findings):
             return None
-        return _entry(placement, AUTO, actual, *no_gpu_cause(findings))
+        return _new_fallback(placement, AUTO, actual, *no_gpu_cause(findings))
     if not heavy:
         return None
     if run.is_program:
         # A function without a requested device can be on the CPU as a whole, as in tf.data.
         lacking = placement.gpu_kernel is False
         return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
-    return _entry(placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped")
+    return _new_fallback(
+        placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
+    )
 
 
-def _any_device_fits(asked: str, actual: str) -> bool:
+def _any_device_fits(requested: str, actual: str) -> bool:
     """``GPU:*``, as of ``tf.device("/GPU")``, is any GPU."""
-    return asked.endswith(":*") and asked.partition(":")[0] == actual.partition(":")[0]
+    return requested.endswith(":*") and requested.partition(":")[0] == actual.partition(":")[0]
 
 
-def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
+def _reason(requested: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
     logical = [device_name(name) for name in run.devices.logical if "GPU" in name]
     logical = logical or [device_name(mapping.framework_device) for mapping in run.device_map]
-    if usable and (asked in logical or any(_any_device_fits(asked, name) for name in logical)):
-        return "placement.no-kernel", f"{asked} exists, but the op has no kernel for it"
+    if usable and (requested in logical or any(_any_device_fits(requested, name) for name in logical)):
+        return "placement.no-kernel", f"{requested} exists, but the op has no kernel for it"
     if usable:
         return "placement.device-missing", f"the framework has {', '.join(dict.fromkeys(logical))} only"
     cause, detail = no_gpu_cause(findings)
-    if asked != "GPU:0":
+    if requested != "GPU:0":
         return "placement.device-missing", f"the framework has no GPU at all: {detail}"
     return cause, detail
 
 
-def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evidence: Evidence) -> Fallback:
+def _without_kernel(placement: Placement, requested: str, actual: str, run: Run, evidence: Evidence) -> Fallback:
     """The fallback of an op despite a GPU, explained by this process's kernel registry."""
     kind = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
     reason = "placement.no-kernel"
@@ -199,8 +216,8 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
         detail = f"TensorFlow has no GPU kernel for {placement.op}, of any type"
     elif placement.cuda_kernel is False:
         detail = f"TensorFlow has no GPU kernel for {kind}"
-    elif placement.why.startswith(_COLOCATED):
-        op = placement.why.removeprefix(_COLOCATED)
+    elif placement.why.startswith(_COLOCATED_PREFIX):
+        op = placement.why.removeprefix(_COLOCATED_PREFIX)
         reason = reason if op else LIMIT
         detail = f"colocated with {op}, which has no GPU kernel" if op else _LIMITED_GROUP
     elif placement.gpu_kernel and any(
@@ -218,14 +235,14 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
         reason, detail = LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
     else:
         reason, detail = LIMIT, f"only on this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
-    return _entry(placement, asked, actual, reason, detail)
+    return _new_fallback(placement, requested, actual, reason, detail)
 
 
-def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: str) -> Fallback:
+def _new_fallback(placement: Placement, requested: str, actual: str, reason: str, detail: str) -> Fallback:
     return Fallback(
         op=placement.op,
         dtype=placement.dtype,
-        requested=asked,
+        requested=requested,
         scope=placement.scope,
         actual=actual,
         reason=reason,
@@ -233,6 +250,6 @@ def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: s
         some_type=placement.some_type if reason == "placement.no-kernel" else None,
         line=placement.line,
         in_data=placement.why == "data",
-        colocated=placement.why.partition(_COLOCATED)[2] or None,
+        colocated=placement.why.partition(_COLOCATED_PREFIX)[2] or None,
         count=placement.count,
     )

@@ -28,10 +28,10 @@ REAL_CONTEXT_BYTES = (100 * MIB, 800 * MIB)
 _REAL_SLACK_BYTES = 64 * MIB
 """Change of a desktop's memory between the snapshot and the start."""
 
-_NO_POOL = "cuda_malloc"
+_ALLOCATOR_WITHOUT_POOL = "cuda_malloc"
 """TensorFlow's only allocator without a limit of its own (``gpu_process_state.cc``)."""
 
-_PART = re.compile(r"GPU:(\d+) part \d+: (\d+)(?:\.0)? MB$")
+_LOGICAL_DEVICE = re.compile(r"GPU:(\d+) part \d+: (\d+)(?:\.0)? MB$")
 _GPU_NUMBER = re.compile(r"GPU:(\d+)$")
 
 
@@ -62,7 +62,7 @@ def requested_devices_of(run: Run) -> RequestedDevices:
     return RequestedDevices(
         visible=evidence.visible_devices,
         order=evidence.variables.get("CUDA_DEVICE_ORDER"),
-        chosen=_chosen(evidence, run),
+        chosen=_selected_ordinals(evidence, run),
         limits=_limits(evidence, run),
         fraction=float(fraction) if isinstance(fraction, (int, float)) and fraction else None,
         reserve_mb=parse_integer(reserve),
@@ -70,19 +70,19 @@ def requested_devices_of(run: Run) -> RequestedDevices:
     )
 
 
-def _chosen(evidence: Evidence, run: Run) -> tuple[int, ...] | None:
+def _selected_ordinals(evidence: Evidence, run: Run) -> tuple[int, ...] | None:
     listed = evidence.requested("visible_device_list")
     if isinstance(listed, str) and listed:
         parts = [part.strip() for part in listed.split(",")]
         return tuple(number for part in parts if (number := parse_integer(part)) is not None)
     names = evidence.requested("visible devices")
     if isinstance(names, (list, tuple)):
-        return _numbers(names)
-    physical, visible = _numbers(run.devices.physical), _numbers(run.devices.visible)
+        return _gpu_numbers(names)
+    physical, visible = _gpu_numbers(run.devices.physical), _gpu_numbers(run.devices.visible)
     return visible if run.devices.physical and visible != physical else None
 
 
-def _numbers(names: list[object] | tuple[object, ...]) -> tuple[int, ...]:
+def _gpu_numbers(names: list[object] | tuple[object, ...]) -> tuple[int, ...]:
     return tuple(int(match[1]) for name in names if (match := _GPU_NUMBER.search(str(name))))
 
 
@@ -92,7 +92,7 @@ _EVERY_GPU = -1
 def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
     limits: dict[int, tuple[int, ...]] = {}
     for part in run.devices.virtual:
-        if match := _PART.search(part):
+        if match := _LOGICAL_DEVICE.search(part):
             limits[int(match[1])] = (*limits.get(int(match[1]), ()), int(match[2]))
     limit = evidence.requested("memory_limit")
     if not limits and isinstance(limit, (int, float)) and not isinstance(limit, bool):
@@ -102,7 +102,7 @@ def _limits(evidence: Evidence, run: Run) -> dict[int, tuple[int, ...]]:
 
 def predict(
     machine: Snapshot,
-    asked: RequestedDevices,
+    requested: RequestedDevices,
     *,
     framework: Framework | None = None,
     simulation: str | None = None,
@@ -114,39 +114,39 @@ def predict(
     """
     if framework is not None and framework.name != "tensorflow":
         return None
-    if machine.driver is None or MIG_PREFIX in (asked.visible or "") or any(map(has_mig, machine.devices)):
+    if machine.driver is None or MIG_PREFIX in (requested.visible or "") or any(map(has_mig, machine.devices)):
         return None
     build = framework.build if framework is not None else {}
     if framework is not None and framework.gpu_build is False and simulation != "plugin":
         return ()
-    seen = visible_devices(asked.visible, asked.order, machine.devices)
+    seen = visible_devices(requested.visible, requested.order, machine.devices)
     if seen.unsure:
         return None
     oldest = (
         min((version for _, version in capabilities_of_build(build)), default=None) if simulation != "plugin" else None
     )
     usable = [entry for entry in seen.map if not _too_old(machine.device(entry.uuid), oldest)]
-    if asked.chosen is not None:
+    if requested.chosen is not None:
         by_ordinal = {entry.ordinal: entry for entry in usable}
-        if any(ordinal not in by_ordinal for ordinal in asked.chosen):
+        if any(ordinal not in by_ordinal for ordinal in requested.chosen):
             return None
-        usable = [by_ordinal[ordinal] for ordinal in asked.chosen]
+        usable = [by_ordinal[ordinal] for ordinal in requested.chosen]
     found: list[PredictedMapping] = []
     for entry in usable:
         device = machine.device(entry.uuid)
         if device is None or device.state != "ok":
             return None
         contexts = context_bytes or {}
-        for amount in _grants(device, entry, asked, simulation, contexts.get(device.uuid)):
+        for grant in _grants_on(device, entry, requested, simulation, contexts.get(device.uuid)):
             found.append(
                 PredictedMapping(
                     framework_device=f"/device:GPU:{len(found)}",
                     uuid=device.uuid,
                     physical_index=device.index,
                     cuda_ordinal=entry.ordinal,
-                    granted_bytes=amount.granted,
-                    tolerance_bytes=amount.tolerance,
-                    how=amount.how,
+                    granted_bytes=grant.granted,
+                    tolerance_bytes=grant.tolerance,
+                    how=grant.how,
                 )
             )
     return tuple(found)
@@ -158,66 +158,68 @@ def _too_old(device: Device | None, oldest: tuple[int, int] | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Amount:
+class _Grant:
     granted: int | None
     tolerance: int
     how: str
 
 
-def _grants(
-    device: Device, entry: Mapped, asked: RequestedDevices, simulation: str | None, context: int | None
-) -> tuple[_Amount, ...]:
-    limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY_GPU, ()))
-    if asked.allocator == _NO_POOL and simulation != "plugin":
+def _grants_on(
+    device: Device, entry: Mapped, requested: RequestedDevices, simulation: str | None, context: int | None
+) -> tuple[_Grant, ...]:
+    limits = requested.limits.get(entry.ordinal, requested.limits.get(_EVERY_GPU, ()))
+    if requested.allocator == _ALLOCATOR_WITHOUT_POOL and simulation != "plugin":
         # TensorFlow requests each tensor from the driver, sets no limit and prints 0 MB.
-        nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
+        nothing = _Grant(
+            None, 0, f"TF_GPU_ALLOCATOR={_ALLOCATOR_WITHOUT_POOL} keeps no pool, so nothing is granted in advance"
+        )
         return (nothing,) * max(len(limits), 1)
     if limits:
-        return tuple(_Amount(_as_float32(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
-    if asked.reserve_mb is None and asked.fraction is not None:
-        return (_fraction(device, asked.fraction),)
-    return (_default_limit(device, asked, context),)
+        return tuple(_Grant(_as_float32(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
+    if requested.reserve_mb is None and requested.fraction is not None:
+        return (_grant_by_fraction(device, requested.fraction),)
+    return (_default_grant(device, requested, context),)
 
 
-def _fraction(device: Device, fraction: float) -> _Amount:
+def _grant_by_fraction(device: Device, fraction: float) -> _Grant:
     total = device.number("memory.total_bytes")
     if total is None:
-        return _Amount(None, 0, "NVML does not report the device's total memory")
+        return _Grant(None, 0, "NVML does not report the device's total memory")
     if fraction > 1:
-        return _Amount(None, 0, "a fraction above 1 requests unified memory")
+        return _Grant(None, 0, "a fraction above 1 requests unified memory")
     granted = int(total * fraction)
     how = f"fraction {fraction:g} × total {total / MIB:.0f} MiB"
     if device.simulated:
-        return _Amount(granted // MIB * MIB, 0, f"{how} = {granted // MIB} MiB")
+        return _Grant(granted // MIB * MIB, 0, f"{how} = {granted // MIB} MiB")
     # On a real card, CUDA's total excludes what NVML counts as reserved by the driver.
     reserved = int((device.number("memory.reserved_bytes") or 0.02 * total) * fraction)
     middle = granted - reserved // 2
-    return _Amount(middle // MIB * MIB, reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
+    return _Grant(middle // MIB * MIB, reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
 
 
-def _default_limit(device: Device, asked: RequestedDevices, context: int | None) -> _Amount:
+def _default_grant(device: Device, requested: RequestedDevices, context: int | None) -> _Grant:
     free = _free_bytes(device)
     if free is None:
-        return _Amount(None, 0, "NVML does not report free memory")
+        return _Grant(None, 0, "NVML does not report free memory")
     card = parse_capability(device.compute_capability)
-    if card is None and asked.reserve_mb is None:
-        return _Amount(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
+    if card is None and requested.reserve_mb is None:
+        return _Grant(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
     major = card[0] if card is not None else 0
     start = f"free {free // MIB} MiB"
     if context is not None and device.simulated:
-        left, reserve = free - context, _reserve_bytes(free - context, major, asked.reserve_mb)
+        left, reserve = free - context, _reserve_bytes(free - context, major, requested.reserve_mb)
         granted = max(left - reserve, 0) if reserve < left else max(left, 0)
         parts = f" − CUDA context {context // MIB} − reserve {left - granted >> 20}"
-        return _Amount(granted // MIB * MIB, 0, f"{start}{parts} = {granted // MIB} MiB")
+        return _Grant(granted // MIB * MIB, 0, f"{start}{parts} = {granted // MIB} MiB")
     low, high = (
-        free - size - _reserve_bytes(free - size, major, asked.reserve_mb) for size in REAL_CONTEXT_BYTES[::-1]
+        free - size - _reserve_bytes(free - size, major, requested.reserve_mb) for size in REAL_CONTEXT_BYTES[::-1]
     )
     low, high = min(low, high), max(low, high)
     middle = max((low + high) // 2, 0)
     around = f"{REAL_CONTEXT_BYTES[0] // MIB}-{REAL_CONTEXT_BYTES[1] // MIB}"
-    reserve = _reserve_bytes(free - sum(REAL_CONTEXT_BYTES) // 2, major, asked.reserve_mb)
+    reserve = _reserve_bytes(free - sum(REAL_CONTEXT_BYTES) // 2, major, requested.reserve_mb)
     how = f"{start} − CUDA context {around} − reserve {reserve // MIB} ≈ {middle // MIB} MiB"
-    return _Amount(middle // MIB * MIB, (high - low) // 2 + _REAL_SLACK_BYTES, how)
+    return _Grant(middle // MIB * MIB, (high - low) // 2 + _REAL_SLACK_BYTES, how)
 
 
 def _reserve_bytes(free: int, major: int, asked_mb: int | None) -> int:
