@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.screens.help_sheet import groups
 from gpuwatch.ui.tables.filter_language import FilterError, _words
-from gpuwatch.ui.tables.process_columns import (
-    COLUMN_BY_ID,
-    COLUMNS,
-    Column,
-    filtered_rows,
-    sorted_rows,
-    time_column_text,
-)
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS, Column, time_column_text
 from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, _amount, parse_process_filter
+from gpuwatch.ui.tables.process_table_rows import filtered_rows, sorted_rows
 from tests.every import every
 from tests.ui import machines
 

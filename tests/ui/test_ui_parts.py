@@ -12,16 +12,9 @@ from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.line_builder import bar
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH, plan_layout
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.tables.process_columns import (
-    COLUMN_BY_ID,
-    UnexplainedMemory,
-    device_map_text,
-    place_columns,
-    short_framework,
-    sorted_rows,
-    table_rows,
-)
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, device_map_text, place_columns, short_framework
 from gpuwatch.ui.tables.process_filter import parse_process_filter
+from gpuwatch.ui.tables.process_table_rows import UnexplainedMemory, sorted_rows, table_rows
 from tests.ui import machines
 
 

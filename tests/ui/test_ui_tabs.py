@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.help_sheet import HelpSheet
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.time_prompt import TimePrompt
 from gpuwatch.ui.settings.tabs import TABS, tab_labels
-from gpuwatch.ui.tables.device_notes import SHORT_TITLES
+from gpuwatch.ui.tables.reading_groups import SHORT_TITLES
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -8,8 +8,6 @@ from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 
 _RULE = re.compile(r"[|\-: ]+")
-
-
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
-from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
+from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock_text import clock_text
+from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.mig_line import mig_spans, processes_by_instance, processes_text
 from gpuwatch.ui.settings.tabs import number_of
@@ -216,3 +220,29 @@ def event_lines(
             break
         lines.append([(f"{clock_text(event.at, now)}  ", "dim"), (f"{glyph} ", style), (text + likely, "text")])
     return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]
+
+
+def probe_run_lines(device: Device, runs: Iterable[Run], now: float, width: int) -> SpanLines:
+    """One line per run: ``GPU:0 → physical 0 GPU-…  config growth  granted 21.9 GiB  peak 326 MiB  3 min ago``."""
+    lines: SpanLines = []
+    for run in runs:
+        for mapping in run.device_map:
+            if mapping.uuid != device.uuid:
+                continue
+            builder = LineBuilder(width)
+            wide = width >= 100
+            builder.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
+            builder.add(f"physical {device.index}", "strong").add(
+                f" {device.uuid[:12]}…" if width >= 130 else "", "dim"
+            )
+            builder.add("  config " if wide else "  ", "dim").add(
+                align_left(printable(run.config), 18 if width >= 80 else 11), "text"
+            )
+            builder.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
+            if width >= 70:
+                builder.add("  peak ", "dim").add(f"{memory(run.memory.nvml_peak_bytes):>9}", "memory")
+            builder.add(f"  {ago(now - run.started_at.timestamp())}", "dim")
+            if run.simulated:
+                builder.add("  simulated", "warning")
+            lines.append(builder.spans)
+    return lines

@@ -15,7 +15,8 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.wrapping import SpanLines
-from gpuwatch.ui.tables.process_columns import COLUMNS, Row, UnexplainedMemory, command_text, is_on_cpu
+from gpuwatch.ui.tables.process_columns import COLUMNS, command_text, is_on_cpu
+from gpuwatch.ui.tables.process_table_rows import Row, UnexplainedMemory
 
 _REASON_TEXTS = {
     "not_supported": "not supported by this device or driver",
@@ -27,8 +28,6 @@ _REASON_TEXTS = {
     "implausible": "no GPU can have the value that the driver answered",
     "unknown": "unknown",
 }
-
-
 _HOW_OFTEN = {
     Lane.FAST: "queried with every sample",
     Lane.SLOW: "queried every few seconds",

@@ -37,8 +37,6 @@ def with_spans_replaced(line: Line, cells: dict[int, Span]) -> Line | None:
 
 Patch = tuple[int, str, str]
 """Cell, text and style to write over a line."""
-
-
 _MAX_EQUAL_CELLS = 8
 """Equal cells between two that differ which cost no more than to move the cursor."""
 

@@ -57,8 +57,6 @@ HIGHLIGHT_COLOR, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 NOT_HIGHLIGHTED = frozenset({"border", "frame", "thumb"})
 """Styles of the border, which keeps its own background beside a highlighted row."""
-
-
 _CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
 """Variables that make Textual use other colors or another output."""
 

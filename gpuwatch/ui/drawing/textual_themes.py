@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 DEFAULT_THEME = PALETTES[0].name
 SIXTEEN_COLORS = "gpuwatch-16"
 """A theme made of the terminal's own sixteen colors, on its own background."""
-
-
 _CORRECTIONS: dict[str, dict[str, Any]] = {
     "textual-dark": {"accent": "#4ea8e0", "secondary": "#9d8cd6"},
     "textual-light": {"accent": "#1b6a8c", "success": "#2f7d1e", "warning": "#9a6100"},

@@ -1,4 +1,4 @@
-"""Lines wrapped or cut to a width. Pure."""
+"""Lines wrapped or cut to a width, and sentences shortened by their last clauses. Pure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from gpuwatch.ui.drawing.wrapping import drop_last_clauses
 from gpuwatch.ui.panes.idle_holders import idle_holders, idle_since
 from gpuwatch.ui.panes.verdict import notable_notes
 from gpuwatch.ui.tables.device_notes import throttled_text
-from gpuwatch.ui.tables.process_columns import RowKey, owner_and_pid
+from gpuwatch.ui.tables.process_columns import owner_and_pid
+from gpuwatch.ui.tables.process_table_rows import RowKey
 from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
 
 _MIN_WRONG_CELLS = 80

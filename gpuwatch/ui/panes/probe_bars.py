@@ -11,22 +11,12 @@ from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
 
 _MEMORY_CELLS = 9
 """Cells of an amount of memory."""
-
-
 _SPEED_CELLS = 12
-
-
 _MIN_BAR_CELLS = 12
 """Minimum cells of a bar."""
-
-
 _MAX_CHARTED_RUNS = 30
-
-
 _MAX_BAR_CELLS = 80
 """Maximum cells of a bar: the number should stand near its name."""
-
-
 _MIN_CELLS_FOR_BARS = 60
 
 

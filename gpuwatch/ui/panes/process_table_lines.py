@@ -22,17 +22,19 @@ from gpuwatch.ui.tables.process_columns import (
     COLUMN_BY_ID,
     Column,
     PlacedColumn,
+    command_text,
+    memory_text,
+    place_columns,
+    time_column_text,
+    why_unavailable,
+)
+from gpuwatch.ui.tables.process_table_rows import (
     Row,
     RowKey,
     UnexplainedMemory,
-    command_text,
     largest_memory,
-    memory_text,
-    place_columns,
     sorted_rows,
     table_rows,
-    time_column_text,
-    why_unavailable,
 )
 from gpuwatch.ui.tables.process_tree_rows import Branch
 from gpuwatch.ui.tables.severity_marks import EVENT_MARKS, SEVERITY_MARKS

@@ -15,8 +15,6 @@ from gpuwatch.ui.tables.device_notes import throttled_text
 
 _UNREMARKABLE = ("healthy", "throttle.power")
 """Causes of notes that nobody needs to know: a busy GPU is at its power limit."""
-
-
 _NOTABLE_BYTES = 2**30
 """Unexplained bytes that the verdict ignores: contexts and the driver's own use."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar
@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.containers import Horizontal
 
-from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
@@ -116,32 +113,6 @@ class Readings(ScrollList):
         elif self.unfolded:
             lines += [(), ((f"▾ {enter}", "key"), (" hides what is not supported", "dim"))]
         return lines
-
-
-def probe_run_lines(device: Device, runs: Iterable[Run], now: float, width: int) -> list[Line]:
-    """One line per run: ``GPU:0 → physical 0 GPU-…  config growth  granted 21.9 GiB  peak 326 MiB  3 min ago``."""
-    lines = []
-    for run in runs:
-        for mapping in run.device_map:
-            if mapping.uuid != device.uuid:
-                continue
-            builder = LineBuilder(width)
-            wide = width >= 100
-            builder.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
-            builder.add(f"physical {device.index}", "strong").add(
-                f" {device.uuid[:12]}…" if width >= 130 else "", "dim"
-            )
-            builder.add("  config " if wide else "  ", "dim").add(
-                align_left(printable(run.config), 18 if width >= 80 else 11), "text"
-            )
-            builder.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
-            if width >= 70:
-                builder.add("  peak ", "dim").add(f"{memory(run.memory.nvml_peak_bytes):>9}", "memory")
-            builder.add(f"  {ago(now - run.started_at.timestamp())}", "dim")
-            if run.simulated:
-                builder.add("  simulated", "warning")
-            lines.append(builder.line())
-    return lines
 
 
 class DeviceIdentity(PaintedPane):
@@ -331,8 +302,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, SpanLines]]:
         pane = self.device_events if self.app.size.width >= _TWO_PANES_COLUMNS else self.about
-        granted = probe_run_lines(device, runs, view.now, max(pane.inner_width - 2, 40))[:_MAX_RUNS]
-        maps: SpanLines = [list(line.spans) for line in granted]
+        granted = gpu_facts.probe_run_lines(device, runs, view.now, max(pane.inner_width - 2, 40))[:_MAX_RUNS]
         none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
@@ -343,7 +313,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
             most=_MAX_EVENTS if granted else 40,
             since=_since(view.since.events, view.now),
         )
-        return [("Events", happened), ("Latest probe runs", maps or none)]
+        return [("Events", happened), ("Latest probe runs", granted or none)]
 
     def choose(self, uuid: str) -> None:
         self.gpuwatch.chosen_gpu = uuid

@@ -23,7 +23,8 @@ from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ask_signal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, is_on_cpu, sorted_rows
+from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, is_on_cpu
+from gpuwatch.ui.tables.process_table_rows import sorted_rows
 from gpuwatch.ui.widgets.graphs import Graphs, process_graphs
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.scroll_list import WAITING, SectionsPane

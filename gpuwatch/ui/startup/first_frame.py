@@ -62,7 +62,7 @@ def first_frame_lines(
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:
         from gpuwatch.ui.panes.process_table_lines import initial_table
-        from gpuwatch.ui.tables.process_columns import table_rows
+        from gpuwatch.ui.tables.process_table_rows import table_rows
 
         titles = gpu_number_title(view) | ({} if table_rows(view.snapshot) else NO_PROCESS_TITLES)
         table, note = initial_table(view, chosen, width, room, framed=wanted.framed)

@@ -9,47 +9,14 @@ from gpuwatch.core.formatting.units import gigabytes_per_second, rounded
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, clock_reasons_text
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.metrics import MetricSpec
-from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
 
 HOT_CELSIUS = 85.0
 """From here on a temperature is marked where the limits of the card are not known."""
 _BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
-
-
-SHORT_TITLES = {
-    "energy_joules": "Total energy",
-    "power.average_watts": "Power, 1 s average",
-    "power.instant_watts": "Power, instantaneous",
-    "nvlink.tx_bytes_per_second": "NVLink transmit, avg",
-    "nvlink.rx_bytes_per_second": "NVLink receive, avg",
-    "pcie.tx_bytes_per_second": "PCIe transmit",
-    "pcie.rx_bytes_per_second": "PCIe receive",
-    "memory.addressing": "Host memory sharing",
-    "memory.unexplained_bytes": "Memory of no listed process",
-    "temperature.margin_celsius": "Margin to slowdown",
-}
-"""Shorter titles of readings, for narrow places."""
-
-
-PERMANENT_REASONS = frozenset({"not_supported", "permission_denied", "unknown"})
-"""Reasons for a missing value that waiting does not resolve."""
-
-
-def missing_text(why: Missing) -> str:
-    """Why a value is missing: the reason, and its detail if there is one."""
-    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
-
-
-def fitted_title(spec: MetricSpec, room: int) -> str:
-    """The title of a reading in ``room`` cells: in full, shortened, or cut."""
-    title = spec.title if width_of(spec.title) <= room else SHORT_TITLES.get(spec.id, spec.title)
-    return cut_to_width(title, room)
 
 
 def memory_without_processes(device: Device) -> bool:

@@ -15,7 +15,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.tables.device_notes import PERMANENT_REASONS, missing_text, pcie_link_text
+from gpuwatch.ui.tables.device_notes import pcie_link_text
 from gpuwatch.ui.tables.load_levels import (
     DEFAULT_THRESHOLDS,
     LEVEL_STYLES,
@@ -25,6 +25,7 @@ from gpuwatch.ui.tables.load_levels import (
     level_mark,
     load_level,
 )
+from gpuwatch.ui.tables.missing_reasons import PERMANENT_REASONS, missing_text
 
 
 class GpuGraph(NamedTuple):

@@ -1,7 +1,7 @@
-"""How loaded a GPU is, in ranks: normal, high, full. Pure.
+"""How loaded a GPU is, in levels: normal, high, full. Pure.
 
 Percentages are of what the card itself reports: its memory, its power limit, its slowdown temperature and its
-maximum clock. A card without the limit has no rank.
+maximum clock. A card without the limit has no level.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ class Thresholds(NamedTuple):
 
 
 DEFAULT_THRESHOLDS = Thresholds()
-
-
 _READINGS: dict[Load, tuple[str, str]] = {
     "utilization": ("utilization.gpu_percent", ""),
     "memory": ("memory.used_bytes", "memory.total_bytes"),
@@ -68,9 +66,9 @@ def load_level(load: Load, device: Device, thresholds: Thresholds) -> int:
 
 def threshold_celsius(device: Device, name: str) -> float | None:
     """A threshold of the card, such as that of ``slowdown``; since Hopper, cards report it as a margin."""
-    told = device.number(f"temperature.{name}_celsius")
-    if told:
-        return told
+    reported = device.number(f"temperature.{name}_celsius")
+    if reported:
+        return reported
     celsius, margin, least = (
         device.number(f"temperature.{part}_celsius") for part in ("gpu", "margin", f"{name}_margin")
     )
@@ -78,11 +76,11 @@ def threshold_celsius(device: Device, name: str) -> float | None:
 
 
 LEVEL_STYLES = ("text", "high", "full")
-"""The style of each rank, for numbers."""
+"""The style of each level, for numbers."""
 
 
 def bar_style(usual: str, level: int) -> str:
-    """The style of a bar of this rank: the hue of its quantity, amber only for the highest."""
+    """The style of a bar of this level: the hue of its quantity, amber only for the highest."""
     return LEVEL_STYLES[level] if level == FULL else usual
 
 

@@ -11,14 +11,8 @@ from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
-
-
 _UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")
-
-
 _NUMBER_CONTINUES = re.compile(r"\.?\d")
-
-
 _SHORT_NAMES = (
     ("memory_limit ", "limit "),
     ("per_process_gpu_memory_fraction", "fraction"),
@@ -30,19 +24,11 @@ _SHORT_NAMES = (
     ("everything ran on the CPU", "all→CPU"),
     ("not observed", "not seen"),
 )
-
-
 _MAX_NAME_WORDS = 5
 """Words of the longest name of a variable."""
-
-
 MARKS_CELLS = 4
 """Cells of the cursor and the selection mark."""
-
-
 _TITLES = {name: head for name, head, _ in COLUMNS}
-
-
 _WIDTHS = {
     "config": (21, 24),
     "asked": (23, 31),
@@ -55,16 +41,10 @@ _WIDTHS = {
     "verdict": (16, 30),
 }
 """Usual and wide; the verdict gets the rest."""
-
-
 _DROP_ORDER = ("fell_back", "on_gpu_percent", "device_map", "asked", "seen_by_nvml", "granted")
 """Columns dropped when there is no room, in this order."""
-
-
 _DROPPED_FOR_FALLBACKS = "device_map"
 """Dropped instead of ``fell_back`` if a run has a value there and that is enough."""
-
-
 _SHORT_TITLES = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
 
 

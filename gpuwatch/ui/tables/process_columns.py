@@ -1,4 +1,4 @@
-"""Rows and columns of the process table: each column's text, sort value and width.
+"""Columns of the process table: their text, sort value and width.
 
 Pure: no widget, no terminal. To add a column, add an entry to :data:`COLUMNS`; the table, the column chooser,
 the sort menu, the filter and its help, the settings file and shell completion follow.
@@ -7,47 +7,21 @@ the sort menu, the filter and its help, the settings file and shell completion f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuwatch.core.formatting.command_lines import without_folder, without_launcher
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
-from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Mapped, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.process_labels import program_name, short_framework
-from gpuwatch.ui.tables.device_notes import PERMANENT_REASONS, missing_text
+from gpuwatch.ui.tables.missing_reasons import PERMANENT_REASONS, missing_text
 
 _OWNER_CELLS = 12
 _WHOLE_COMMAND_CELLS = 40
 """Cells from which on a column of commands shows their interpreters and launchers too."""
-RowKey = tuple[str | None, int, float | None]
 Sortable = float | str | None
-
-NOTABLE_UNEXPLAINED_BYTES = 100 * 2**20
-"""Bytes below which unexplained memory is ignored: rounding, contexts and the driver's own use."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UnexplainedMemory:
-    """Memory that no listed process owns, summed over devices: one row below the processes."""
-
-    parts: tuple[tuple[Device, float], ...]
-    """Devices with a notable amount, in bytes."""
-    reason: str
-
-    @property
-    def amount(self) -> float:
-        """Bytes on all devices."""
-        return sum(amount for _, amount in self.parts)
-
-    @property
-    def key(self) -> RowKey:
-        """A key no process has: pid -1."""
-        return ("", -1, None)
-
-
-Row = Process | UnexplainedMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +81,6 @@ def _cpu(process: Process, width: int) -> str:
 def memory_text(amount: float | None, width: int, most: float | None = None) -> str:
     """A cell of the column of GPU memory, in the unit of ``most``, the largest amount in the table."""
     return memory(amount, most, short=width < 9)
-
-
-def largest_memory(rows: Iterable[Row]) -> float:
-    """The largest amount in the column of GPU memory."""
-    held = (row.amount if isinstance(row, UnexplainedMemory) else row.number("gpu_memory_bytes") for row in rows)
-    return max((amount or 0.0 for amount in held), default=0.0)
 
 
 def device_prefix(framework: str | None) -> str:
@@ -342,54 +310,3 @@ def why_unavailable(column: Column, snapshot: Snapshot) -> str:
             return ""
     why = processes[0].missing.get(column.reading)
     return "could not be read" if why is None else missing_text(why)
-
-
-def unexplained_memory(snapshot: Snapshot, device: str | None = None) -> UnexplainedMemory | None:
-    """Notable memory that no listed process owns, on one ``device`` (a UUID) or all."""
-    parts = tuple(
-        (item, amount)
-        for item in snapshot.devices
-        if device in (None, item.uuid)
-        and (amount := item.number("memory.unexplained_bytes")) is not None
-        and amount >= NOTABLE_UNEXPLAINED_BYTES
-    )
-    if not parts:
-        return None
-    where = ", ".join(f"{memory(amount)} on GPU {device.index}" for device, amount in parts) if len(parts) > 1 else ""
-    return UnexplainedMemory(parts, f"not owned by any visible process{f': {where}' if where else ''}")
-
-
-def table_rows(snapshot: Snapshot, device: str | None = None) -> list[Row]:
-    """Processes of one ``device`` (a UUID); or all, with programs on no GPU. And notable memory that nobody owns."""
-    rows: list[Row] = [row for row in snapshot.processes if device in (None, row.device_uuid)]
-    if device is None:
-        rows += snapshot.bystanders
-    nobody = unexplained_memory(snapshot, device)
-    return [*rows, nobody] if nobody is not None else rows
-
-
-def sorted_rows(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:
-    """Sorted rows; ties by GPU and pid, unknown values last, then rows that are not processes."""
-    base = sorted(rows, key=_tie_breaker)
-    values = [(None if isinstance(row, UnexplainedMemory) else column.value_of(row), row) for row in base]
-    known = [(value, row) for value, row in values if value is not None]
-    if any(isinstance(value, str) for value, _ in known):
-        known.sort(key=lambda pair: str(pair[0]).lower(), reverse=reverse)
-    else:
-        known.sort(key=lambda pair: float(pair[0] or 0), reverse=reverse)
-    return [row for _, row in known] + [row for value, row in values if value is None]
-
-
-def _tie_breaker(row: Row) -> tuple[int, int]:
-    if isinstance(row, UnexplainedMemory):
-        return (2**31, 2**31)
-    return (10**6 if row.device_index is None else row.device_index, row.pid)
-
-
-def filtered_rows(rows: Sequence[Row], test: Callable[[Process, float], bool] | None, at: float) -> list[Row]:
-    """Rows that match a filter at a moment (seconds since the epoch); any filter hides unexplained memory, which is
-    not a process.
-    """
-    if test is None:
-        return list(rows)
-    return [row for row in rows if isinstance(row, Process) and test(row, at)]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import ancestor_row
-from gpuwatch.ui.tables.process_columns import Row
+from gpuwatch.ui.tables.process_table_rows import Row
 
 _MAX_DEPTH = 8
 """Maximum depth drawn; deeper levels are not indented further."""

@@ -22,7 +22,6 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.energy import Energy
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.tables.device_notes import SHORT_TITLES
 from gpuwatch.ui.tables.filter_language import WordFilter
 
 _PREFIXES = {
@@ -203,3 +202,18 @@ def _wrapped(text: str, room: int) -> list[str]:
     """Parts of at most ``room`` cells, split at blanks where possible."""
     cells = room if width_of(text) == len(text) else max(room // 2, 1)  # of wide characters two cells each
     return wrap(text, cells, break_on_hyphens=False) or [text]
+
+
+SHORT_TITLES = {
+    "energy_joules": "Total energy",
+    "power.average_watts": "Power, 1 s average",
+    "power.instant_watts": "Power, instantaneous",
+    "nvlink.tx_bytes_per_second": "NVLink transmit, avg",
+    "nvlink.rx_bytes_per_second": "NVLink receive, avg",
+    "pcie.tx_bytes_per_second": "PCIe transmit",
+    "pcie.rx_bytes_per_second": "PCIe receive",
+    "memory.addressing": "Host memory sharing",
+    "memory.unexplained_bytes": "Memory of no listed process",
+    "temperature.margin_celsius": "Margin to slowdown",
+}
+"""Shorter titles of readings, for narrow places."""

@@ -1,4 +1,4 @@
-"""One-line panes: the top line, the summary, the host line, the keys."""
+"""Panes of one line: their base, the top line, the summary, the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of the app that holds the preferences: applies and changes them."""
+"""The base of the app, with the preferences: applies and changes them, among them theme and ASCII mode."""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 _SPANS_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-
-
 _SAMPLE_SECONDS = 0.1
 
 

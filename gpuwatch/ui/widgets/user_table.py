@@ -12,8 +12,9 @@ from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexplained_total, user_of
-from gpuwatch.ui.tables.process_columns import job_text, unexplained_memory
+from gpuwatch.ui.tables.process_columns import job_text
 from gpuwatch.ui.tables.process_filter import ProcessFilter
+from gpuwatch.ui.tables.process_table_rows import unexplained_memory
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
 from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
