@@ -43,7 +43,7 @@ class ChoiceSheet(Sheet):
         self.cursor = shown[0] if shown else None
         self.ending = "Esc closes"
         if shown:
-            self._top = max(len(self._all) - height - self._raised, 0)
+            self.top = max(self.count - height - self._raised, 0)
             behind = "  Esc cancels"
             does = cut_to_width(f"{key_name(self, '↵')} {self._does[self.choice]}", width - len(behind) - 2)
             self.ending = does + behind
@@ -53,9 +53,9 @@ class ChoiceSheet(Sheet):
         """The choice that Enter takes says so."""
         return [*super().with_cursor(line), ("  Enter", "key")]
 
-    def move(self, rows: int) -> None:
+    def move_by(self, rows: int) -> None:
         """Moves the cursor among the choices; above the first one, scrolls to the facts."""
-        hidden = max(len(self._all) - self.size.height, 0)
+        hidden = max(self.count - self.size.height, 0)
         self._raised = min(self._raised + 1, hidden) if rows < 0 and self.choice == 0 else 0
         self.choice = min(max(self.choice + rows, 0), max(len(self._does) - 1, 0))
         self.redraw()

@@ -94,7 +94,7 @@ class ColumnChooser(LinesModal[None]):
         self._ids = [choice.id for choice in choices(self._chosen)]
         self._order = self._of(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
-        sheet = Sheet([], cursor=0, fold=self._lines, notes=self._help)
+        sheet = Sheet([], cursor=0, wrap=self._lines, notes=self._help)
         sheet.ending, sheet.always_shows_ending = _KEYS, True
         super().__init__(title, [], sheet=sheet)
 

@@ -179,7 +179,7 @@ class HelpSheet(LinesModal[None]):
     def __init__(self, tab: str, key_name: Callable[[str], str], *, replay: bool = False) -> None:
         """``key_name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
         found = groups(tab, key_name, replay=replay)
-        sheet = Sheet(help_lines(found, 0), fold=partial(help_lines, found))
+        sheet = Sheet(help_lines(found, 0), wrap=partial(help_lines, found))
         sheet.styles.width = "100%"
         sheet.styles.max_width = _MAX_WIDTH_COLUMNS
         sheet.styles.max_height = "100%"

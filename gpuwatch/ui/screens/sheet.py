@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import SpanLines, cut_line, wrap_line
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.painted_pane import PaintedPane
+from gpuwatch.ui.widgets.scrolling_pane import ScrollingPane
 from gpuwatch.ui.widgets.type_ahead import TypeAhead
 
 Result = TypeVar("Result")
@@ -48,7 +48,7 @@ class Modal(ModalScreen[Result], Generic[Result]):
         self.dismiss(None)
 
 
-class Sheet(PaintedPane, can_focus=True):
+class Sheet(ScrollingPane, can_focus=True):
     """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
 
     def __init__(
@@ -56,15 +56,14 @@ class Sheet(PaintedPane, can_focus=True):
         lines: SpanLines,
         *,
         cursor: int | None = None,
-        fold: Callable[[int], SpanLines] | None = None,
+        wrap: Callable[[int], SpanLines] | None = None,
         notes: Callable[[int], list[Line]] = lambda width: [],
     ) -> None:
-        """``fold``: makes the lines for a width, instead of wrapping them; ``notes``: those that stay at the bottom."""
+        """``wrap``: makes the lines for a width, instead of wrapping them; ``notes``: those that stay at the bottom."""
         super().__init__(id="sheet")
-        self._fold, self._notes = fold, notes
+        self._wrap_to, self._notes = wrap, notes
         self.content = lines
-        self._all = lines
-        self._top = 0
+        self._wrapped = lines
         self.ending = "Esc closes"
         """Text in the border when nothing is left below."""
         self.always_shows_ending = False
@@ -72,16 +71,24 @@ class Sheet(PaintedPane, can_focus=True):
         self.cursor = cursor
         self._is_menu = cursor is not None
 
-    def _folded(self, width: int) -> SpanLines:
+    def _wrap(self, width: int) -> SpanLines:
         """The lines wrapped to a width; lines of a menu are cut instead."""
-        if self._fold is not None:
-            return self._fold(width)
+        if self._wrap_to is not None:
+            return self._wrap_to(width)
         if self._is_menu:
             return [cut_line(line, width) for line in self.content]
         return [part for line in self.content for part in wrap_line(line, width)]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self._folded(width)) + len(self._notes(width))
+        return len(self._wrap(width)) + len(self._notes(width))
+
+    @property
+    def count(self) -> int:
+        return len(self._wrapped)
+
+    @property
+    def room(self) -> int:
+        return max(self.size.height - len(self._notes(self.size.width)), 1)
 
     def replace(self, lines: SpanLines) -> None:
         """Shows other lines from the same place on."""
@@ -91,22 +98,21 @@ class Sheet(PaintedPane, can_focus=True):
             self.resized()
 
     def resized(self) -> None:
-        self._all = self._folded(self.size.width)
+        self._wrapped = self._wrap(self.size.width)
         self.redraw()
 
     def _draw(self, width: int, height: int) -> None:
         notes = self._notes(width)
-        room = max(height - len(notes), 1)
-        if self.cursor is not None:
-            self._top = min(max(self._top, self.cursor - room + 1), self.cursor)
-        self._top = min(max(self._top, 0), max(len(self._all) - room, 0))
+        room = self.room
+        self.bring_into_view()
+        self.limit_top()
         lines = []
-        for number in range(self._top, min(self._top + room, len(self._all))):
+        for number in range(self.top, min(self.top + room, self.count)):
             chosen = number == self.cursor
-            spans = self.with_cursor(self._all[number]) if chosen else self._all[number]
+            spans = self.with_cursor(self._wrapped[number]) if chosen else self._wrapped[number]
             lines.append(Line(tuple(spans), chosen))
         self.paint([*lines, *([Line(())] * (room - len(lines)) + notes if notes else [])])
-        below = 0 if self.always_shows_ending else len(self._all) - self._top - room
+        below = 0 if self.always_shows_ending else self.count - self.top - room
         # Content, not markup: it may contain program names.
         self.border_subtitle = Content(f"{below} more below  " * (below > 0) + self.ending)
 
@@ -115,21 +121,14 @@ class Sheet(PaintedPane, can_focus=True):
         (text, style), *rest = line
         return [("▶", "focus"), (text[1:], style), *rest]
 
-    def move(self, rows: int) -> None:
-        if self.cursor is not None:
-            self.cursor = min(max(self.cursor + rows, 0), len(self._all) - 1)
-        else:
-            self._top += rows
-        self.redraw()
-
     def row_at(self, y: int) -> int | None:
         """The line drawn at ``y``; None below the last one, and on what stays at the bottom."""
-        row, end = self._top + y, self.size.height - len(self._notes(self.size.width))
-        return row if y < end and row < len(self._all) else None
+        row = self.top + y
+        return row if y < self.room and row < self.count else None
 
     def turn_wheel(self, rows: int) -> bool:
         """Moves the cursor by one line, or scrolls."""
-        self.move(rows if self.cursor is None else rows // abs(rows))
+        self.move_by(rows if self.cursor is None else rows // abs(rows))
         return True
 
 
@@ -203,7 +202,7 @@ class LinesModal(Modal[Result], Generic[Result]):
             return False
         found = self._type_ahead.find_line(self.names, char, self.sheet.cursor or 0)
         if found is not None:
-            self.sheet.move(found - (self.sheet.cursor or 0))
+            self.sheet.move_by(found - (self.sheet.cursor or 0))
         elif not self._type_ahead.continues_name(char):
             return False
         else:
@@ -212,7 +211,7 @@ class LinesModal(Modal[Result], Generic[Result]):
 
     def action_move(self, rows: int) -> None:
         self._type_ahead.forget()
-        self.sheet.move(rows)
+        self.sheet.move_by(rows)
 
     def on_click(self, event: events.Click) -> None:
         """A click outside closes the sheet."""

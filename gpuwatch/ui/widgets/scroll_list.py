@@ -14,8 +14,9 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
+from gpuwatch.ui.widgets.painted_pane import JumpRow
 from gpuwatch.ui.widgets.preferences_app import key_name
+from gpuwatch.ui.widgets.scrolling_pane import ScrollingPane
 
 Item = TypeVar("Item")
 WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
@@ -49,7 +50,7 @@ class LazyLines(Sequence[Line]):
         return self._draw(found) if isinstance(found, int) else [self._draw(number) for number in found]
 
 
-class ScrollList(PaintedPane, can_focus=True):
+class ScrollList(ScrollingPane, can_focus=True):
     """Scrolling lines. Subclasses call :meth:`set_lines` and may change how the cursor's line looks.
 
     Without a frame (on small terminals) there is no title, unless ``headed``.
@@ -59,8 +60,6 @@ class ScrollList(PaintedPane, can_focus=True):
     framed = True
     headed = False
     """Whether the title gets its own line if there is no frame."""
-    top = 0
-    cursor: int | None = None
     content: Sequence[Line] = ()
     stale = False
     """Whether the lines are of data that get old: not yet what is painted, so that a change of it shows."""
@@ -112,22 +111,8 @@ class ScrollList(PaintedPane, can_focus=True):
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``."""
         page = max(self.room - 1, 1)
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**6), "end": 10**6}
-        if where not in steps:
-            return
-        if self.cursor is None:
-            self.top += steps[where]
-        else:
-            self.put_cursor(self.cursor + steps[where])
-        self.redraw()
-
-    def put_cursor(self, number: int) -> None:
-        """Moves the cursor to a line and scrolls it into view."""
-        self.cursor = min(max(number, 0), max(self.count - 1, 0))
-        self.bring_into_view()
-
-    def bring_into_view(self) -> None:
-        if self.cursor is not None:
-            self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
+        if where in steps:
+            self.move_by(steps[where])
 
     def jump_rows(self) -> list[JumpRow]:
         """The visible lines, if there is a cursor."""
@@ -148,7 +133,7 @@ class ScrollList(PaintedPane, can_focus=True):
         self.redraw()
 
     def _draw(self, width: int, height: int) -> None:
-        self.top = min(max(self.top, 0), max(len(self.content) - self.room, 0))
+        self.limit_top()
         lines = [*self._above, *self.in_view()]
         if self.framed:
             bar = scroll_thumb(self.top, self.room, len(self.content))
