@@ -108,7 +108,7 @@ class GpuwatchApp(PreferencesApp):
         self.tab: TabScreen = self.overview
         """The visible tab; the others are not drawn."""
         self.tabs: dict[str, TabScreen] = {}
-        self._came_from: dict[str, str] = {}
+        self._opened_from: dict[str, str] = {}
         """For each tab, the tab it was opened from."""
         self.chosen_gpu: str | None = None
         """UUID of the device on the GPU tab."""
@@ -123,15 +123,15 @@ class GpuwatchApp(PreferencesApp):
         """What gpuwatch is to go on with once the dashboard has ended: a command, or options of another dashboard."""
         self._probe_runs = probe_runs
         self._watching = False
-        self._last_data = float("-inf")
-        self._show_from = float("inf")
-        self._waiting: asyncio.TimerHandle | None = None
+        self._last_sample_at = float("-inf")
+        self._first_frame_until = float("inf")
+        self._tick_timer: asyncio.TimerHandle | None = None
         self.terminal_writes = TerminalWrites(self)
         self.terminal: TerminalDriver | None = None
         """Its terminal; None in tests, and where Textual uses another driver."""
         if self.driver_class is LinuxDriver:
             self.driver_class = TerminalDriver
-        self._home: tuple[asyncio.AbstractEventLoop, contextvars.Context] | None = None
+        self._loop_and_context: tuple[asyncio.AbstractEventLoop, contextvars.Context] | None = None
         self.animation_level = "none"
         self.overview.processes.restore(self.preferences)
         self.tabs[self.overview.TAB] = self.overview
@@ -153,7 +153,7 @@ class GpuwatchApp(PreferencesApp):
             self.install_screen(self.tabs[tab_id], tab_id)
         self.tab = self.tabs[tab_id]
         if not back:
-            self._came_from[tab_id] = here.TAB
+            self._opened_from[tab_id] = here.TAB
         if here is self.overview:
             await self.push_screen(tab_id)
         elif self.tab is self.overview:
@@ -169,7 +169,7 @@ class GpuwatchApp(PreferencesApp):
 
     async def go_back(self) -> None:
         """Returns to the tab this one was opened from, finally to the overview."""
-        await self.show_tab(self._came_from.pop(self.tab.TAB, self.overview.TAB), back=True)
+        await self.show_tab(self._opened_from.pop(self.tab.TAB, self.overview.TAB), back=True)
 
     async def leave_host(self) -> bool:
         """Returns to the list of hosts; False: a single machine is shown."""
@@ -201,18 +201,18 @@ class GpuwatchApp(PreferencesApp):
 
     def on_mount(self) -> None:
         """Starts the feeds, then draws the first frame with the data they already have."""
-        self._home = asyncio.get_running_loop(), contextvars.copy_context()
+        self._loop_and_context = asyncio.get_running_loop(), contextvars.copy_context()
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         for session in self.sessions.values():
             session.start(self._wake)
         if not self._draw_samples():
             self.tab.show(self.session.view())
-        self._wait(_TICK_SECONDS * 1.4)
+        self._schedule_tick(_TICK_SECONDS * 1.4)
         self.set_timer(_FIRST_PREPARE_SECONDS, self._prepare)
         if self.session.own_machine:
             self.set_timer(_FIRST_PAST_SECONDS, self._look_for_recording)
         self.set_timer(_SETTLED_SECONDS, gc.freeze)  # these objects stay: skip them in garbage collections
-        self._show_from = time.monotonic() + _MAX_FIRST_FRAME_SECONDS
+        self._first_frame_until = time.monotonic() + _MAX_FIRST_FRAME_SECONDS
         self.call_after_refresh(self._take_over)
         if self.settings_file is not None and self.settings_file.notice:
             self.tab.show_message(self.settings_file.fit_notice(self.size.width - HELP_AND_QUIT_CELLS), "warning", 60)
@@ -232,7 +232,7 @@ class GpuwatchApp(PreferencesApp):
         if not self._holds_output:
             return
         drawn = self.session.snapshot is not None and bool(self.overview.processes.lines)
-        if drawn or self.tab is not self.overview or time.monotonic() > self._show_from:
+        if drawn or self.tab is not self.overview or time.monotonic() > self._first_frame_until:
             self.call_after_refresh(self._release)
         else:
             self.set_timer(0.005, self._take_over)
@@ -260,8 +260,8 @@ class GpuwatchApp(PreferencesApp):
 
     def stop_sessions(self) -> None:
         """Stops the feeds; may be called twice."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
         for session in self.sessions.values():
             session.stop()
 
@@ -283,8 +283,8 @@ class GpuwatchApp(PreferencesApp):
 
         A message through the app's queue would take a tenth of the CPU time of a quiet second.
         """
-        if self._home is not None:
-            loop, context = self._home
+        if self._loop_and_context is not None:
+            loop, context = self._loop_and_context
             with suppress(RuntimeError):  # the loop is closed: the app has ended
                 loop.call_soon_threadsafe(self._samples_arrived, context=context)
 
@@ -316,8 +316,8 @@ class GpuwatchApp(PreferencesApp):
         from gpuwatch.session.recorded_and_live_samples import open_past
 
         past = open_past(session.past)
-        if past is not None and self._home is not None:
-            loop, context = self._home
+        if past is not None and self._loop_and_context is not None:
+            loop, context = self._loop_and_context
             try:
                 loop.call_soon_threadsafe(session.look_back_into, past, context=context)
             except RuntimeError:  # the loop is closed: the app has ended
@@ -335,8 +335,8 @@ class GpuwatchApp(PreferencesApp):
         if first and not self._holds_output:
             # The first diagnosis imports the rules: draw first.
             self.call_after_refresh(self._diagnose_first)
-        self._last_data = time.monotonic()
-        self._wait(_TICK_SECONDS * 1.4)
+        self._last_sample_at = time.monotonic()
+        self._schedule_tick(_TICK_SECONDS * 1.4)
         with self.terminal_writes:
             if session.paused:
                 self.tab.show_status(session.view())
@@ -356,11 +356,11 @@ class GpuwatchApp(PreferencesApp):
         else:
             self.tab.show(view)
 
-    def _wait(self, seconds: float) -> None:
+    def _schedule_tick(self, seconds: float) -> None:
         """Schedules the next tick, unless data arrive first."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._waiting = asyncio.get_running_loop().call_later(seconds, self._tick_next)
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        self._tick_timer = asyncio.get_running_loop().call_later(seconds, self._tick_next)
 
     def _tick_next(self) -> None:
         if self.is_running:
@@ -368,13 +368,13 @@ class GpuwatchApp(PreferencesApp):
 
     def _tick(self) -> None:
         """Draws what depends on the clock alone, once a second unless data arrive."""
-        self._wait(_TICK_SECONDS)
+        self._schedule_tick(_TICK_SECONDS)
         for session in self.sessions.values():
             session.look_at_feed()
         with self.terminal_writes:
             if self.session.paused:
                 self.tab.show_status(self.session.view())
-            elif time.monotonic() - self._last_data > _TICK_SECONDS * 1.4:
+            elif time.monotonic() - self._last_sample_at > _TICK_SECONDS * 1.4:
                 view = self.session.view()
                 if view.stale:
                     self.tab.show(view)

@@ -166,7 +166,7 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
         assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
     highlighted = text_styles.escape_sequences(palette, "background", 24, highlighted=True)
     assert "48;2;{};{};{}m".format(*ours) in highlighted["memory"]
-    assert highlighted["frame"] == text_styles.escape_sequences(palette, "background", 24)["frame"]
+    assert highlighted["focused-border"] == text_styles.escape_sequences(palette, "background", 24)["focused-border"]
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:

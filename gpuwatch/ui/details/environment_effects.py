@@ -34,10 +34,10 @@ def variable_effects(
         for name, value in environment.items()
         if name not in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and _ALMOST_VISIBLE.match(name)
     ]
-    for name, say in _EFFECTS.items():
+    for name, effect_of in _EFFECTS.items():
         value = environment.get(name)
         if value is not None:
-            effect = say(value)
+            effect = effect_of(value)
             found.append(VariableEffect(name, value, effect.lstrip("!"), wrong=effect.startswith("!")))
     name = (framework or "").partition(" ")[0]
     if name == "tensorflow" and not {"TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR"} & environment.keys():

@@ -18,13 +18,13 @@ _MAX_DISTANCE_SECONDS = 60.0
 """Seconds from an event beyond which a sample does not show its moment."""
 
 
-def moment_lines(event: MachineEvent, then: StoredSample | None) -> SpanLines:
-    """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
+def moment_lines(event: MachineEvent, sample: StoredSample | None) -> SpanLines:
+    """All GPUs, those of the event marked, and the processes on these; ``sample``: the sample at that moment."""
     lines: SpanLines = [[]]
-    if then is None or abs(then.at - event.at) > _MAX_DISTANCE_SECONDS:
+    if sample is None or abs(sample.at - event.at) > _MAX_DISTANCE_SECONDS:
         return [*lines, [("no sample of that moment is kept", "dim")]]
-    snapshot = then.snapshot
-    lines.append([("The machine then", "title"), (f"  sample of {clock_text(then.at)}; v shows it", "dim")])
+    snapshot = sample.snapshot
+    lines.append([("The machine then", "title"), (f"  sample of {clock_text(sample.at)}; v shows it", "dim")])
     concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
     lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
     if not snapshot.devices:

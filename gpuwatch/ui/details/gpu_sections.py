@@ -58,7 +58,7 @@ def throttling_lines(
         if now - episode.last <= _HOUR_SECONDS:
             by_reason.setdefault(episode.reason, []).append(episode)
     ordered = sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL)
-    lines: SpanLines = [_throttling_line(reason, known, now) for reason, known in ordered]
+    lines: SpanLines = [_throttling_line(reason, episodes_of_reason, now) for reason, episodes_of_reason in ordered]
     lines = lines or [[("● ", "ok"), (f"not throttled since {since}", "text")]]
     counted = [
         f"{words} {rounded_duration(seconds)}"
@@ -70,8 +70,8 @@ def throttling_lines(
     return lines
 
 
-def _throttling_line(reason: str, known: Sequence[ClockEventEpisode], now: float) -> list[Span]:
-    last, bad = known[0], reason in BRAKE | THERMAL
+def _throttling_line(reason: str, episodes_of_reason: Sequence[ClockEventEpisode], now: float) -> list[Span]:
+    last, bad = episodes_of_reason[0], reason in BRAKE | THERMAL
     glyph: Span = ("▲ ", "warning") if bad and last.ended is None else ("· ", "dim")
     words = NAMES.get(reason, reason)
     at_least = "at least " if last.at_start else ""
@@ -81,9 +81,9 @@ def _throttling_line(reason: str, known: Sequence[ClockEventEpisode], now: float
         line.append((f": now, for {at_least}{lasted}", "text"))
     else:
         line.append((f": for {at_least}{lasted}, ended {ago(now - last.last)}", "text"))
-    if len(known) > 1:
-        together = rounded_duration(sum(episode.last - episode.began for episode in known))
-        line.append((f"  ({len(known)} times in the last hour, {together} in total)", "dim"))
+    if len(episodes_of_reason) > 1:
+        together = rounded_duration(sum(episode.last - episode.began for episode in episodes_of_reason))
+        line.append((f"  ({len(episodes_of_reason)} times in the last hour, {together} in total)", "dim"))
     line.append((f"  {reason}", "faint"))
     return line
 
@@ -184,14 +184,14 @@ def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
         lines.append([(f"{'switch':<8}", "strong"), (text, "text")])
     place = next((place for place in topology.places if place.uuid == device.uuid), None)
     if place is not None:
-        for name, value, lack in (
+        for name, value, missing in (
             ("CPUs", place.cpus, place.missing.get("cpus")),
             ("NUMA", place.numa_nodes, place.missing.get("numa_nodes")),
         ):
             if value is not None:
                 lines.append([(f"{name:<8}", "strong"), (f"{printable(value)} ", "text"), ("local", "dim")])
-            elif lack is not None:
-                why = printable(lack.detail or lack.reason)
+            elif missing is not None:
+                why = printable(missing.detail or missing.reason)
                 lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} {why}", "dim")])
     return lines or [[("no other GPU; NUMA affinity not reported", "dim")]]
 
@@ -205,11 +205,11 @@ def _path(found: Connection) -> str:
 
 
 def event_lines(
-    device: Device, happened: Sequence[MachineEvent], now: float, most: int = 40, since: str = "gpuwatch started"
+    device: Device, events: Sequence[MachineEvent], now: float, most: int = 40, since: str = "gpuwatch started"
 ) -> SpanLines:
     """Events of the device, newest first; ``since``: from when on they are known."""
     lines: SpanLines = []
-    for event in reversed(happened):
+    for event in reversed(events):
         if not event.concerns(device.uuid):
             continue
         glyph, style = EVENT_MARKS[event.severity]

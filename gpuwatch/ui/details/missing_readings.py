@@ -46,9 +46,9 @@ def _named(name: str) -> list[Span]:
 
 
 def _entries(
-    missing: Mapping[str, Missing], order: tuple[str, ...], last: Callable[[str], str] | None = None
+    missing: Mapping[str, Missing], order: tuple[str, ...], last_known: Callable[[str], str] | None = None
 ) -> SpanLines:
-    """Each with its reason, the call and how often it is made, and its ``last`` known value."""
+    """Each with its reason, the call and how often it is made, and the ``last_known`` value."""
     lines: SpanLines = []
     ranks = {name: rank for rank, name in enumerate(order)}
     for name in sorted(missing, key=lambda n: ranks.get(n, len(ranks))):
@@ -68,7 +68,7 @@ def _entries(
         notes = [detail or (f"queried with {call}" if call else "")]
         if spec is not None and spec.lane in _HOW_OFTEN and (why.code is not None or why.reason != "not_supported"):
             notes.append(_RETRIED if why.reason == "not_supported" else _HOW_OFTEN[spec.lane])
-        notes.append(last(name) if last is not None else "")
+        notes.append(last_known(name) if last_known is not None else "")
         lines += [[("    ", "text"), (note, "dim")] for note in notes if note]
     return lines
 
@@ -83,7 +83,7 @@ def _read_at(view: View) -> list[Span]:
 def _last_read(uuid: str, view: View) -> Callable[[str], str]:
     """The last known value of a metric, and when it was read; empty if there is none."""
 
-    def last(metric: str) -> str:
+    def last_known(metric: str) -> str:
         spec = BY_ID.get(metric)
         both = zip(reversed(view.history.times), reversed(view.history.series(uuid, metric)), strict=False)  # end now
         known = next(((moment, value) for moment, value in both if value is not None), None)
@@ -92,7 +92,7 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
         moment, value = known
         return f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {reading_text(spec, value)}"
 
-    return last
+    return last_known
 
 
 def missing_of_device(device: Device, view: View) -> tuple[str, SpanLines]:

@@ -47,12 +47,12 @@ def without_secrets(details: ProcessDetails) -> ProcessDetails:
 
 
 def identity_lines(
-    who: Identity, rows: tuple[Process, ...], at: float, details: ProcessDetails | None, note: Span
+    identity: Identity, rows: tuple[Process, ...], at: float, details: ProcessDetails | None, note: Span
 ) -> SpanLines:
     """Two lines: the command; then start time, framework and container. ``at``: the moment shown, in epoch seconds."""
     if not rows:
         state = ("not seen since it was selected", "dim") if not note[0] else note
-        return [[(" ", "text"), (str(who[0]), "strong"), ("  ", "text"), state], []]
+        return [[(" ", "text"), (str(identity[0]), "strong"), ("  ", "text"), state], []]
     first = rows[0]
     value: list[Span] = [(" ", "text"), (str(first.pid), "strong"), ("  ", "text")]
     value += [(printable(first.user), "text") if first.user else (UNKNOWN, "dim"), ("  ", "text")]
@@ -168,7 +168,7 @@ def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view
     return lines or [[("● ", "ok"), ("no findings about this process", "text")]]
 
 
-def tree_lines(who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None) -> SpanLines:
+def tree_lines(identity: Identity, rows: tuple[Process, ...], details: ProcessDetails | None) -> SpanLines:
     """Its ancestors, itself, its descendants."""
     if details is None:
         return [[("◌ reading", "dim")]]
@@ -178,7 +178,7 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: ProcessDetails
     deep = len(details.parents)
     for number, parent in enumerate(reversed(details.parents)):
         lines.append(_branch(number, parent.pid, parent.command, "dim"))
-    lines.append(_branch(deep, who[0], mask_text(command_text(rows[0])) if rows else "", "strong"))
+    lines.append(_branch(deep, identity[0], mask_text(command_text(rows[0])) if rows else "", "strong"))
     lines += [_branch(deep + relative.depth, relative.pid, relative.command, "text") for relative in details.children]
     return lines
 

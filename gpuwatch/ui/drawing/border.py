@@ -26,11 +26,11 @@ def with_border(
     title: Sequence[Span],
     note: str = "",
     focused: bool = False,
-    bar: range = range(0),
-    bar_from: int = 0,
+    scroll_bar: range = range(0),
+    scroll_bar_top: int = 0,
 ) -> list[Line]:
-    """Exactly ``height`` lines; the rows of ``bar`` count from line ``bar_from`` inside the frame."""
-    edge = "frame" if focused else "border"
+    """Exactly ``height`` lines; the rows of ``scroll_bar`` count from line ``scroll_bar_top`` inside the frame."""
+    edge = "focused-border" if focused else "border"
     builder = LineBuilder(width)
     builder.add("╭─ ", edge)
     for text, style in title:
@@ -38,13 +38,14 @@ def with_border(
     builder.add(" ", edge)
     if builder.cells_left < width_of(note) + 3:
         note = ""
-    builder.fill_to(width - 2 - width_of(note), "─", edge).add(note, "dim").fill_to(width - 1, "─", edge).add("╮", edge)
+    builder.fill_to(width - 2 - width_of(note), "─", edge).add(note, "dim")
+    builder.fill_to(width - 1, "─", edge).add("╮", edge)
     framed = [builder.line()]
     for y in range(height - 2):
         line = lines[y] if y < len(lines) else BLANK
         used = sum(width_of(text) for text, _ in line.spans)
         rest = " " * max(width - 2 - used, 0)
-        end = ("┃", "thumb") if y - bar_from in bar else ("│", edge)
+        end = ("┃", "thumb") if y - scroll_bar_top in scroll_bar else ("│", edge)
         framed.append(Line((("│", edge), *line.spans, (rest, "text"), end), line.highlighted))
     framed.append(LineBuilder(width).add("╰", edge).fill_to(width - 1, "─", edge).add("╯", edge).line())
     return framed

@@ -43,7 +43,7 @@ STYLES: dict[str, TextStyle] = {
     "track": TextStyle(strength=0.28, sixteen="dim"),
     "border": TextStyle(strength=0.25, sixteen="dim"),
     "focus": TextStyle("accent"),
-    "frame": TextStyle("accent"),
+    "focused-border": TextStyle("accent"),
     "thumb": TextStyle(strength=0.62),
     "header": TextStyle(strength=0.62, background="panel", sixteen="dim underline"),
     "sorted": TextStyle("accent", background="panel", bold=True, sixteen="underline"),
@@ -55,7 +55,7 @@ STYLES: dict[str, TextStyle] = {
 }
 HIGHLIGHT_COLOR, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
-NOT_HIGHLIGHTED = frozenset({"border", "frame", "thumb"})
+NOT_HIGHLIGHTED = frozenset({"border", "focused-border", "thumb"})
 """Styles of the border, which keeps its own background beside a highlighted row."""
 _CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
 """Variables that make Textual use other colors or another output."""

@@ -52,10 +52,10 @@ def gpu_card(
         rows = _lost_device(device, view, inner, plan, bad, bad_style, display)
     else:
         processes = view.processes if plan.mig_lines else ()
-        divided = mig_instance_lines(device, processes, plan.mig_lines, inner)
+        mig_lines = mig_instance_lines(device, processes, plan.mig_lines, inner)
         rows = _graphs(device, view, inner, plan, display)
         fields = _fields(device, plan, inner, display)
-        rows += [fields[0], *divided, *(LineBuilder(inner) for _ in range(plan.mig_lines - len(divided)))]
+        rows += [fields[0], *mig_lines, *(LineBuilder(inner) for _ in range(plan.mig_lines - len(mig_lines)))]
         rows += [memory_holders(device, view, inner), *fields[1:]] if plan.further_lines else []
     for builder in rows:
         builder.fill_to(inner)
@@ -171,13 +171,13 @@ def _graphs(device: Device, view: View, inner: int, plan: Plan, display: GpuDisp
     builders: list[LineBuilder] = []
     for band in range(plan.graph_rows):
         here = shown[plan.graph_columns * band :][: plan.graph_columns]
-        value = (inner + 3) // max(len(here), 1) - 3
+        graph_width = (inner + 3) // max(len(here), 1) - 3
         height = (band + 1) * lines // plan.graph_rows - band * lines // plan.graph_rows
-        parts = [_graph(device, view, GRAPHS[name], value, height, display, shown) for name in here]
+        parts = [_graph(device, view, GRAPHS[name], graph_width, height, display, shown) for name in here]
         for row in range(height):
             builders.append(builder := LineBuilder(inner))
             for number, part in enumerate(parts):
-                builder.fill_to(number * (value + 3)).add_spans(part[row])
+                builder.fill_to(number * (graph_width + 3)).add_spans(part[row])
     return builders
 
 

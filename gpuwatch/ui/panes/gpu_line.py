@@ -60,13 +60,13 @@ def fit_columns(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 9)
     name = name if "name" in chosen else 0
     fields = [FIELDS[text] for text in chosen if FIELDS[text].line_cells]
-    kept = [field.id for field in fields if field.id in _KEPT_FIELDS]
+    kept_ids = [field.id for field in fields if field.id in _KEPT_FIELDS]
     total = _TOTAL_CELLS
     # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
     fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
 
     def free() -> int:
-        return width - fixed - name - total - sum(field.line_cells for field in fields if field.id in kept)
+        return width - fixed - name - total - sum(field.line_cells for field in fields if field.id in kept_ids)
 
     if free() < _MIN_BARS_WITH_NAME_CELLS:
         name = 0
@@ -75,11 +75,11 @@ def fit_columns(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
         if free() < 0:
             fields = [_POWER_WITHOUT_LIMIT if field.id == "power" else field for field in fields]
         for field_id in _KEPT_FIELDS:
-            if field_id in kept and free() < 0:
-                kept.remove(field_id)
+            if field_id in kept_ids and free() < 0:
+                kept_ids.remove(field_id)
         if free() < 0:
             total = 0
-        shown = tuple(field for field in fields if field.id in kept)
+        shown = tuple(field for field in fields if field.id in kept_ids)
         return LineColumns(index, name, 1, 1, total, shown, 0)
     for field in fields:
         # A field that was explicitly chosen may replace the trend.
@@ -87,39 +87,39 @@ def fit_columns(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
             _BARS_AND_TREND_CELLS if field.shown_by_default and "trend" in chosen else 0
         )
         if field.id not in _KEPT_FIELDS and free() - field.line_cells >= beside:
-            kept.append(field.id)
+            kept_ids.append(field.id)
     bars = max(free(), 2)
     trend = 0
     if "trend" in chosen and bars - _MIN_BARS_WITH_NAME_CELLS > _MIN_TREND_CELLS:
         trend = max(min(int((bars - _MIN_BARS_WITH_NAME_CELLS) * 0.6), 60), _MIN_TREND_CELLS)
         bars -= trend + 1
-    shown = tuple(field for field in fields if field.id in kept)
+    shown = tuple(field for field in fields if field.id in kept_ids)
     return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
 
 
-def draw_heading(builder: LineBuilder, at: LineColumns, view: View, sorted_by: str = "index") -> None:
+def draw_heading(builder: LineBuilder, columns: LineColumns, view: View, sorted_by: str = "index") -> None:
     """The column titles; the one that sorts the GPUs with an arrow."""
     builder.add("  ", "header").add(
-        align_left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header"
+        align_left("GPU" if columns.name or columns.index > 1 else "#", columns.index + 1 + columns.name), "header"
     )
-    for load, title, cells in (("utilization", " UTIL", at.gpu_bar), ("memory", " MEMORY", at.memory_bar)):
-        room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
+    for load, title, cells in (("utilization", " UTIL", columns.gpu_bar), ("memory", " MEMORY", columns.memory_bar)):
+        room = (cells + 2 if cells > 1 else 1) + 6 + columns.total * (title != " UTIL")
         builder.add(
             align_left(title + SORT_ARROW * (load == sorted_by), room), "sorted" if load == sorted_by else "header"
         )
-    for field in at.fields:
-        by_it = field.load != "" and field.load == sorted_by
-        builder.add(f"{SORT_ARROW * by_it + field.title:>{field.line_cells}}", "sorted" if by_it else "header")
-    if at.trend:
-        label = f"UTIL {longest_time_span(at.trend, view.interval)}s"
-        builder.add(" " + align_left(label if len(label) <= at.trend else label[5:], at.trend), "header")
+    for field in columns.fields:
+        sorts = field.load != "" and field.load == sorted_by
+        builder.add(f"{SORT_ARROW * sorts + field.title:>{field.line_cells}}", "sorted" if sorts else "header")
+    if columns.trend:
+        label = f"UTIL {longest_time_span(columns.trend, view.interval)}s"
+        builder.add(" " + align_left(label if len(label) <= columns.trend else label[5:], columns.trend), "header")
     builder.fill_to(builder.width, style="header")
 
 
 def draw_gpu_line(
     builder: LineBuilder,
     device: Device,
-    at: LineColumns,
+    columns: LineColumns,
     view: View,
     thresholds: Thresholds,
     *,
@@ -134,13 +134,13 @@ def draw_gpu_line(
         throttled=bool(throttled_text(device, view.findings)),
         reserved=bool(reserved_note(device, view.snapshot)),
     )
-    vertical_bars = at.gpu_bar == 1
+    vertical_bars = columns.gpu_bar == 1
     builder.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
     builder.add(glyph if vertical_bars else " ", style)
-    builder.add(f"{device.index:>{at.index}} ", "strong")
-    if at.name:
-        builder.add(align_left(cut_middle(printable(short_name(device.name)), at.name - 1), at.name), "text")
+    builder.add(f"{device.index:>{columns.index}} ", "strong")
+    if columns.name:
+        builder.add(align_left(cut_middle(printable(short_name(device.name)), columns.name - 1), columns.name), "text")
     note, note_style = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
@@ -148,28 +148,28 @@ def draw_gpu_line(
         return
     gpu = device.number("utilization.gpu_percent")
     level = load_level("utilization", device, thresholds)
-    _bar(builder, fraction(gpu, 100), at.gpu_bar, bar_style("gpu", level))
+    _bar(builder, fraction(gpu, 100), columns.gpu_bar, bar_style("gpu", level))
     builder.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text").add(
         level_mark("utilization", level), LEVEL_STYLES[level]
     )
     total = device.number("memory.total_bytes")
     level = load_level("memory", device, thresholds)
-    _bar(builder, fraction(used, total), at.memory_bar, bar_style("memory", level))
+    _bar(builder, fraction(used, total), columns.memory_bar, bar_style("memory", level))
     builder.add(f"{gib_text(used):>5}", "dim" if used is None else LEVEL_STYLES[level])
-    builder.add(f"/{gib_text(total)}G".ljust(at.total) if at.total else "G", "dim")
-    if at.total:
+    builder.add(f"/{gib_text(total)}G".ljust(columns.total) if columns.total else "G", "dim")
+    if columns.total:
         builder.add(level_mark("memory", level), LEVEL_STYLES[level])
-    for field in at.fields:
+    for field in columns.fields:
         builder.add_spans(line_spans(field, device, thresholds))
-    if at.trend:
+    if columns.trend:
         builder.add(" ")
-        fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= at.trend]
+        fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= columns.trend]
         if fitting and not _has_programs(device, view):  # nothing else shows that it is not free
-            builder.add(align_left(fitting[0], at.trend), "dim")
+            builder.add(align_left(fitting[0], columns.trend), "dim")
         else:
             busy = view.history.series(device.uuid, "utilization.gpu_percent")
-            _, columns = recent_columns(view, view.history.times, busy, at.trend)
-            builder.add(braille(tuple(columns), low=0, high=100)[0], "graph")
+            _, means = recent_columns(view, view.history.times, busy, columns.trend)
+            builder.add(braille(tuple(means), low=0, high=100)[0], "graph")
     builder.fill_to(builder.width - 2).add(" " + ("" if vertical_bars else glyph), style)
 
 

@@ -156,12 +156,12 @@ def header_line(placed: Sequence[PlacedColumn], width: int, sort: str, *, revers
 def host_row(host: HostSummary, placed: Sequence[PlacedColumn], width: int) -> Line:
     """One host."""
     builder = LineBuilder(width)
-    both = any(placement.column.id == "user" for placement in placed)
+    has_user_column = any(placement.column.id == "user" for placement in placed)
     for place in placed:
         builder.fill_to(place.x)
         room = LineBuilder(place.width)
         if place.column.id == "state":
-            _state(room, host, both=both)
+            _state(room, host, has_user_column=has_user_column)
         else:
             _CELLS[place.column.id](room, host)
         builder.add_spans(room.spans)
@@ -222,7 +222,7 @@ def _temperature(builder: LineBuilder, host: HostSummary) -> None:
     _add_value(builder, text, "high" if hot else "text")
 
 
-def _state(builder: LineBuilder, host: HostSummary, *, both: bool) -> None:
+def _state(builder: LineBuilder, host: HostSummary, *, has_user_column: bool) -> None:
     """Draws what is wrong, or who uses the GPUs if that has no column of its own."""
     if not host.view.answered:
         builder.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
@@ -235,7 +235,7 @@ def _state(builder: LineBuilder, host: HostSummary, *, both: bool) -> None:
         more = f" +{count - 1}" if count > 1 else ""
         title = f"{gpu_label(host, first.device_uuid)}{printable(first.title)}"
         builder.add(cut_to_width(title, builder.cells_left - len(more)), "text").add(more, "dim")
-    elif not both:
+    elif not has_user_column:
         builder.add(cut_to_width(used_by(host), builder.cells_left), "text")
 
 

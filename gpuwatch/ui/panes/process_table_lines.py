@@ -61,12 +61,12 @@ class TableLayout:
     at: float
     """Moment of the run times, in seconds since the epoch."""
     focused: bool = False
-    shift: int = 0
+    scrolled_cells: int = 0
     """Cells by which commands are scrolled."""
     branches: Mapping[RowKey, Branch] = field(default_factory=dict)
     mig_indices: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Index of each MIG instance, by device UUID and instance id."""
-    most: float = 0.0
+    largest_memory: float = 0.0
     """The largest amount of GPU memory, in bytes."""
     marks: Mapping[tuple[int, str | None], Span] = field(default_factory=dict)
     """What :func:`finding_marks` found."""
@@ -172,7 +172,7 @@ def _cell(
 ) -> None:
     column = placed.column
     if column.id == "memory":
-        text = memory_text(process.number("gpu_memory_bytes"), placed.width, layout.most)
+        text = memory_text(process.number("gpu_memory_bytes"), placed.width, layout.largest_memory)
     elif column.seconds is not None:
         text = time_column_text(column, process, layout.at)
     else:
@@ -182,10 +182,10 @@ def _cell(
         text = f"{number} ({text})"
     if column.id == "command" and branch is not None and not branch.requested:
         text = without_folder(command_text(process))  # the tree shows who launched it
-    if column.id == "command" and layout.shift:
+    if column.id == "command" and layout.scrolled_cells:
         # The first step to the right shows the full path, later steps scroll.
         text = command_text(process)
-        text = "…" + text[layout.shift - SCROLL_CELLS + 1 :] if layout.shift > SCROLL_CELLS else text
+        text = "…" + text[layout.scrolled_cells - SCROLL_CELLS + 1 :] if layout.scrolled_cells > SCROLL_CELLS else text
     style = "dim" if branch is not None and not branch.requested else _style(process, column, text)
     builder.fill_to(placed.start)
     width = placed.width
@@ -220,7 +220,10 @@ def _unexplained(builder: LineBuilder, row: UnexplainedMemory, layout: TableLayo
             case "pid":
                 text, style = cut_to_width("unexplained", following - placed.start - 1), "warning"
             case _:
-                text, style = align_right(memory_text(row.amount, placed.width, layout.most), placed.width), "strong"
+                text, style = (
+                    align_right(memory_text(row.amount, placed.width, layout.largest_memory), placed.width),
+                    "strong",
+                )
         cells.append((placed.start, text, style))
         ends.append((following - placed.start - len(text), placed.start + len(text)))
     ends.append((starts[0] - builder.x, builder.x - 2))
@@ -253,7 +256,7 @@ def initial_table(view: View, chosen: Preferences, width: int, height: int, *, f
     at = snapshot.taken_at.timestamp()
     rows = sorted_rows(table_rows(snapshot), COLUMN_BY_ID[sort], reverse=descending)
     columns, indices, most = place_columns(inner, ids, gpus=gpus), mig_indices(snapshot), largest_memory(rows)
-    layout = TableLayout(columns, inner, sort, descending, at, focused=True, mig_indices=indices, most=most)
+    layout = TableLayout(columns, inner, sort, descending, at, focused=True, mig_indices=indices, largest_memory=most)
     room = max(height - 1 - 2 * framed, 1)
     lines = table_lines(rows, layout, room)
     if framed:
@@ -295,8 +298,8 @@ def bordered_table(
         title=title,
         note=f" {counts}, by {by} {'↓' if layout.sort_reverse else '↑'} " if total else "",
         focused=layout.focused,
-        bar=scroll_thumb(top, max(height - 3, 1), len(rows)),
-        bar_from=1,
+        scroll_bar=scroll_thumb(top, max(height - 3, 1), len(rows)),
+        scroll_bar_top=1,
     )
 
 

@@ -180,7 +180,7 @@ class FindingsScreen(FilterableScreen):
         """Draws the list, at most half the screen, and the evidence."""
         width, height = self.app.size
         self.page.display = width >= _WIDE_COLUMNS
-        self.page.styles.width = width - self._left if width >= _WIDE_COLUMNS else 0
+        self.page.styles.width = width - self._list_width if width >= _WIDE_COLUMNS else 0
         framed = height >= _FRAMED_ROWS
         self.finding_list.framed = self.evidence.framed = framed
         self.evidence.headed = not framed
@@ -202,7 +202,7 @@ class FindingsScreen(FilterableScreen):
         checked = self.filter is None if entry is None else isinstance(entry, Finding) and entry.id == "healthy"
         self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
         lines = entry_lines(entry, view.snapshot) if entry is not None else _checked_causes(view) if checked else []
-        room = max(self._left - 4, 10)
+        room = max(self._list_width - 4, 10)
         folded = [part for line in lines for part in wrap_line(line, room)]
         if self.page.display:
             self._draw_page(entry)
@@ -222,7 +222,7 @@ class FindingsScreen(FilterableScreen):
         return [[], cause_head(cause), [], *self._folded_page]
 
     @property
-    def _left(self) -> int:
+    def _list_width(self) -> int:
         """Cells of the list and the evidence."""
         width = self.app.size.width
         return width if width < _WIDE_COLUMNS else (width + 1) // 2
@@ -231,7 +231,7 @@ class FindingsScreen(FilterableScreen):
         """The page of a cause; for a healthy machine, what was checked."""
         cause = entry.reason if isinstance(entry, Problem) else cause_of(entry)
         healthy = isinstance(entry, Finding) and entry.id == "healthy"
-        room = self.app.size.width - self._left - 4
+        room = self.app.size.width - self._list_width - 4
         if (f"{cause} {healthy}", room) == self._page_of:
             return  # it is long, and only depends on the cause
         self._page_of = (f"{cause} {healthy}", room)

@@ -147,12 +147,12 @@ class ParametersModal(Modal[Parameters]):
 class PreflightSheet(ChoiceModal[bool]):
     """Result True: run. Enter cancels unless the cursor was moved; ``y`` runs."""
 
-    def __init__(self, ahead: Preflight, seconds: float, width: int) -> None:
+    def __init__(self, preflight: Preflight, seconds: float, width: int) -> None:
         """``seconds``: the time budget of each measurement."""
         room = min(width * 9 // 10, 104) - 4
-        count = len(ahead.configs)
-        what = printable(ahead.configs[0] if count == 1 else f"{count} configurations")
-        lines = [part for line in _preflight_lines(ahead, seconds, room) for part in wrap_line(line, room)]
+        count = len(preflight.configs)
+        what = printable(preflight.configs[0] if count == 1 else f"{count} configurations")
+        lines = [part for line in _preflight_lines(preflight, seconds, room) for part in wrap_line(line, room)]
         choices = (Choice("Cancel", "start nothing", "starts nothing"), Choice("Run", what, f"runs {what}", "y"))
         super().__init__(f"Run {what}?", [*lines, []], choices)
 
@@ -160,22 +160,26 @@ class PreflightSheet(ChoiceModal[bool]):
         self.dismiss(number > 0)
 
 
-def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> SpanLines:
+def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLines:
     """Who is on the GPU, what the probes take, what is at risk: a line each; then the programs and exceptions."""
-    count = len(ahead.configs)
+    count = len(preflight.configs)
     each = f"{seconds:g} s of measuring" + (" each" if count > 1 else "")
-    names = _listed(ahead.configs)
-    if not ahead.devices:
+    names = _listed(preflight.configs)
+    if not preflight.devices:
         takes = f"{names}: {each}, on the CPU"
         return [
             _line("on the GPU", "no GPU is available: the probes run on the CPU", "text"),
             _line("takes", takes, "text"),
             _line("at risk", "nothing on a GPU", "ok"),
         ]
-    programs = {(process.pid, process.create_time) for process in ahead.tenants}
+    programs = {(process.pid, process.create_time) for process in preflight.tenants}
     lines: SpanLines = [
-        _line("on the GPU", f"{_gpus(ahead)}: {_users(ahead, len(programs))}", "warning" if programs else "ok"),
-        _line("takes", _memory_to_take(ahead), "text"),
+        _line(
+            "on the GPU",
+            f"{_gpus_text(preflight)}: {_programs_text(preflight, len(programs))}",
+            "warning" if programs else "ok",
+        ),
+        _line("takes", _memory_to_take(preflight), "text"),
     ]
     if programs:
         risk = "the other programs can run out of memory if they request more meanwhile; all run slower"
@@ -183,21 +187,21 @@ def _preflight_lines(ahead: Preflight, seconds: float, room: int) -> SpanLines:
     else:
         lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
     notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
-    if ahead.spared:
-        are = "are not used: they are" if len(ahead.spared) > 1 else "is not used: it is"
-        notes.append(f"{gpu_list_text(device.index for device in ahead.spared)} {are} busy")
-    if ahead.by_number:
-        chooses = "select their GPUs themselves" if len(ahead.by_number) > 1 else "selects its GPUs itself"
-        notes.append(f"{_listed(ahead.by_number)} {chooses}")
+    if preflight.spared:
+        are = "are not used: they are" if len(preflight.spared) > 1 else "is not used: it is"
+        notes.append(f"{gpu_list_text(device.index for device in preflight.spared)} {are} busy")
+    if preflight.by_number:
+        chooses = "select their GPUs themselves" if len(preflight.by_number) > 1 else "selects its GPUs itself"
+        notes.append(f"{_listed(preflight.by_number)} {chooses}")
     lines.append([])
-    for process in ahead.tenants[:_MAX_PROGRAMS]:
+    for process in preflight.tenants[:_MAX_PROGRAMS]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
         held_here = align_right(gib(process.number("gpu_memory_bytes")), 10)
         begin = f"  {align_right(str(process.pid), 9)}  "
         rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
         lines.append([(begin, "strong"), (cut_to_width(rest, room - len(begin)), "text")])
-    if len(ahead.tenants) > _MAX_PROGRAMS:
-        lines.append([(f"  and {len(ahead.tenants) - _MAX_PROGRAMS} more", "dim")])
+    if len(preflight.tenants) > _MAX_PROGRAMS:
+        lines.append([(f"  and {len(preflight.tenants) - _MAX_PROGRAMS} more", "dim")])
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 
@@ -205,29 +209,31 @@ def _line(name: str, text: str, style: str) -> list[Span]:
     return [(align_left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, style)]
 
 
-def _gpus(ahead: Preflight) -> str:
-    devices = ahead.devices
+def _gpus_text(preflight: Preflight) -> str:
+    devices = preflight.devices
     if len(devices) == 1:
         return f"GPU {devices[0].index} {printable(devices[0].name)}"
     return f"GPUs {', '.join(str(device.index) for device in devices)}"
 
 
-def _users(ahead: Preflight, count: int) -> str:
+def _programs_text(preflight: Preflight, count: int) -> str:
     if not count:
         return "no compute process"
-    held = memory(ahead.held_bytes) if ahead.held_bytes is not None else "an unknown amount of memory"
+    held = memory(preflight.held_bytes) if preflight.held_bytes is not None else "an unknown amount of memory"
     return f"{count} program{'s' * (count != 1)}, holding {held}"
 
 
-def _memory_to_take(ahead: Preflight) -> str:
-    grows = sum(config in _GROW_OR_LIMIT for config in ahead.configs)
-    most = "what it needs, of the free" if grows == len(ahead.configs) else "up to all free"
-    if len(ahead.devices) > 2:
-        free = [device.number("memory.free_bytes") for device in ahead.devices]
+def _memory_to_take(preflight: Preflight) -> str:
+    grows = sum(config in _GROW_OR_LIMIT for config in preflight.configs)
+    most = "what it needs, of the free" if grows == len(preflight.configs) else "up to all free"
+    if len(preflight.devices) > 2:
+        free = [device.number("memory.free_bytes") for device in preflight.devices]
         known = [amount for amount in free if amount is not None]
         total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
         return f"{most}: {total}"
-    free_of = ", ".join(f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in ahead.devices)
+    free_of = ", ".join(
+        f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in preflight.devices
+    )
     return f"{most}: {free_of}"
 
 

@@ -116,13 +116,15 @@ class ProbesScreen(FilterableScreen):
             builder.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
 
     def _draw_conclusion(self) -> None:
-        document = self.comparison()
+        comparison = self.comparison()
         width, height = self.app.size
         lines: list[list[Span]] = []
-        if document.runs:
-            bad = sum(map(run_failed, document.runs))
-            glyph, style = ("●", "ok") if not bad else ("✖", "error") if bad == len(document.runs) else ("▲", "warning")
-            words = wrap_line([(f" {glyph} ", style), (printable(conclusion(document)), "strong")], width - 1)
+        if comparison.runs:
+            bad = sum(map(run_failed, comparison.runs))
+            glyph, style = (
+                ("●", "ok") if not bad else ("✖", "error") if bad == len(comparison.runs) else ("▲", "warning")
+            )
+            words = wrap_line([(f" {glyph} ", style), (printable(conclusion(comparison)), "strong")], width - 1)
             most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1
             lines = words[:most]
             if len(words) > most:
@@ -134,11 +136,11 @@ class ProbesScreen(FilterableScreen):
 
     def _draw_bars(self) -> None:
         """Bars below the table, where it keeps most of the height."""
-        document = self.comparison()
+        comparison = self.comparison()
         width, height = self.app.size
         row = self.table.chosen
-        chosen = _run_index(row.run, document) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
-        lines = probe_bar_lines(document, width, height // 5, chosen) if height >= _TALL_LINES else []
+        chosen = _run_index(row.run, comparison) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
+        lines = probe_bar_lines(comparison, width, height // 5, chosen) if height >= _TALL_LINES else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
         self.bars.paint(lines)
@@ -213,9 +215,9 @@ class ProbesScreen(FilterableScreen):
         self.below.show_text(title, [part for line in lines for part in wrap_line(line, width)])
 
     def _marks_of(self, run: Run | None) -> list[list[Span]]:
-        document = self.comparison()
-        place = _run_index(run, document)
-        marks = speed_marks(document, place) if place is not None else ()
+        comparison = self.comparison()
+        place = _run_index(run, comparison)
+        marks = speed_marks(comparison, place) if place is not None else ()
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
     def titles(self) -> dict[str, str]:
@@ -475,25 +477,25 @@ class ProbesScreen(FilterableScreen):
             self.table.redraw()
 
     def action_report(self) -> None:
-        document = self.comparison()
-        if document.runs:
-            self._write(document, "probes")
+        comparison = self.comparison()
+        if comparison.runs:
+            self._write(comparison, "probes")
         else:
             self.say("no runs to report yet: x runs the selection", "warning")
 
-    def _write(self, document: Comparison | Run, name: str) -> None:
+    def _write(self, comparison: Comparison | Run, name: str) -> None:
         from gpuwatch.share.reports.report_formats import write
 
         moment = datetime.datetime.fromtimestamp(self.gpuwatch.session.clock()).strftime("%Y%m%d-%H%M%S")
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
         path = Path.cwd() / f"gpuwatch-{safe}-{moment}.html"
         try:
-            write(document, path)
+            write(comparison, path)
         except GpuwatchError as error:
             self.say(f"✖ {printable(error.message)}", "error")
         else:
             self.say(f"● report written: {printable(str(path))}", link_style(file_url(path), "ok"))
 
 
-def _run_index(run: Run | None, document: Comparison) -> int | None:
-    return next((number for number, other in enumerate(document.runs) if other is run), None)
+def _run_index(run: Run | None, comparison: Comparison) -> int | None:
+    return next((number for number, other in enumerate(comparison.runs) if other is run), None)

@@ -82,22 +82,22 @@ class ProcessScreen(FilterableScreen):
     def chosen(self) -> Identity | None:
         """The selected process, by default the first."""
         if self.gpuwatch.chosen_process is None:
-            people = self.identities()
-            self.gpuwatch.chosen_process = people[0] if people else None
+            identities = self.identities()
+            self.gpuwatch.chosen_process = identities[0] if identities else None
         return self.gpuwatch.chosen_process
 
     @property
     def rows(self) -> tuple[Process, ...]:
         """Its current rows, or the last known ones."""
-        who = self.chosen
-        if who is None:
+        identity = self.chosen
+        if identity is None:
             return ()
-        return process_rows(self.view.snapshot, who) or self.gpuwatch.session.process_history(who).rows
+        return process_rows(self.view.snapshot, identity) or self.gpuwatch.session.process_history(identity).rows
 
     # Drawing
 
     def draw(self, view: View) -> None:
-        who = self.chosen
+        identity = self.chosen
         width, height = self.app.size
         framed = self.framed
         for pane in (self.facts, self.graphs, self.about):
@@ -105,30 +105,32 @@ class ProcessScreen(FilterableScreen):
         self.about.headed = self.facts.headed = not framed
         self.about.styles.height = max(height * 2 // 5 - 1, 6)
         self.facts.styles.width = max(width // 2, 44)
-        self.middle.display = self.about.display = who is not None
-        self.identity.styles.height = "1fr" if who is None else 2  # the keys stay at the bottom
-        if who is None:
+        self.middle.display = self.about.display = identity is not None
+        self.identity.styles.height = "1fr" if identity is None else 2  # the keys stay at the bottom
+        if identity is None:
             self.identity.paint(_nobody(view))
             return
-        history = self.gpuwatch.session.process_history(who)
-        self._read_details(who)
-        details = self.details if self._details_identity == who else None
+        history = self.gpuwatch.session.process_history(identity)
+        self._read_details(identity)
+        details = self.details if self._details_identity == identity else None
         rows = self.rows
-        self._draw_identity(who, rows, details, view)
+        self._draw_identity(identity, rows, details, view)
         if rows and is_on_cpu(rows[0]):
             devices = facts.cpu_lines(rows[0], view, details)
         else:
-            devices = facts.map_lines(rows, view, self.numbers if self._details_identity == who else ())
+            devices = facts.map_lines(rows, view, self.numbers if self._details_identity == identity else ())
         sections = [("Devices", devices), ("Settings at start", facts.setting_lines(rows, details, view))]
         self.facts.show_sections(sections, stale=view.stale)
         self.graphs.show(partial(process_graphs, history, rows, view), history.times, view)
-        self._draw_about(who, rows, details, view)
+        self._draw_about(identity, rows, details, view)
 
-    def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View) -> None:
+    def _draw_about(
+        self, identity: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
+    ) -> None:
         sections = [("Findings", facts.finding_lines(rows, view.findings, view))]
         # Details are not recorded: they are from now, or from when the process was last read.
         back = view.paused_since is not None
-        tree = facts.tree_lines(who, rows, details)
+        tree = facts.tree_lines(identity, rows, details)
         if back and details is not None and not details.problem:
             note = f"as of {clock_text(self._read_clock)}; not recorded for the moment shown"
             tree = [[(note, "warning")], *tree]
@@ -137,7 +139,7 @@ class ProcessScreen(FilterableScreen):
         self.about.note = f" {count} variables, secrets masked " if count else ""
         environment = facts.environment_lines(details)
         if back and details is not None and details.environment:
-            start = _later_start(who, view)
+            start = _later_start(identity, view)
             of = [("set when the process started, so it also applies to this moment", "dim")]
             if start:
                 of = [(f"set when the process started, at {start}: after this moment", "warning")]
@@ -147,29 +149,29 @@ class ProcessScreen(FilterableScreen):
         self.about.show_sections(sections, stale=view.stale, wanted=self.filter)
 
     def _draw_identity(
-        self, who: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
+        self, identity: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
     ) -> None:
         note: Span = ("", "text")
-        seen: float | None = view.moment
-        if not process_rows(view.snapshot, who):
-            seen = self.gpuwatch.session.process_history(who).seen
+        seen_at: float | None = view.moment
+        if not process_rows(view.snapshot, identity):
+            seen_at = self.gpuwatch.session.process_history(identity).seen
             note = ("✖ no longer uses a GPU", "error")
             if view.paused_since is not None:
-                start = _later_start(who, view)
+                start = _later_start(identity, view)
                 note = (f"started later, at {start}" if start else "did not use a GPU then", "warning")
-            elif self._ended == who:
+            elif self._ended == identity:
                 note = ("✖ exited; these are its last values", "error")
         elif self._reading_since is not None and time.monotonic() - self._reading_since > 2:
             note = (f"still reading after {time.monotonic() - self._reading_since:.0f} s", "warning")
         width = self.identity.size.width or self.app.size.width
         lines = []
-        for spans in facts.identity_lines(who, rows, seen or view.now, details, note):
+        for spans in facts.identity_lines(identity, rows, seen_at or view.now, details, note):
             builder = LineBuilder(width)
             builder.add_spans(spans)
             lines.append(builder.line())
-        people = self.identities()
-        if who in people and len(people) > 1:
-            place = f" ◂ {people.index(who) + 1} of {len(people)} ▸ "
+        identities = self.identities()
+        if identity in identities and len(identities) > 1:
+            place = f" ◂ {identities.index(identity) + 1} of {len(identities)} ▸ "
             head = LineBuilder(width - len(place) - 1).add_spans(lines[0].spans)
             lines[0] = LineBuilder(width).add_spans(head.spans).fill_to(width - len(place)).add(place, "dim").line()
         self.identity.paint(lines, stale=view.stale)
@@ -180,9 +182,9 @@ class ProcessScreen(FilterableScreen):
     def reading(self) -> bool:
         return self._reading_since is not None
 
-    def _read_details(self, who: Identity) -> None:
+    def _read_details(self, identity: Identity) -> None:
         """Starts a thread to read the details: a hung driver can block reading of a process."""
-        fresh = self._details_identity == who and time.monotonic() - self._read_at < _REREAD_SECONDS
+        fresh = self._details_identity == identity and time.monotonic() - self._read_at < _REREAD_SECONDS
         if fresh or self._reading_since is not None:
             return
         self._reading_since = time.monotonic()
@@ -191,22 +193,22 @@ class ProcessScreen(FilterableScreen):
         def work() -> None:
             numbers: DeviceNumbers = ()
             try:
-                found = facts.without_secrets(host.details(*who))
-                numbers = host.device_numbers(who[0]) if not found.problem else ()
+                found = facts.without_secrets(host.details(*identity))
+                numbers = host.device_numbers(identity[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
                 found = ProcessDetails(problem=f"reading broke off: {type(error).__name__}: {error}")
-            self.call_later(self._take_details, who, found, numbers)  # a message, which any thread may send
+            self.call_later(self._take_details, identity, found, numbers)  # a message, which any thread may send
 
         threading.Thread(target=work, name="gpuwatch-process", daemon=True).start()
 
-    def _take_details(self, who: Identity, details: ProcessDetails, numbers: DeviceNumbers) -> None:
+    def _take_details(self, identity: Identity, details: ProcessDetails, numbers: DeviceNumbers) -> None:
         """Takes what was read; another process may be shown by now."""
         self._reading_since, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
-        ended = details.problem and who[1] is not None and not self.gpuwatch.session.host.unreachable
-        self._ended = who if ended else None
-        if self._ended is None or self._details_identity != who:
+        ended = details.problem and identity[1] is not None and not self.gpuwatch.session.host.unreachable
+        self._ended = identity if ended else None
+        if self._ended is None or self._details_identity != identity:
             # Details read before its exit stay on screen.
-            self._details_identity, self.details, self.numbers = who, details, numbers
+            self._details_identity, self.details, self.numbers = identity, details, numbers
             self._read_clock = read_clock
         if self.gpuwatch.tab is self:
             self.show_again()
@@ -219,14 +221,14 @@ class ProcessScreen(FilterableScreen):
         self.call_after_refresh(self.show_again)
 
     def action_move(self, where: str) -> None:
-        people = self.identities()
+        identities = self.identities()
         if where not in ("left", "right"):
             (self.facts if self.facts.has_focus else self.about).move(where)
-        elif people:
-            who = self.chosen
+        elif identities:
+            identity = self.chosen
             step = 1 if where == "right" else -1
-            number = people.index(who) + step if who in people else 0
-            self.gpuwatch.chosen_process = people[number % len(people)]
+            number = identities.index(identity) + step if identity in identities else 0
+            self.gpuwatch.chosen_process = identities[number % len(identities)]
             self.about.top = self.facts.top = 0
             self.show_again()
 
@@ -270,9 +272,9 @@ class ProcessScreen(FilterableScreen):
         ask_signal(self, list(self.rows[:1]), lambda delivered: None)
 
 
-def _later_start(who: Identity, view: View) -> str:
+def _later_start(identity: Identity, view: View) -> str:
     """The start time of a process that started after the moment shown; else empty."""
-    started = who[1]
+    started = identity[1]
     if view.past is None or view.paused_since is None or started is None or started <= view.past.moment:
         return ""
     return clock_text(started)

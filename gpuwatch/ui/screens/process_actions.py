@@ -45,14 +45,16 @@ def ask_signal(
         return
     from gpuwatch.ui.screens.signal_sheet import SignalSheet, one_row_per_process, outcome_message
 
-    people = one_row_per_process(chosen)
+    processes = one_row_per_process(chosen)
 
     def answered(number: int | None) -> None:
         if number == 0:
             screen.say("nothing was sent; in that sheet y sends TERM, arrows choose", "text")
         if not number:
             return
-        outcomes: list[tuple[Process, SignalResult]] = [(p, host.signal(p.pid, p.create_time, number)) for p in people]
+        outcomes: list[tuple[Process, SignalResult]] = [
+            (p, host.signal(p.pid, p.create_time, number)) for p in processes
+        ]
         got = {process_identity(process) for process, outcome in outcomes if outcome.state == "delivered"}
         delivered([process for process in chosen if process_identity(process) in got])
         screen.say(*outcome_message(outcomes, number))
@@ -62,7 +64,7 @@ def ask_signal(
         finding.id == "container.pid-namespace" and finding.until is None
         for finding in screen.gpuwatch.session.findings
     )
-    screen.app.push_screen(SignalSheet(people, screen.app.size.width, doubt=doubt), answered)
+    screen.app.push_screen(SignalSheet(processes, screen.app.size.width, doubt=doubt), answered)
 
 
 class ProcessRowsScreen(TabScreen):

@@ -15,7 +15,7 @@ from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
 from gpuwatch.ui.tables.process_columns import command_text, short_command
 
-CHOICES = (
+SIGNALS = (
     (signal.SIGINT, "INT", "like Ctrl+C: most programs clean up and exit", ""),
     (signal.SIGTERM, "TERM", "asks it to exit, and lets it clean up", "y"),
     (signal.SIGKILL, "KILL", "the kernel kills it at once; nothing is saved", ""),
@@ -55,9 +55,9 @@ def _since(process: Process) -> str:
     return UNKNOWN if process.create_time is None else date_and_time(process.create_time)
 
 
-def _who(people: Sequence[Process], room: int) -> SpanLines:
-    if len(people) == 1:
-        process = people[0]
+def _target_lines(processes: Sequence[Process], room: int) -> SpanLines:
+    if len(processes) == 1:
+        process = processes[0]
         facts = (
             ("pid", str(process.pid), "strong"),
             ("user", printable(process.user) if process.user else UNKNOWN, "text"),
@@ -67,15 +67,15 @@ def _who(people: Sequence[Process], room: int) -> SpanLines:
         )
         return [[(f" {name:<9}", "dim"), (cut_to_width(text, room - 10), style)] for name, text, style in facts]
     lines: SpanLines = []
-    for process in people[:_MAX_PROCESSES]:
+    for process in processes[:_MAX_PROCESSES]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
         begin = f" {align_right(str(process.pid), 7)}  "
         rest = f"{_since(process)}  {short_command(process)}"
         lines.append(
             [(begin, "strong"), (user, "text"), ("  ", "text"), (cut_to_width(rest, room - len(begin) - 11), "dim")]
         )
-    if len(people) > _MAX_PROCESSES:
-        lines.append([(f" and {len(people) - _MAX_PROCESSES} more", "dim")])
+    if len(processes) > _MAX_PROCESSES:
+        lines.append([(f" and {len(processes) - _MAX_PROCESSES} more", "dim")])
     return lines
 
 
@@ -85,26 +85,28 @@ class SignalSheet(ChoiceModal[int]):
     No choice is offered if no process can be identified.
     """
 
-    def __init__(self, people: Sequence[Process], width: int, *, doubt: bool = False) -> None:
+    def __init__(self, processes: Sequence[Process], width: int, *, doubt: bool = False) -> None:
         """``doubt``: some pids listed by the driver are from another PID namespace."""
         room = min(width * 9 // 10, 104) - 4
-        lines = _who(people, room)
-        refused = [(process, why) for process in people if (why := why_refused(process.pid, process.create_time))]
+        lines = _target_lines(processes, room)
+        refused = [(process, why) for process in processes if (why := why_refused(process.pid, process.create_time))]
         lines.append([])
         for process, why in refused[:3]:
             lines.append([(f" ✖ no signal to {process.pid}: ", "error"), (why, "text")])
         if len(refused) > 3:
             lines.append([(f" ✖ and {len(refused) - 3} more", "error")])
-        able = len(people) - len(refused)
-        if able and doubt:
+        signalable = len(processes) - len(refused)
+        if signalable and doubt:
             text = "some pids here are from another PID namespace: is this the process you mean?"
             lines += [[(" ▲ ", "warning"), (text, "text")], []]
-        whom = f"{able} processes" if able > 1 else f"{people[0].pid} {_short(people[0])}"
+        target = f"{signalable} processes" if signalable > 1 else f"{processes[0].pid} {_short(processes[0])}"
         choices = [Choice("Cancel", "send nothing", "sends nothing")]
-        choices += [Choice(name, text, f"sends {name} to {whom}", key) for _, name, text, key in CHOICES]
-        several = f" to {len(people)} processes" if len(people) > 1 else f" to {people[0].pid}"
-        super().__init__(f"Send a signal{several}" if able else "No signal can be sent", lines, choices if able else ())
-        self._able = bool(able)
+        choices += [Choice(name, text, f"sends {name} to {target}", key) for _, name, text, key in SIGNALS]
+        several = f" to {len(processes)} processes" if len(processes) > 1 else f" to {processes[0].pid}"
+        super().__init__(
+            f"Send a signal{several}" if signalable else "No signal can be sent", lines, choices if signalable else ()
+        )
+        self._able = bool(signalable)
 
     def take(self, number: int) -> None:
-        self.dismiss((0, *(signal for signal, *_ in CHOICES))[number] if self._able else None)
+        self.dismiss((0, *(signal for signal, *_ in SIGNALS))[number] if self._able else None)

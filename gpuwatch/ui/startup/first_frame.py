@@ -38,26 +38,26 @@ _STRIP, _PANE = "surface", "background"
 
 
 def first_frame_lines(
-    view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool, with_processes: bool = False
+    view: View, preferences: Preferences, width: int, height: int, *, ascii_only: bool, with_processes: bool = False
 ) -> list[tuple[Line, str]]:
     """Every line of the screen with its background; empty if the terminal is too small.
 
     ``with_processes``: whether processes have been read.
     """
-    if chosen.gpu_order != "index":
-        view = with_devices(view, sorted_devices(view.devices, chosen.gpu_order))
+    if preferences.gpu_order != "index":
+        view = with_devices(view, sorted_devices(view.devices, preferences.gpu_order))
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
-    fields = available_fields(chosen.gpu_fields, view.devices)
-    wanted = plan_overview(view, chosen, width, height, fields, processes=rows)
-    if wanted.gpus_as == "none" or view.has_problem:
+    fields = available_fields(preferences.gpu_fields, view.devices)
+    layout = plan_overview(view, preferences, width, height, fields, processes=rows)
+    if layout.gpus_as == "none" or view.has_problem:
         return []
     top, host = LineBuilder(width), LineBuilder(width)
-    top_line(top, view, chosen.tab)
+    top_line(top, view, preferences.tab)
     lines = [(top.fill_to(width).line(), _STRIP), (_summary_line(view, width) if with_processes else BLANK, _PANE)]
-    if wanted.host:
+    if layout.host:
         host_line(host, view)
         lines.append((host.fill_to(width).line(), _PANE))
-    lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, chosen.gpu_display(fields))]
+    lines += [(line, _PANE) for line in gpu_lines(view, layout, width, preferences.gpu_display(fields))]
     room = height - len(lines) - 1
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:
@@ -65,20 +65,25 @@ def first_frame_lines(
         from gpuwatch.ui.tables.process_table_rows import table_rows
 
         titles = gpu_number_title(view) | ({} if table_rows(view.snapshot) else NO_PROCESS_TITLES)
-        table, note = initial_table(view, chosen, width, room, framed=wanted.framed)
+        table, note = initial_table(view, preferences, width, room, framed=layout.framed)
     else:
-        waiting = [LineBuilder(width - 2 * wanted.framed).fill_to(width - 2 * wanted.framed, style="header").line()]
+        waiting = [LineBuilder(width - 2 * layout.framed).fill_to(width - 2 * layout.framed, style="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
-        note = visible_rows(0, max(room - 1, 1), rows) if not wanted.framed else ""
+        note = visible_rows(0, max(room - 1, 1), rows) if not layout.framed else ""
         table = (
             with_border(waiting, width, room, title=[("Processes", "title")], focused=True)
-            if wanted.framed
+            if layout.framed
             else waiting
         )
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
     keys, _ = key_line(
-        width, "processes", chosen.tab, titles=titles, note=(note, False), name=ascii_key_name if ascii_only else str
+        width,
+        "processes",
+        preferences.tab,
+        titles=titles,
+        note=(note, False),
+        name=ascii_key_name if ascii_only else str,
     )
     return [*lines, (keys, _STRIP)]
 
@@ -96,9 +101,9 @@ def escape_text(
 ) -> str:
     """The lines as terminal output; ``styles`` by a line's background and whether it is highlighted."""
     out = []
-    for y, (line, ground) in enumerate(lines, 1):
+    for y, (line, background) in enumerate(lines, 1):
         out.append(f"\x1b[{y};1H")
-        x, last, sets = 0, "", styles[ground, line.highlighted]
+        x, last, sets = 0, "", styles[background, line.highlighted]
         for text, style in line.spans:
             if style != last:
                 out.append(sets[style])
@@ -123,30 +128,30 @@ def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
 class FirstFrame:
     """The frame on the terminal before Textual starts; removed by :meth:`leave`, kept by :meth:`hand_over`."""
 
-    def __init__(self, chosen: Preferences) -> None:
-        self._chosen = chosen
+    def __init__(self, preferences: Preferences) -> None:
+        self._preferences = preferences
         self._before: list[int | list[bytes | int]] | None = None
         self.painted = False
 
     @property
     def possible(self) -> bool:
         """Whether this terminal, theme and tab can be painted without Textual."""
-        own = palette_of(self._chosen.theme) is not None and self._chosen.tab == "overview"
+        own = palette_of(self._preferences.theme) is not None and self._preferences.tab == "overview"
         return own and bool(color_depth(os.environ)) and os.isatty(2)
 
     @property
     def can_paint_processes(self) -> bool:
         """Whether processes are painted too: a filter or a tree is left to the table widget."""
-        return not self._chosen.filter and not self._chosen.tree
+        return not self._preferences.filter and not self._preferences.tree
 
     def paint(self, snapshot: Snapshot, *, with_processes: bool = False) -> bool:
         """Paints the devices of a snapshot; False if there is nothing to paint.
 
         ``with_processes``: whether its processes have been read; then they are painted too.
         """
-        palette = palette_of(self._chosen.theme)
+        palette = palette_of(self._preferences.theme)
         assert palette is not None
-        ascii_only = self._chosen.ascii
+        ascii_only = self._preferences.ascii
         if ascii_only is None:
             ascii_only = bool(why_only_ascii(os.environ, sys.stdout.encoding))
         width, height = screen_size(os.environ)
@@ -157,17 +162,17 @@ class FirstFrame:
             history=history,
             status=FeedStatus("ok", 0.0),
             now=time.time(),
-            interval=self._chosen.interval,
-            read_only=self._chosen.read_only,
+            interval=self._preferences.interval,
+            read_only=self._preferences.read_only,
         )
         lines = first_frame_lines(
-            view, self._chosen, width, height, ascii_only=ascii_only, with_processes=with_processes
+            view, self._preferences, width, height, ascii_only=ascii_only, with_processes=with_processes
         )
         if not lines:
             return False
         depth = color_depth(os.environ)
-        grounds = {(_STRIP, False), *((ground, line.highlighted) for line, ground in lines)}
-        styles = {key: escape_sequences(palette, key[0], depth, highlighted=key[1]) for key in grounds}
+        backgrounds = {(_STRIP, False), *((background, line.highlighted) for line, background in lines)}
+        styles = {key: escape_sequences(palette, key[0], depth, highlighted=key[1]) for key in backgrounds}
         text = escape_text(lines, width, styles)
         if ascii_only:
             text = to_ascii(text)

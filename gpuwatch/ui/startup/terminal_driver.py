@@ -196,14 +196,14 @@ class TerminalDriver(LinuxDriver):
         assert self._wake is not None
         parser = XTermParser()
         decode = getincrementaldecoder("utf-8")().decode
-        waiting = select.poll()
-        waiting.register(self.fileno, select.POLLIN)
-        waiting.register(self._wake[0], select.POLLIN)
-        looks = 0
+        poll = select.poll()
+        poll.register(self.fileno, select.POLLIN)
+        poll.register(self._wake[0], select.POLLIN)
+        polls_left = 0
         try:
             while not self.exit_event.is_set():
-                ready = waiting.poll(_POLL_MILLISECONDS if looks else None)
-                looks = max(looks - 1, 0)
+                ready = poll.poll(_POLL_MILLISECONDS if polls_left else None)
+                polls_left = max(polls_left - 1, 0)
                 if any(descriptor == self.fileno for descriptor, _ in ready):
                     try:
                         read = os.read(self.fileno, 4096)
@@ -215,7 +215,7 @@ class TerminalDriver(LinuxDriver):
                     text = decode(read)
                     for event in parser.feed(text) if text else ():
                         self.process_message(event)
-                    looks = 2 + int(ESCAPE_DELAY * 1000 / _POLL_MILLISECONDS)
+                    polls_left = 2 + int(ESCAPE_DELAY * 1000 / _POLL_MILLISECONDS)
                 for event in parser.tick():
                     self.process_message(event)
         finally:

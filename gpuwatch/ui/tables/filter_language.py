@@ -94,7 +94,7 @@ class _Word:
     typed: str
     text: str
     """Without its quotes."""
-    plain: int
+    quote_position: int
     """Position of the first quote: after it, nothing is an operator."""
 
 
@@ -127,8 +127,8 @@ def _amount(name: str, kind: Kind, text: str) -> float:
         return min(seconds, _MAX_NUMBER)
     match = _NUMBER.match(text)
     if match is None:
-        what = {"size": "a number such as 2GiB", "time": "a time such as 90s or 1h30m"}.get(kind, "a number")
-        raise FilterError(f"{name} is compared with {what}" + (f", not “{_short(text)}”" if text else ""))
+        expected = {"size": "a number such as 2GiB", "time": "a time such as 90s or 1h30m"}.get(kind, "a number")
+        raise FilterError(f"{name} is compared with {expected}" + (f", not “{_short(text)}”" if text else ""))
     number, unit = min(float(match[1]), _MAX_NUMBER), match[2].lower()
     if kind == "size":
         suffix = _SIZE_SUFFIX.match(unit)
@@ -141,7 +141,7 @@ def _amount(name: str, kind: Kind, text: str) -> float:
     raise FilterError(f"“{_short(unit)}” is not a unit of {name}")
 
 
-def _comparison(amount: NumberField[P], sign: str, wanted: float) -> Callable[P, bool]:
+def _comparison(amount: NumberField[P], operator: str, wanted: float) -> Callable[P, bool]:
     wanted = amount.shown(wanted)
 
     def test(*args: P.args, **kwargs: P.kwargs) -> bool:
@@ -149,42 +149,46 @@ def _comparison(amount: NumberField[P], sign: str, wanted: float) -> Callable[P,
         if value is None:
             return False
         value = amount.shown(value)
-        return (value > wanted and ">" in sign) or (value < wanted and "<" in sign) or (value == wanted and "=" in sign)
+        return (
+            (value > wanted and ">" in operator)
+            or (value < wanted and "<" in operator)
+            or (value == wanted and "=" in operator)
+        )
 
     return test
 
 
-def parse_integer(name: str, text: str, what: str) -> int:
-    """An integer that was typed; :class:`FilterError` that says ``what`` is wanted if it is none."""
+def parse_integer(name: str, text: str, expected: str) -> int:
+    """An integer that was typed; :class:`FilterError` that says ``expected`` is wanted if it is none."""
     digits = text.lstrip("0") or text[:1]
     if not (text.isascii() and text.isdecimal()) or len(digits) > _MAX_DIGITS:
-        raise FilterError(f"{name} is {what}, not “{_short(text)}”")
+        raise FilterError(f"{name} is {expected}, not “{_short(text)}”")
     return int(digits)
 
 
 def _field_test(word: _Word, fields: FilterFields[P]) -> Callable[P, bool] | None:
     """The test of a word with a field; None for a plain text search."""
     match = _FIELD_WORD.match(word.text)
-    if match is None or match.start(2) >= word.plain or not fields.names:
+    if match is None or match.start(2) >= word.quote_position or not fields.names:
         return None
-    typed, sign, rest = match.groups()
+    typed, operator, rest = match.groups()
     name = fields.aliases.get(typed.lower(), typed.lower())
     if name not in fields.names:
         if rest.startswith("//"):
             return None  # http://host
-        meant = closest_name(name, (*fields.names, *fields.aliases)) if len(name) > 2 else None
-        if meant is None and sign == "=":
+        suggestion = closest_name(name, (*fields.names, *fields.aliases)) if len(name) > 2 else None
+        if suggestion is None and operator == "=":
             return None  # part of a command line: lr=0.1
-        hint = f"; did you mean {meant}?" if meant is not None else "; quote it to search for the text"
+        hint = f"; did you mean {suggestion}?" if suggestion is not None else "; quote it to search for the text"
         raise FilterError(f"there is no field “{_short(typed)}”{hint}")
-    contains = sign in (":", "~")
+    contains = operator in (":", "~")
     if name in fields.ids and not contains:
-        return _comparison(NumberField(fields.ids[name]), sign, _amount(name, "count", rest))
+        return _comparison(NumberField(fields.ids[name]), operator, _amount(name, "count", rest))
     if name in fields.numbers:
         if contains:
             raise FilterError(f"{name} is a number: write {name}>{_short(rest) or '…'}")
         amount = fields.numbers[name]
-        return _comparison(amount, sign, _amount(name, amount.kind, rest))
+        return _comparison(amount, operator, _amount(name, amount.kind, rest))
     if not contains:
         raise FilterError(f"{name} is text: write {name}:{_short(rest) or '…'}")
     wanted = rest.lower()
@@ -199,14 +203,19 @@ def _field_test(word: _Word, fields: FilterFields[P]) -> Callable[P, bool] | Non
 
 
 def _word_test(word: _Word, fields: FilterFields[P]) -> Callable[P, bool]:
-    if word.plain > 0 and len(word.text) > 1 and word.text[0] == "-" and (word.text[1] != "-" or word.plain == 1):
-        inner = _word_test(_Word(word.typed, word.text[1:], word.plain - 1), fields)
+    if (
+        word.quote_position > 0
+        and len(word.text) > 1
+        and word.text[0] == "-"
+        and (word.text[1] != "-" or word.quote_position == 1)
+    ):
+        inner = _word_test(_Word(word.typed, word.text[1:], word.quote_position - 1), fields)
         return lambda *args, **kwargs: not inner(*args, **kwargs)
     fielded = _field_test(word, fields)
     if fielded is not None:
         return fielded
     anywhere = word.text.lower()
-    if word.plain and anywhere in fields.words:
+    if word.quote_position and anywhere in fields.words:
         return fields.words[anywhere]
     return fields.anywhere(anywhere)
 
@@ -216,16 +225,16 @@ def parse(text: str, fields: FilterFields[P]) -> Filter[P] | None:
     if len(text) > input_size_limits.FILTER.bytes:
         raise FilterError(f"a filter has at most {input_size_limits.FILTER.bytes:,} characters")
     words = list(_words(text))
-    tests, kept, wrong = [], [], None
+    tests, valid_words, first_error = [], [], None
     for word in words:
         try:
             tests.append(_word_test(word, fields))
-            kept.append(word.typed)
+            valid_words.append(word.typed)
         except FilterError as error:
-            wrong = wrong or error
-    if wrong is not None:
-        wrong.rest = Filter(" ".join(kept), tuple(tests)) if kept else None
-        raise wrong
+            first_error = first_error or error
+    if first_error is not None:
+        first_error.rest = Filter(" ".join(valid_words), tuple(tests)) if valid_words else None
+        raise first_error
     return Filter(text.strip(), tuple(tests)) if words else None
 
 

@@ -48,15 +48,15 @@ class SteadyOrder:
     """Keeps an order for some seconds."""
 
     def __init__(self) -> None:
-        self._of: tuple[GpuOrder, frozenset[str]] = ("index", frozenset())
-        self._places: dict[str, int] = {}
-        self._at = float("-inf")
+        self._ordered: tuple[GpuOrder, frozenset[str]] = ("index", frozenset())
+        self._positions: dict[str, int] = {}
+        self._ordered_at = float("-inf")
 
     def of(self, view: View, order: GpuOrder) -> tuple[Device, ...]:
         """The devices of ``view`` in an order that is a few seconds old at most."""
         devices = view.devices
         of = (order, frozenset(device.uuid for device in devices))
-        if of != self._of or not 0 <= view.moment - self._at < _REORDER_SECONDS:
-            self._of, self._at = of, view.moment
-            self._places = {device.uuid: place for place, device in enumerate(sorted_devices(devices, order))}
-        return tuple(sorted(devices, key=lambda device: self._places[device.uuid]))
+        if of != self._ordered or not 0 <= view.moment - self._ordered_at < _REORDER_SECONDS:
+            self._ordered, self._ordered_at = of, view.moment
+            self._positions = {device.uuid: place for place, device in enumerate(sorted_devices(devices, order))}
+        return tuple(sorted(devices, key=lambda device: self._positions[device.uuid]))

@@ -84,8 +84,8 @@ def place_columns(
         if need() > width:
             names.insert(list(_TITLES).index(_DROPPED_FOR_FALLBACKS), _DROPPED_FOR_FALLBACKS)
     while folding and need() > width:
-        gone = folding.pop(0)
-        names = [name for name in names if name != gone]
+        dropped = folding.pop(0)
+        names = [name for name in names if name != dropped]
     spare = width - need() + widths["verdict"] - max(dict(wants).get("verdict", 0), widths["verdict"])
     for name, cells in wants:
         if name in names and name != "verdict" and widths[name] < cells and spare > 0:

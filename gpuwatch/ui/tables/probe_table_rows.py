@@ -64,10 +64,10 @@ def probe_rows(
     if wanted is not None:
         scripts = {name: script for name, script in scripts.items() if wanted(name, script.title, script.group)}
         folded = frozenset()
-    old: dict[str, list[Run]] = {}
+    earlier_by_config: dict[str, list[Run]] = {}
     for run in earlier:
         if run.group != _PROGRAMS:
-            old.setdefault(run.config, []).append(run)
+            earlier_by_config.setdefault(run.config, []).append(run)
     rows: list[ProbeRow] = []
     for group in dict.fromkeys(script.group for script in scripts.values()):
         members = [script for script in scripts.values() if script.group == group]
@@ -79,10 +79,10 @@ def probe_rows(
             state = "running" if script.name == running else "waiting" if script.name in waiting else ""
             rows.append(ConfigRow(script, runs.get(script.name), script.name in chosen, state))
             if with_earlier:
-                rows += [EarlierRunRow(run) for run in old.get(script.name, [])[:5]]
+                rows += [EarlierRunRow(run) for run in earlier_by_config.get(script.name, [])[:5]]
     if with_earlier:
         # Runs of configurations that were removed from the catalog are still results.
-        gone = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
-        if gone and wanted is None:
-            rows += [GroupRow("no longer in the catalog", len(gone), 0, len(gone)), *map(EarlierRunRow, gone)]
+        removed = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
+        if removed and wanted is None:
+            rows += [GroupRow("no longer in the catalog", len(removed), 0, len(removed)), *map(EarlierRunRow, removed)]
     return rows

@@ -34,13 +34,13 @@ def _names_of(framework: str) -> str:
 
 def _gpu(wanted: str) -> ProcessTest:
     if wanted == "cpu":
-        return lambda process, at: is_on_cpu(process)
+        return lambda process, moment: is_on_cpu(process)
     index = parse_integer("gpu", wanted, "the number of a GPU, or cpu")
-    return lambda process, at: process.device_index == index
+    return lambda process, moment: process.device_index == index
 
 
 def _mig(wanted: str) -> ProcessTest:
-    return lambda process, at: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/")
+    return lambda process, moment: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/")
 
 
 _DEVICE_PAIR = re.compile(r"^(\d{1,18})(?:→|->|>)(\d{1,18})$")
@@ -50,11 +50,11 @@ def _sees(wanted: str) -> ProcessTest:
     pair = _DEVICE_PAIR.match(wanted)
     if pair is not None:
         own, index = int(pair[1]), int(pair[2])
-        return lambda process, at: any(
+        return lambda process, moment: any(
             (mapping.ordinal, mapping.index) == (own, index) for mapping in process.device_map
         )
     index = parse_integer("sees", wanted, "the number of a GPU, or 0>1 for its own device 0 on GPU 1")
-    return lambda process, at: any(mapping.index == index for mapping in process.device_map)
+    return lambda process, moment: any(mapping.index == index for mapping in process.device_map)
 
 
 def _is_listed(visible: str | None, wanted: str) -> bool:
@@ -71,7 +71,7 @@ _EXACT = {
     "gpu": _gpu,
     "mig": _mig,
     "sees": _sees,
-    "visible": lambda wanted: lambda process, at: _is_listed(process.cuda_visible_devices, wanted),
+    "visible": lambda wanted: lambda process, moment: _is_listed(process.cuda_visible_devices, wanted),
 }
 _SHORT_NAMES = {"memory": "mem", "container": "job", "command": "cmd"}
 """Fields that are shorter than the ids of their columns, which are fields too."""
@@ -97,13 +97,13 @@ def _name(column: Column) -> str:
 
 def _text(column: Column) -> Callable[[Process, float], str]:
     get = _SEARCHED_TEXTS.get(column.id, column.value_of)
-    return lambda process, at: str(get(process) or "")
+    return lambda process, moment: str(get(process) or "")
 
 
 def _amount(column: Column) -> NumberField[[Process, float]]:
-    def get(process: Process, at: float) -> float | None:
+    def get(process: Process, moment: float) -> float | None:
         if column.seconds is not None:
-            return column.seconds(process, at)
+            return column.seconds(process, moment)
         value = column.value_of(process)
         return None if value is None else float(value)
 
@@ -115,10 +115,10 @@ _TEXTS = {_name(column): _text(column) for column in _PLAIN_COLUMNS if not colum
 
 
 def _anywhere(wanted: str) -> ProcessTest:
-    def test(process: Process, at: float) -> bool:
+    def test(process: Process, moment: float) -> bool:
         if str(process.device_index) == wanted or wanted in str(process.pid):
             return True
-        return any(wanted in get(process, at).lower() for get in _TEXTS.values())
+        return any(wanted in get(process, moment).lower() for get in _TEXTS.values())
 
     return test
 
@@ -128,7 +128,7 @@ _FIELDS: FilterFields[[Process, float]] = FilterFields(
     numbers={_name(column): _amount(column) for column in _PLAIN_COLUMNS if column.number},
     anywhere=_anywhere,
     exact=_EXACT,
-    ids={"pid": lambda process, at: process.pid},
+    ids={"pid": lambda process, moment: process.pid},
     aliases={
         name: _name(column)
         for column in COLUMNS

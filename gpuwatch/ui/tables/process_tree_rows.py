@@ -29,12 +29,12 @@ class Branch(NamedTuple):
 
 
 class _Node:
-    __slots__ = ("below", "requested", "rows")
+    __slots__ = ("children", "requested", "rows")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.requested = False
-        self.below: list[_Node] = []
+        self.children: list[_Node] = []
 
 
 def tree_branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
@@ -54,8 +54,8 @@ def tree_branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
                 # Not requested: not on a GPU, or filtered out.
                 node.rows.append(ancestor_row(ancestors[pid]) if pid in ancestors else hidden[pid])
             known = shown & (pids | ancestors.keys() | hidden.keys())
-            above = next((above for above in _ancestor_pids(pid, snapshot.parents) if above in known), None)
-            (node_of(above) if above is not None else top).below.append(node)
+            parent = next((parent for parent in _ancestor_pids(pid, snapshot.parents) if parent in known), None)
+            (node_of(parent) if parent is not None else top).children.append(node)
         return node
 
     for row in rows:
@@ -63,11 +63,11 @@ def tree_branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
             node = node_of(row.pid)
         else:
             node = _Node()
-            top.below.append(node)
+            top.children.append(node)
         node.rows.append(row)
         node.requested = True
     found: list[Branch] = []
-    for node in top.below:
+    for node in top.children:
         _append_branches(node, "", "", 0, found)
     return found
 
@@ -75,32 +75,32 @@ def tree_branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
 def _ancestor_pids(pid: int, parents: dict[int, int]) -> Iterator[int]:
     """Every ancestor, the nearest first; each once, since pids are used again."""
     seen = {pid}
-    while (above := parents.get(pid)) is not None and above not in seen:
-        yield above
-        seen.add(above)
-        pid = above
+    while (parent := parents.get(pid)) is not None and parent not in seen:
+        yield parent
+        seen.add(parent)
+        pid = parent
 
 
 def _connecting_pids(pids: set[int], parents: dict[int, int]) -> set[int]:
     """Parents of ``pids``, and every ancestor where branches meet."""
     children: dict[int, set[int]] = {}
     for pid in pids:
-        for child, above in pairwise((pid, *_ancestor_pids(pid, parents))):
-            children.setdefault(above, set()).add(child)
-    meeting = {pid for pid, below in children.items() if len(below) > 1}
+        for child, parent in pairwise((pid, *_ancestor_pids(pid, parents))):
+            children.setdefault(parent, set()).add(child)
+    meeting = {pid for pid, children in children.items() if len(children) > 1}
     return (meeting | {parents[pid] for pid in pids if pid in parents}) - pids
 
 
-def _append_branches(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -> None:
+def _append_branches(node: _Node, lead: str, children: str, depth: int, found: list[Branch]) -> None:
     for number, row in enumerate(node.rows):
         # A process on several devices has a row for each; its children follow the last one.
-        again = below + ("│  " if node.below else "   ") if lead else ""
+        again = children + ("│  " if node.children else "   ") if lead else ""
         found.append(Branch(row, lead if number == 0 else again, node.requested))
-    for number, child in enumerate(node.below):
-        last = number == len(node.below) - 1
+    for number, child in enumerate(node.children):
+        last = number == len(node.children) - 1
         if depth < _MAX_DEPTH:
             _append_branches(
-                child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), depth + 1, found
+                child, children + ("└─ " if last else "├─ "), children + ("   " if last else "│  "), depth + 1, found
             )
         else:
-            _append_branches(child, lead, below, depth, found)
+            _append_branches(child, lead, children, depth, found)

@@ -32,7 +32,7 @@ class GpuPane(PaintedPane, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._shown: View | None = None
+        self._latest_view: View | None = None
         self._view: View | None = None
         """The same with the devices in the preferred order."""
         self._order = SteadyOrder()
@@ -45,22 +45,22 @@ class GpuPane(PaintedPane, can_focus=True):
         """Fields of which some device had a value: they stay, so that nothing jumps."""
 
     def show(self, view: View, plan: Plan) -> None:
-        self._shown, self._plan = view, plan
+        self._latest_view, self._plan = view, plan
         self._sort()
         self.can_focus = bool(view.devices)
         self.redraw()
 
     def show_sample(self, view: View) -> None:
         """Like :meth:`show`, with the same layout: redraws unchanged devices only now and then, for their graphs."""
-        still = self._shown is not None and view.devices is self._shown.devices
+        still = self._latest_view is not None and view.devices is self._latest_view.devices
         if still and abs(view.now - self._drawn_at) < _REDRAW_SECONDS - 0.5:
-            self._shown = view
+            self._latest_view = view
             self._sort()
         else:
             self.show(view, self._plan)
 
     def _sort(self) -> None:
-        view, order = self._shown, preferences_of(self).gpu_order
+        view, order = self._latest_view, preferences_of(self).gpu_order
         if view is not None and order != "index" and len(view.devices) > 1:
             view = with_devices(view, self._order.of(view, order))
         self._view = view
@@ -124,7 +124,7 @@ class GpuPane(PaintedPane, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a double click opens the GPU."""
-        number = self._at(event.x, event.y)
+        number = self._device_at(event.x, event.y)
         if number is not None:
             self._jump(self._devices[number].uuid, event.chain == 2)
 
@@ -134,7 +134,7 @@ class GpuPane(PaintedPane, can_focus=True):
         found: dict[int, JumpRow] = {}
         for y in range(self.size.height):
             for x in lefts:
-                number = self._at(x, y)
+                number = self._device_at(x, y)
                 if number is not None and number not in found:
                     inset = 1 if self._plan.gpus_as == "card" else 0
                     found[number] = (x + inset, y, partial(self._jump, self._devices[number].uuid))
@@ -156,7 +156,7 @@ class GpuPane(PaintedPane, can_focus=True):
     def _cursor(self) -> int:
         return next((number for number, device in enumerate(self._devices) if device.uuid == self.cursor_uuid), 0)
 
-    def _at(self, x: int, y: int) -> int | None:
+    def _device_at(self, x: int, y: int) -> int | None:
         """The number of the device that is drawn at a cell."""
         view, plan = self._view, self._plan
         if view is None or plan.gpus_as == "none":
@@ -190,7 +190,7 @@ class GpuPane(PaintedPane, can_focus=True):
     @property
     def fields(self) -> list[str]:
         """The chosen fields, without those that no device has."""
-        return self.fields_of(self._shown.devices if self._shown is not None else ())
+        return self.fields_of(self._latest_view.devices if self._latest_view is not None else ())
 
     def fields_of(self, devices: Sequence[Device]) -> list[str]:
         """The chosen fields that some of these devices has, may get, or had before."""

@@ -29,14 +29,14 @@ _NARROW_CELLS = 44
 """Cells below which a graph has its short caption."""
 _BESIDE_CELLS = 21
 """Cells of a caption and an axis beside the dots."""
-_OF_PROCESS = (
+_PROCESS_GRAPHS = (
     ("gpu_memory_bytes", "GPU memory", "MEM", "memory"),
     ("sm_percent", "SM", "", "graph"),
     ("cpu_percent", "CPU", "", "graph"),
     ("host_memory_bytes", "Host memory", "HOST", "memory"),
 )
 """Reading, caption, short caption and style."""
-_LAST = "   last "
+_TIME_SPAN_LABEL = "   last "
 """Before the time that a graph spans, where there is room."""
 
 
@@ -69,7 +69,7 @@ class Graph(NamedTuple):
         caption = self.short if self.short and (beside or width < _NARROW_CELLS) else self.caption
         builder = LineBuilder(_BESIDE_CELLS if beside else width).add(f"{caption} ", "dim").add(*self.current)
         if beside:
-            axis, _, last = self.note.partition(_LAST)
+            axis, _, last = self.note.partition(_TIME_SPAN_LABEL)
             whole = f"{axis} · {last}"
             under = LineBuilder(_BESIDE_CELLS).add(whole if last and width_of(whole) < _BESIDE_CELLS else axis, "dim")
             left = [builder, under, *(LineBuilder(_BESIDE_CELLS) for _ in range(rows - 2))]
@@ -77,7 +77,9 @@ class Graph(NamedTuple):
             return [
                 Line((*builder.fill_to(_BESIDE_CELLS).spans, row)) for builder, row in zip(left, padded, strict=True)
             ]
-        note = self.note if builder.cells_left >= width_of(self.note) + 2 else self.note.replace(_LAST, "   ")
+        note = (
+            self.note if builder.cells_left >= width_of(self.note) + 2 else self.note.replace(_TIME_SPAN_LABEL, "   ")
+        )
         most = f"  max {self.form(self.most)}" if self.most is not None else ""
         if builder.cells_left >= width_of(most) + width_of(note) + 2:
             builder.add(most, "dim")
@@ -93,7 +95,9 @@ class Graph(NamedTuple):
         shown = zip(reversed(times), reversed(self.values), strict=False)  # both end now
         seen = [value for at, value in shown if view.moment - span <= at <= view.moment and value is not None]
         most = max(seen, default=None)  # of the samples: a column of dots is the mean of some
-        return self._replace(values=series, most=most, note=f"{self.note}{_LAST}{durations.rounded_duration(span)}")
+        return self._replace(
+            values=series, most=most, note=f"{self.note}{_TIME_SPAN_LABEL}{durations.rounded_duration(span)}"
+        )
 
 
 class Graphs(PaintedPane):
@@ -148,7 +152,7 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
 def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: View) -> list[Graph]:
     """Every graph of a process, on one time axis."""
     found = []
-    for reading, caption, short, style in _OF_PROCESS:
+    for reading, caption, short, style in _PROCESS_GRAPHS:
         end, note = process_axis(reading, history, rows, view)
         value = total_reading(rows, reading)
         current = (UNKNOWN, "dim") if value is None else (_amount(reading, value), "strong")

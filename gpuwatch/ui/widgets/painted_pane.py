@@ -27,7 +27,7 @@ from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, escape_sequence
 
 MIN_READABLE_CONTRAST = 3.0
 """Minimum contrast of readable text: that of WCAG 2 for large text."""
-_UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
+_UNDIMMED = frozenset({"border", "focus", "focused-border", "track", "cursor"})
 
 
 def contrast(item: Color, other: Color) -> float:
@@ -154,43 +154,45 @@ class PaintedPane(Widget):
             if url:
                 return self._rich_styles.setdefault(name, self.rich_style_of(base) + Style(link=url))
             faded = self._stale and name not in _UNDIMMED
-            self._rich_styles[name] = self._faded() if faded else self._make_rich_style(name)
+            self._rich_styles[name] = self._stale_style() if faded else self._make_rich_style(name)
         return self._rich_styles[name]
 
     def _theme_color(self, name: str) -> Color:
         return Color.parse(self.app.theme_variables[name])
 
     def _make_rich_style(self, name: str) -> Style:
-        under, sixteen = self.background_colors[1], self.app.native_ansi_color
+        background, sixteen = self.background_colors[1], self.app.native_ansi_color
         if name == "cursor":
-            over = self._theme_color("foreground")
-            under = under if sixteen else under.blend(self._theme_color(HIGHLIGHT_COLOR), HIGHLIGHT_SHARE)
-            return Style(color=over.rich_color, bgcolor=under.rich_color, reverse=sixteen or None)
-        rule = STYLES[name]
-        over = self._theme_color(rule.foreground)
+            foreground = self._theme_color("foreground")
+            background = (
+                background if sixteen else background.blend(self._theme_color(HIGHLIGHT_COLOR), HIGHLIGHT_SHARE)
+            )
+            return Style(color=foreground.rich_color, bgcolor=background.rich_color, reverse=sixteen or None)
+        style_rule = STYLES[name]
+        foreground = self._theme_color(style_rule.foreground)
         if not sixteen:
-            under = self._theme_color(rule.background) if rule.background else under
-            over = under.blend(over, rule.strength)
-        elif rule.sixteen == "reverse":
-            over = self._theme_color(rule.background)
-        style = Style(color=over.rich_color, bgcolor=under.rich_color, bold=rule.bold or None)
-        return style + Style.parse(rule.sixteen) if sixteen else style
+            background = self._theme_color(style_rule.background) if style_rule.background else background
+            foreground = background.blend(foreground, style_rule.strength)
+        elif style_rule.sixteen == "reverse":
+            foreground = self._theme_color(style_rule.background)
+        style = Style(color=foreground.rich_color, bgcolor=background.rich_color, bold=style_rule.bold or None)
+        return style + Style.parse(style_rule.sixteen) if sixteen else style
 
-    def _faded(self) -> Style:
+    def _stale_style(self) -> Style:
         """The style of stale data: as faint as this theme allows while readable."""
         if self.app.native_ansi_color:
             return self._make_rich_style("faint")
-        over, under = self._theme_color("foreground"), self.background_colors[1]
-        shades = (under.blend(over, strength / 100) for strength in range(50, 100, 5))
-        readable = next((shade for shade in shades if contrast(shade, under) >= MIN_READABLE_CONTRAST), over)
-        return Style(color=readable.rich_color, bgcolor=under.rich_color)
+        foreground, background = self._theme_color("foreground"), self.background_colors[1]
+        shades = (background.blend(foreground, strength / 100) for strength in range(50, 100, 5))
+        readable = next((shade for shade in shades if contrast(shade, background) >= MIN_READABLE_CONTRAST), foreground)
+        return Style(color=readable.rich_color, bgcolor=background.rich_color)
 
     def _rich_style_in_line(self, name: str, highlighted: bool) -> Style:
         style = self.rich_style_of(name)
         if not highlighted or name in NOT_HIGHLIGHTED:
             return style
-        under = self.rich_style_of("cursor")
-        return under if under.reverse else style + Style(bgcolor=under.bgcolor)
+        background = self.rich_style_of("cursor")
+        return background if background.reverse else style + Style(bgcolor=background.bgcolor)
 
     def escape_sequence(self, name: str, highlighted: bool, filters: Sequence[LineFilter]) -> str | None:
         """The escape sequence of a style; None if Textual has to draw it."""

@@ -88,7 +88,7 @@ class ProcessTable(ItemList[Row]):
         self._tags: set[Identity] = set()
         """Tagged processes; a process on two GPUs counts once."""
         self._scrolled_cells = 0
-        self._most = 0.0
+        self._largest_memory = 0.0
         """The largest amount of GPU memory, of rows that a filter hides too: it decides the unit."""
         self._last_note = ("", False)
         self.sort_column = "memory"
@@ -365,7 +365,7 @@ class ProcessTable(ItemList[Row]):
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
         rows = table_rows(view.snapshot, self.only_device)
-        self.total, self._most = process_count(rows), largest_memory(rows)
+        self.total, self._largest_memory = process_count(rows), largest_memory(rows)
         here = {process_identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = sorted_rows(
             filtered_rows(rows, self.filter, view.moment), COLUMN_BY_ID[self.sort_column], reverse=self.sort_reverse
@@ -404,10 +404,10 @@ class ProcessTable(ItemList[Row]):
             self.sort_reverse,
             at=view.moment if view is not None else 0.0,
             focused=self.has_focus,
-            shift=self._scrolled_cells,
+            scrolled_cells=self._scrolled_cells,
             branches=self._branches,
             mig_indices=mig_indices(view.snapshot) if view is not None and view.snapshot is not None else {},
-            most=self._most,
+            largest_memory=self._largest_memory,
             marks=finding_marks(view.findings) if view is not None else {},
         )
 

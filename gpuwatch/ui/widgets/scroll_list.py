@@ -144,8 +144,8 @@ class ScrollList(ScrollingPane, can_focus=True):
                 title=self.title,
                 note=self.note,
                 focused=self.has_focus,
-                bar=bar,
-                bar_from=len(self._above),
+                scroll_bar=bar,
+                scroll_bar_top=len(self._above),
             )
         self.paint(lines, stale=self.stale)
 

@@ -49,88 +49,88 @@ class Timeline(OneLinePane, can_focus=True):
             super().__init__()
             self.moment = moment
 
-    _past: PlayheadPosition | None = None
+    _position: PlayheadPosition | None = None
     _framed = False
     _track_area = (0, 0, 0)
     """Line, first cell and width of the track; no width: it is not shown."""
-    _happened = Track()
+    _track = Track()
     """What happened on the GPU that it is about."""
 
-    def show_position(self, view: View, past: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
-        """Draws it; ``past``: the history and the place in it, ``uuid``: the GPU that it is about."""
-        self._past, self._framed = past, framed
-        if past is not None:
-            self._happened = past.track.on(uuid)
-        self.styles.height = 1 if not framed or past is None else 2 + (view.paused_since is not None)
+    def show_position(self, view: View, position: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
+        """Draws it; ``position``: the history and the place in it, ``uuid``: the GPU that it is about."""
+        self._position, self._framed = position, framed
+        if position is not None:
+            self._track = position.track.on(uuid)
+        self.styles.height = 1 if not framed or position is None else 2 + (view.paused_since is not None)
         self.show(view)
 
     def _draw(self, width: int, height: int) -> None:
-        view, past = self._view, self._past
+        view, position = self._view, self._position
         if view is None:
             return
         self._track_area = (0, 0, 0)
         lines: list[Line] = []
         if view.paused_since is not None:
             builder = LineBuilder(width)
-            self._paused(builder, view, past)
+            self._draw_paused(builder, view, position)
             lines.append(builder.fill_to(width).line())
-        if past is not None and (self._framed or not lines):
-            lines += self._below(width, view, past, len(lines))
+        if position is not None and (self._framed or not lines):
+            lines += self._track_lines(width, view, position, len(lines))
         self.paint(lines)
 
-    def _paused(self, builder: LineBuilder, view: View, past: PlayheadPosition | None) -> None:
+    def _draw_paused(self, builder: LineBuilder, view: View, position: PlayheadPosition | None) -> None:
         """The moment, its age, what was wrong then or, on a small terminal, the track; and the keys."""
-        if past is None:
+        if position is None:
             builder.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return
         long = builder.width >= 100
-        at = clock_text(past.moment, past.viewers_time)
+        at = clock_text(position.moment, position.viewers_time)
         builder.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
-        if past.played is not None:
+        if position.played is not None:
             ends = [("Space", "key"), (" play ", "dim")]
         else:
-            builder.add(f" {ago(view.now - past.moment)}", "strong")
+            builder.add(f" {ago(view.now - position.moment)}", "strong")
         if long:
             moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
             ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
-        around = self._happened.around(past.moment)
+        around = self._track.around(position.moment)
         if not self._framed:
-            self._line(builder, view, past, 0, builder.width - reserve)
+            self._draw_track(builder, view, position, 0, builder.width - reserve)
         elif around is not None:
             builder.add(f"  {SIGNS[around.severity]} ", around.severity)
             builder.add(cut_to_width(printable(around.text), max(builder.cells_left - reserve - 2, 0)), "text")
         builder.fill_to(builder.width - reserve)
         builder.add_spans(ends)
 
-    def _below(self, width: int, view: View, past: PlayheadPosition, line: int) -> list[Line]:
+    def _track_lines(self, width: int, view: View, position: PlayheadPosition, line: int) -> list[Line]:
         """The track, and names and times below it if there is room for them."""
         builder = LineBuilder(width)
-        self._line(builder, view, past, line, width)
+        self._draw_track(builder, view, position, line, width)
         lines = [builder.fill_to(width).line()]
         _, start, cells = self._track_area
         if self._framed and cells:
-            names = problem_labels(past, self._happened, cells)
+            names = problem_labels(position, self._track, cells)
             lines.append(LineBuilder(width).fill_to(start).add_spans(names).fill_to(width).line())
         return lines
 
-    def _line(self, builder: LineBuilder, view: View, past: PlayheadPosition, line: int, limit: int) -> None:
+    def _draw_track(self, builder: LineBuilder, view: View, position: PlayheadPosition, line: int, limit: int) -> None:
         """The track between its two ends, up to the cell ``limit``."""
-        if past.played is not None:
-            begin, end = f"  {_time(past.begin, past.end)} ", f" {_time(past.end, past.begin)} "
+        if position.played is not None:
+            begin, end = f"  {_time(position.begin, position.end)} ", f" {_time(position.end, position.begin)} "
         else:
-            begin = f"  {_kept_text(past, view.now):>{_KEPT_CELLS}} "
-            end = " now " if view.now - past.end < 60 else " end "
+            begin = f"  {_kept_text(position, view.now):>{_KEPT_CELLS}} "
+            end = " now " if view.now - position.end < 60 else " end "
         room = limit - builder.x - len(begin) - max(len(end), 6)
-        if room < _MIN_TRACK_CELLS or past.end <= past.begin:
+        if room < _MIN_TRACK_CELLS or position.end <= position.begin:
             return
         builder.add(begin, "dim")
         self._track_area = (line, builder.x, room)
-        cursor = past.moment if view.paused_since is not None or past.played is not None else None
-        drawn = track_spans(past, self._happened, room, cursor)
+        cursor = position.moment if view.paused_since is not None or position.played is not None else None
+        drawn = track_spans(position, self._track, room, cursor)
         text, style = drawn[0]
-        if past.played is None and view.since.events is None:
+        if position.played is None and view.since.events is None:
             more = next(label for label in _RECORD_HINTS if text.startswith(" " * len(label)))
             drawn[:1] = [(more, "faint"), (text[len(more) :], style)]
         for text, style in drawn:
@@ -139,19 +139,19 @@ class Timeline(OneLinePane, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         line, start, width = self._track_area
-        past = self._past
-        if past is not None and start <= event.x < start + width and event.y >= line:
-            begin, cell_seconds = _grid(past, width)
+        position = self._position
+        if position is not None and start <= event.x < start + width and event.y >= line:
+            begin, cell_seconds = _grid(position, width)
             self.post_message(
-                self.Clicked(min(max(begin + (event.x - start + 0.5) * cell_seconds, past.begin), past.end))
+                self.Clicked(min(max(begin + (event.x - start + 0.5) * cell_seconds, position.begin), position.end))
             )
 
 
-def _kept_text(past: PlayheadPosition, now: float) -> str:
+def _kept_text(position: PlayheadPosition, now: float) -> str:
     """``5 min so far`` while the track is longer than what is kept, else ``last 60 min``."""
-    first = past.gapless[0][0] if past.gapless else past.begin
-    if first <= past.begin:
-        return f"last {rounded_duration(now - past.begin)}"
+    first = position.gapless[0][0] if position.gapless else position.begin
+    if first <= position.begin:
+        return f"last {rounded_duration(now - position.begin)}"
     minutes = (now - first) // 60
     return f"{f'{minutes:.0f}' if minutes else '<1'} min so far"
 
@@ -163,32 +163,32 @@ def _time(at: float, other: float) -> str:
     return when.strftime(form if when.date() == then.date() else f"%m-%d {form}")
 
 
-def _grid(past: PlayheadPosition, width: int) -> tuple[float, float]:
+def _grid(position: PlayheadPosition, width: int) -> tuple[float, float]:
     """When the first cell begins, and the seconds of each: at multiples of them, so that a live track stands still."""
-    cell_seconds = (past.end - past.begin) / max(width - 1, 1)
-    return math.floor(past.begin / cell_seconds) * cell_seconds, cell_seconds
+    cell_seconds = (position.end - position.begin) / max(width - 1, 1)
+    return math.floor(position.begin / cell_seconds) * cell_seconds, cell_seconds
 
 
-def track_spans(past: PlayheadPosition, happened: Track, width: int, cursor: float | None) -> list[Span]:
+def track_spans(position: PlayheadPosition, track: Track, width: int, cursor: float | None) -> list[Span]:
     """The track in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
-    begin, cell_seconds = _grid(past, width)
+    begin, cell_seconds = _grid(position, width)
 
     def cell(moment: float) -> int:
         return min(max(int((moment - begin) / cell_seconds), 0), width - 1)
 
     def is_hole(left: float) -> bool:
-        place = bisect_left(past.gapless, (left, -math.inf))
-        before = past.gapless[place - 1][1] if place else -math.inf
-        after = past.gapless[place][0] if place < len(past.gapless) else math.inf
+        place = bisect_left(position.gapless, (left, -math.inf))
+        before = position.gapless[place - 1][1] if place else -math.inf
+        after = position.gapless[place][0] if place < len(position.gapless) else math.inf
         return before < left and after > left + cell_seconds
 
     cells: list[Span] = [(" " if is_hole(begin + number * cell_seconds) else "─", "dim") for number in range(width)]
     ranks = {severity: rank for rank, severity in enumerate(SIGNS)}  # the worst is drawn last
-    for incident in sorted(happened.incidents, key=lambda incident: ranks[incident.severity]):
-        if incident.begin <= past.end and incident.end >= past.begin:
-            first, last = cell(incident.begin), cell(min(incident.end, past.end))
+    for incident in sorted(track.incidents, key=lambda incident: ranks[incident.severity]):
+        if incident.begin <= position.end and incident.end >= position.begin:
+            first, last = cell(incident.begin), cell(min(incident.end, position.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
-    marks = (mark for mark in happened.marks if mark.severity in ranks and past.begin <= mark.begin <= past.end)
+    marks = (mark for mark in track.marks if mark.severity in ranks and position.begin <= mark.begin <= position.end)
     for mark in sorted(marks, key=lambda mark: ranks[mark.severity]):
         cells[cell(mark.begin)] = (SIGNS[mark.severity], mark.severity)
     if cursor is not None:
@@ -196,9 +196,9 @@ def track_spans(past: PlayheadPosition, happened: Track, width: int, cursor: flo
     return _joined(cells)
 
 
-def problem_labels(past: PlayheadPosition, happened: Track, width: int) -> list[Span]:
+def problem_labels(position: PlayheadPosition, track: Track, width: int) -> list[Span]:
     """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
-    begin, cell_seconds = _grid(past, width)
+    begin, cell_seconds = _grid(position, width)
     cells: list[Span] = [(" ", "text")] * width
 
     def put(at: float, text: str, style: str, least: int) -> None:
@@ -213,12 +213,14 @@ def problem_labels(past: PlayheadPosition, happened: Track, width: int) -> list[
     def cell(at: float) -> int:
         return max(int((at - begin) / cell_seconds), 0)
 
-    named = [incident for incident in happened.incidents if incident.begin <= past.end and incident.end >= past.begin]
+    named = [
+        incident for incident in track.incidents if incident.begin <= position.end and incident.end >= position.begin
+    ]
     starts = {cell(incident.begin) for incident in named}
     for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)
         put(incident.begin, name, incident.severity, min(width_of(name), _MIN_NAME_CELLS))
-    for at, text in round_times(past.begin, past.end, max(width // _CLOCK_CELLS, 1)):
+    for at, text in round_times(position.begin, position.end, max(width // _CLOCK_CELLS, 1)):
         put(at, text, "dim", len(text))
     return _joined(cells)
 

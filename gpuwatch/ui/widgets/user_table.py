@@ -23,16 +23,16 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Widths of the columns; ``each``: of one GPU."""
+    """Widths of the columns; ``gpu_cells``: of one GPU."""
 
     user: int
     memory: int
     cpu: int
     host: int
-    each: int
+    gpu_cells: int
 
     @property
-    def rest(self) -> int:
+    def fixed_cells(self) -> int:
         """Cells of everything but the GPU columns."""
         return 2 + self.user + 1 + 5 + self.memory + self.cpu + self.host
 
@@ -107,20 +107,24 @@ class UserTable(ItemList[Total]):
         self.title = filtered_title(title, typed)
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner_width >= 100 else _USUAL
-        fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner_width]
-        words = all(_gpu_amounts(total)[1] <= self.inner_width - usual.rest - 2 for total in self.items)
+        fits = [
+            columns
+            for columns in (usual, _TIGHT)
+            if indices and columns.fixed_cells + len(indices) * columns.gpu_cells <= self.inner_width
+        ]
+        words = all(_gpu_amounts(total)[1] <= self.inner_width - usual.fixed_cells - 2 for total in self.items)
         if fits == [_TIGHT] and words:
             fits = []
-        at = fits[0] if fits else usual if words else _TIGHT
-        heads = ["  ", align_left(what.upper(), at.user + 1), align_right("PROCS", 5)]
-        heads += [align_right("GPU-MEM", at.memory)] if indices else []
-        heads += [align_right("CPU%", at.cpu), align_right("HOST", at.host)]
-        gpus = [align_right(f"GPU{'' if at is _TIGHT else ' '}{index}", at.each) for index in indices]
+        columns = fits[0] if fits else usual if words else _TIGHT
+        heads = ["  ", align_left(what.upper(), columns.user + 1), align_right("PROCS", 5)]
+        heads += [align_right("GPU-MEM", columns.memory)] if indices else []
+        heads += [align_right("CPU%", columns.cpu), align_right("HOST", columns.host)]
+        gpus = [align_right(f"GPU{'' if columns is _TIGHT else ' '}{index}", columns.gpu_cells) for index in indices]
         heads += gpus if fits else ["  ON GPU"] * bool(indices)
         self.head = [
             LineBuilder(self.inner_width).add("".join(heads), "header").fill_to(self.inner_width, style="header").line()
         ]
-        lines = [self._line(total, indices, at, side_by_side=bool(fits)) for total in self.items]
+        lines = [self._line(total, indices, columns, side_by_side=bool(fits)) for total in self.items]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
     def _label_of(self, total: Total, width: int) -> str:
@@ -128,25 +132,25 @@ class UserTable(ItemList[Total]):
             return UNKNOWN
         return job_text(total.name, width) if self.by_job and total.name != NO_JOB else printable(total.name)
 
-    def _line(self, total: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
+    def _line(self, total: Total, indices: list[int], columns: _Columns, *, side_by_side: bool) -> Line:
         builder = LineBuilder(self.inner_width)
         nobody = total.name == ""
-        name = "unexplained" if nobody else self._label_of(total, at.user)
+        name = "unexplained" if nobody else self._label_of(total, columns.user)
         style = "warning" if nobody else "strong" if total.name else "dim"
-        builder.add("  ").add(align_left(cut_to_width(name, at.user), at.user + 1), style)
+        builder.add("  ").add(align_left(cut_to_width(name, columns.user), columns.user + 1), style)
         builder.add(align_right("" if nobody else str(total.processes), 5), "text")
-        whole = short_gib if at is _TIGHT else gib
-        each = _number if at is _TIGHT else gib
-        amount = _rounded if at is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
+        whole = short_gib if columns is _TIGHT else gib
+        gpu_cells = _number if columns is _TIGHT else gib
+        amount = _rounded if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
-            builder.add(align_right(total.memory.shown(amount), at.memory), "strong")
-        builder.add(align_right("" if nobody else total.cpu.shown(_percent), at.cpu), "text")
-        builder.add(align_right("" if nobody else total.host.shown(whole), at.host), "dim")
+            builder.add(align_right(total.memory.shown(amount), columns.memory), "strong")
+        builder.add(align_right("" if nobody else total.cpu.shown(_percent), columns.cpu), "text")
+        builder.add(align_right("" if nobody else total.host.shown(whole), columns.host), "dim")
         if side_by_side:
             for index in indices:
                 held = total.by_gpu.get(index)
-                text = held.shown(each) if held is not None else "·"
-                builder.add(align_right(text, at.each), "memory" if held is not None else "faint")
+                text = held.shown(gpu_cells) if held is not None else "·"
+                builder.add(align_right(text, columns.gpu_cells), "memory" if held is not None else "faint")
         elif indices:
             _add_gpus(builder.add("  "), total)
         return builder.fill_to(self.inner_width).line()
