@@ -105,11 +105,7 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
     min_seconds = 1.0 if stepped or replicas else _MIN_HELD_SECONDS
     held = {device.uuid: device for device in run.memory.devices if _held_seconds(device) >= min_seconds}
     peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
-    mapped = [
-        mapping
-        for mapping in run.device_map
-        if mapping.uuid in held and (not peaks or _framework_device(mapping) in peaks)
-    ]
+    mapped = [entry for entry in run.device_map if entry.uuid in held and (not peaks or _device_of(entry) in peaks)]
     # Several logical devices on one GPU are another matter.
     if len({mapping.uuid for mapping in mapped}) != len(mapped):
         return
@@ -118,29 +114,23 @@ def leaves_gpus_idle(evidence: Evidence, run: Run) -> Iterator[Finding]:
     idle: dict[DeviceMapping, str] = {}
     used: dict[DeviceMapping, str] = {}
     for mapping in mapped:
-        gpu_memory = held[mapping.uuid or ""]
-        peak, busy = peaks.get(_framework_device(mapping)), gpu_memory.busiest_percent
+        gpu_memory, device = held[mapping.uuid or ""], _device_of(mapping)
+        peak, busy = peaks.get(device), gpu_memory.busiest_percent
         if peak is None and (busy is None or gpu_memory.own_samples < _MIN_SAMPLES):
             return
         usage = f"utilization at most {percent(busy)} in {gpu_memory.own_samples} samples"
         usage = usage if peak is None else f"its allocator's peak {size(peak)}"
         is_unused = peak <= min(_UNTOUCHED_BYTES, highest_peak // _SMALL_MODEL_RATIO) if peak is not None else busy == 0
         # A replica holds a copy of each variable, a batch and gradients: more than one scalar.
-        without_replica = (
-            peak is not None
-            and peak <= _ONE_SCALAR_BYTES
-            and highest_peak >= _MIN_MODEL_BYTES
-            and _framework_device(mapping) in replicas
-        )
-        if is_unused and (without_replica or _framework_device(mapping) not in at_work):
+        no_replica = peak is not None and peak <= _ONE_SCALAR_BYTES and highest_peak >= _MIN_MODEL_BYTES
+        if is_unused and ((no_replica and device in replicas) or device not in at_work):
             nvml = f"according to NVML the process held {memory(gpu_memory.process_bytes)}"
-            idle[mapping] = f"{_framework_device(mapping)} (GPU {mapping.physical_index}): {usage}, and {nvml}"
+            idle[mapping] = f"{device} (GPU {mapping.physical_index}): {usage}, and {nvml}"
         else:
-            used[mapping] = f"{_framework_device(mapping)} (GPU {mapping.physical_index}): {usage}"
+            used[mapping] = f"{device} (GPU {mapping.physical_index}): {usage}"
     if idle and used and (highest_peak or not peaks):
-        yield _unused_gpus_finding(
-            evidence, idle, used, ran_long=max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS
-        )
+        ran_long = max(map(_held_seconds, held.values())) >= _LONG_HELD_SECONDS
+        yield _unused_gpus_finding(evidence, idle, used, ran_long=ran_long)
 
 
 @rule("idle.memory-held", needs="program")
@@ -215,9 +205,8 @@ def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
     mostly_without_kernel = without_kernel >= max(3, len(points) / 2)
     # What PyTorch has never allocated it does not report.
     never_allocated = not run.memory.allocators and run.framework is not None and run.framework.name == "torch"
-    max_bytes = (
-        max((amount or 0 for amount in allocated), default=0) if None not in allocated or never_allocated else None
-    )
+    is_known = None not in allocated or never_allocated
+    max_bytes = max((amount or 0 for amount in allocated), default=0) if is_known else None
     holds_nothing = max_bytes is not None and max_bytes <= (_UNTOUCHED_BYTES if mostly_without_kernel else 0)
     if not holds_nothing and not (len(allocated) == 1 and len(points) == without_kernel >= _MIN_SAMPLES):
         return
@@ -255,17 +244,10 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     total = ops_by_scope.total() + (coverage.unclear if coverage is not None else 0)
     del ops_by_scope[None]
     scope, count = next(iter(ops_by_scope.most_common(1)), (None, 0))
-    heavy = [
-        placement
-        for placement in run.placements
-        if placement.scope == scope and placement.cuda_kernel and _HEAVY_OP.search(placement.op)
-    ]
-    if (
-        not scope
-        or not heavy
-        or count < _MIN_OPS_SHARE * total
-        or any("GPU" in placement.actual for placement in run.placements)
-    ):
+    in_scope = (placement for placement in run.placements if placement.scope == scope and placement.cuda_kernel)
+    heavy = [placement for placement in in_scope if _HEAVY_OP.search(placement.op)]
+    on_gpu = any("GPU" in placement.actual for placement in run.placements)
+    if not scope or not heavy or count < _MIN_OPS_SHARE * total or on_gpu:
         return
     yield info_finding(
         "idle.memory-held",
@@ -288,7 +270,7 @@ def _held_seconds(entry: DeviceMemory) -> float:
     return max((last - first for first, last in periods if first is not None and last is not None), default=0.0)
 
 
-def _framework_device(entry: DeviceMapping) -> str:
+def _device_of(entry: DeviceMapping) -> str:
     return device_name(entry.framework_device)
 
 
@@ -296,12 +278,11 @@ def _unused_gpus_finding(
     evidence: Evidence, idle: Mapping[DeviceMapping, str], used: Mapping[DeviceMapping, str], *, ran_long: bool
 ) -> Finding:
     """``ran_long``: whether the program ran long enough to gain by more GPUs."""
-    names = ", ".join(map(_framework_device, idle))
+    names = ", ".join(map(_device_of, idle))
     ordinals = ",".join(str(entry.cuda_ordinal) for entry in used)
     # Whoever asked for certain GPUs without effect is told that: these may not be the ones in use.
-    chose_gpus = (
-        any(name in evidence.run.settings for name in _GPU_CHOOSING_SETTINGS) if evidence.run is not None else False
-    )
+    settings = evidence.run.settings if evidence.run is not None else {}
+    chose_gpus = any(name in settings for name in _GPU_CHOOSING_SETTINGS)
     can_name_ordinals = evidence.visible_devices is None and not chose_gpus and "None" not in ordinals
     hide = f" (CUDA_VISIBLE_DEVICES={ordinals})" if can_name_ordinals else ""
     title = f"The program used {len(used)} of the {len(idle) + len(used)} GPUs that it allocated: not {names}"
@@ -310,7 +291,7 @@ def _unused_gpus_finding(
         " DistributedDataParallel)"
     )
     action = f"Hide unused GPUs{hide}{strategy if ran_long else ''}."
-    if _replicas(evidence).issuperset(map(_framework_device, idle)):
+    if _replicas(evidence).issuperset(map(_device_of, idle)):
         title = f"The strategy has replicas on {len(idle) + len(used)} GPUs, and {names} had no part of the model"
         action = (
             "Create the model and its optimizer inside strategy.scope(), and run each step with strategy.run() (or "

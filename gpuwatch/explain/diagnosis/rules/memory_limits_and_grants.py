@@ -164,20 +164,19 @@ def less_granted_than_alone(evidence: Evidence) -> Iterator[Finding]:
             continue
         if is_round_limit(grant.granted) and is_small_limit(grant.granted, grant.total - others):
             continue  # a limit of the program's own, which others did not touch
-        snapshot_of_run = others_during_run(snapshot, entry, at_start_only=True)
-        held = holders(snapshot_of_run, grant.device)
-        named = (
-            holders_headline(snapshot_of_run, grant.device) or f"Others held {size(others)} of GPU {grant.device.index}"
-        )
+        at_start = others_during_run(snapshot, entry, at_start_only=True)
+        held = holders(at_start, grant.device)
+        headline = holders_headline(at_start, grant.device)
+        headline = headline or f"Others held {size(others)} of GPU {grant.device.index}"
         yield warning_finding(
             "memory.other-process",
-            title=f"{named}: TensorFlow was granted {size(grant.granted)}",
+            title=f"{headline}: TensorFlow was granted {size(grant.granted)}",
             evidence=(
                 f"GPU {grant.device.index} has {size(grant.total)}; others held {size(others)} of it when TensorFlow"
                 f" started, which granted itself {size(grant.granted)} of the rest",
                 *(holder_text(amount, process) for amount, process in held[:3]),
             ),
-            action=f"{free_memory_advice(snapshot_of_run, grant.device)} {_SHARE_ON_PURPOSE_ACTION}",
+            action=f"{free_memory_advice(at_start, grant.device)} {_SHARE_ON_PURPOSE_ACTION}",
             device_uuid=grant.device.uuid,
         )
 
@@ -204,21 +203,16 @@ def granted_what_another_left(evidence: Evidence, run: Run) -> Iterator[Finding]
         return
     for entry in run.memory.devices:
         processes = sorted(_processes_on_gpu(run, entry), key=_first_seen_at)
-        first_together = [
-            process
-            for process in processes
-            if _first_seen_at(process) - _first_seen_at(processes[0]) <= _TOGETHER_SECONDS
-        ]
+        latest = _first_seen_at(processes[0]) + _TOGETHER_SECONDS if processes else 0.0
+        first_together = [process for process in processes if _first_seen_at(process) <= latest]
         first = max(first_together, key=lambda process: process.held.peak_bytes or 0, default=None)
         if first is None or not entry.total_bytes or (first.held.peak_bytes or 0) < _MUCH_SHARE * entry.total_bytes:
             continue
         left = entry.total_bytes - (first.held.peak_bytes or 0)
+        actual = (_with_actual_grant(each, left) if each in first_together else each for each in processes)
         small_grants = [
             process
-            for process in (
-                _with_actual_grant(candidate, left) if candidate in first_together else candidate
-                for candidate in processes
-            )
+            for process in actual
             if process.pid != first.pid
             and process.granted <= min(left, _MUCH_SHARE * first.granted)
             and not is_round_limit(process.granted)

@@ -26,7 +26,7 @@ REFUSED = "refused"
 MADE_THERE = "TensorFlow creates it there, regardless of the request"
 _DEVICE_MISSING = "missing"
 """Why it is not known where an op ran that requested a GPU which does not exist: the watcher's word."""
-_DEVICE_MISSING_AND_NOT_RUN = "absent"
+_NOT_RUN = "absent"
 """The same without soft placement: it did not run."""
 HOPS = "cpu_hops"
 """Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_only_ops.py)."""
@@ -103,21 +103,16 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
         action = _PROCESS_ACTION if of_process else _DEVICE_ACTION
         yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
-    reasons = (_DEVICE_MISSING,) if error_lines(evidence, cause)[0] else (_DEVICE_MISSING, _DEVICE_MISSING_AND_NOT_RUN)
+    reasons = (_DEVICE_MISSING,) if error_lines(evidence, cause)[0] else (_DEVICE_MISSING, _NOT_RUN)
     placements = [placement for placement in run.placements if placement.why in reasons] if run is not None else []
     in_fallbacks = {(entry.op, entry.requested, entry.scope) for entry in fallbacks}  # in a later run's graph
     placements = [
-        placement
-        for placement in placements
-        if (placement.op, device_name(placement.requested or ""), placement.scope) not in in_fallbacks
+        entry for entry in placements if (entry.op, device_name(entry.requested or ""), entry.scope) not in in_fallbacks
     ]
     if placements:
         requested = ", ".join(dict.fromkeys(device_name(placement.requested or "") for placement in placements))
-        continued = (
-            run is not None
-            and run.verdict != "error"
-            and all(entry.why == _DEVICE_MISSING_AND_NOT_RUN for entry in placements)
-        )
+        none_ran = all(entry.why == _NOT_RUN for entry in placements)
+        continued = run is not None and run.verdict != "error" and none_ran
         yield finding(
             cause,
             "info" if continued else "warning",
@@ -269,16 +264,10 @@ def _resource_makers_text(evidence: Evidence) -> str:
     placements = evidence.run.placements if evidence.run is not None else ()
     makers = [placement for placement in placements if RESOURCE_OPS.search(placement.op)]
     matching = [placement for placement in makers if (placement.dtype, device_name(placement.actual)) in resources]
-    requests = dict.fromkeys(
-        f"{placement.scope} requests {placement.requested}"
-        for placement in matching
-        if placement.scope and placement.requested
-    )
-    intended = (
-        ": nothing to do if that is intended"
-        if all(placement.requested == placement.actual for placement in matching)
-        else ""
-    )
+    requested = (entry for entry in matching if entry.scope and entry.requested)
+    requests = dict.fromkeys(f"{entry.scope} requests {entry.requested}" for entry in requested)
+    as_requested = all(entry.requested == entry.actual for entry in matching)
+    intended = ": nothing to do if that is intended" if as_requested else ""
     return f" ({', '.join(list(requests)[:3])}{intended})" if requests else ""
 
 
@@ -416,15 +405,11 @@ def _fallback_findings(
 
 def _by_scope(entries: list[Fallback]) -> Iterator[str]:
     """One line for each line of the program and device: a scope around a whole model has many ops."""
-    groups = group_by(
-        entries,
-        lambda entry: (
-            entry.scope,
-            entry.requested,
-            entry.actual,
-            None if entry.scope else f"{entry.op} {entry.dtype}",
-        ),
-    )
+
+    def line_and_device(entry: Fallback) -> tuple[str | None, str, str, str | None]:
+        return entry.scope, entry.requested, entry.actual, None if entry.scope else f"{entry.op} {entry.dtype}"
+
+    groups = group_by(entries, line_and_device)
     for (scope, requested, actual, _), group in groups.items():
         ops = list(dict.fromkeys(_op_text(fallback) for fallback in group))
         names = first_and_more(ops, 6)
@@ -454,9 +439,8 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     if run is None or not (missing := result.get("missing")):
         none = any("machine only has: []" in line for line in evidence.log.lines_of("gpu.none"))
         title = "The program requests GPUs, but the process sees none" if none else ""
-        yield from stated_error(
-            evidence, "distribution.devices-missing", _NO_GPU_SEEN_ACTION if none else _FEWER_PROCESSES_ACTION, title
-        )
+        action = _NO_GPU_SEEN_ACTION if none else _FEWER_PROCESSES_ACTION
+        yield from stated_error(evidence, "distribution.devices-missing", action, title)
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
     yield finding(

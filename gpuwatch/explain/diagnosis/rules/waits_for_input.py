@@ -54,40 +54,30 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if seconds < _MIN_NOTICED_SECONDS or too_few_samples or steps < _MIN_STEPS_OF_SHORT_RUN:
         return
     is_even = len(run.step_times) >= _MIN_STEPS and mean_of_uneven_steps(run) is None
-    is_short = waiting.looked_seconds < _MIN_SECONDS or steps < _MIN_STEPS
+    is_short = seconds < _MIN_SECONDS or steps < _MIN_STEPS
     busy = busy_while_stepping(run)
     if busy is not None and busy > MAX_STARVED_PERCENT:
         return
-    waited, feeding, between = (
-        part / waiting.looked_seconds
-        for part in (waiting.input_seconds, waiting.feeding_seconds, waiting.between_seconds)
-    )
+    parts = (waiting.input_seconds, waiting.feeding_seconds, waiting.between_seconds)
+    waited, feeding, between = (part / seconds for part in parts)
+    min_feeding = _NEARLY_ALL_SHARE if seconds < 2 * _MIN_NOTICED_SECONDS else _MIN_PYTHON_SHARE
+    action = faster_input(run.framework.name if run.framework else "")
     if waited >= (_NEARLY_ALL_SHARE if is_short else _MIN_WAITING_SHARE):
         share, places, state = waited, waiting.places, "is starved for input: the program waits for its next batch"
-    elif (
-        feeding >= (_NEARLY_ALL_SHARE if seconds < 2 * _MIN_NOTICED_SECONDS else _MIN_PYTHON_SHARE) and busy is not None
-    ):
-        share, places, state = (
-            feeding,
-            waiting.feeds,
-            "is starved for input: the dataset runs Python code for the next batch",
-        )
-    elif not is_short and waited + between >= _MIN_WAITING_SHARE and busy is not None and is_even:
-        share, places = waited + between, (*waiting.places, *waiting.between)[:3]
+    elif busy is None:
+        return
+    elif feeding >= min_feeding:
+        share, places = feeding, waiting.feeds
+        state = "is starved for input: the dataset runs Python code for the next batch"
+    elif not is_short and waited + between >= _MIN_WAITING_SHARE and is_even:
+        share, places, action = waited + between, (*waiting.places, *waiting.between)[:3], _BETWEEN_STEPS_ACTION
         state = "waits between steps: the program runs its own Python code"
-    elif (
-        not is_short and _dataset_share(run) >= _MIN_BUSY_STAGE_SHARE and run.pipeline is not None and busy is not None
-    ):
+    elif not is_short and _dataset_share(run) >= _MIN_BUSY_STAGE_SHARE and run.pipeline is not None:
         share, places = _dataset_share(run), ()
         state = f"is starved for input: the dataset's stage {printable(run.pipeline.stage)} works"
         seconds, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
     else:
         return
-    action = (
-        _BETWEEN_STEPS_ACTION
-        if state.startswith("waits between")
-        else faster_input(run.framework.name if run.framework else "")
-    )
     yield warning_finding(
         "input.bound",
         certainty="likely",
@@ -112,17 +102,13 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     if not result or not evidence.gpu_usable:
         return
     short_calls = {
-        name: (count, batches, line, median_seconds, seconds_in_batches)
-        for name, (count, batches, line, median_seconds, seconds_in_batches) in result["calls"].items()
-        if count >= _MIN_STEPS
-        and batches <= _MAX_FEW_BATCHES * count
-        and seconds_in_batches <= _MIN_WAITING_SHARE * median_seconds
+        name: (count, batches, line, seconds, in_batches)
+        for name, (count, batches, line, seconds, in_batches) in result["calls"].items()
+        if count >= _MIN_STEPS and batches <= _MAX_FEW_BATCHES * count and in_batches <= _MIN_WAITING_SHARE * seconds
     }
-    seconds_outside = sum(
-        count * (median_seconds - seconds_in_batches)
-        for count, _, _, median_seconds, seconds_in_batches in short_calls.values()
-    )
-    if seconds_outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * result["seconds"]):
+    seconds_outside = sum(count * (seconds - in_batches) for count, _, _, seconds, in_batches in short_calls.values())
+    total = result["seconds"]
+    if seconds_outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * total):
         return
     calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in short_calls.items())
     yield warning_finding(
@@ -131,13 +117,10 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
         title=printable(f"The GPU waits for {calls}, most of each outside its batch"),
         evidence=[
             printable(f"{f'{line}: ' if line else ''}{name}() ×{count} for {batches} batches,")
-            + f" {median_seconds * 1000:.0f} ms per call, {seconds_in_batches * 1000:.0f} ms of it in batches (medians)"
-            for name, (count, batches, line, median_seconds, seconds_in_batches) in short_calls.items()
+            + f" {seconds * 1000:.0f} ms per call, {in_batches * 1000:.0f} ms of it in batches (medians)"
+            for name, (count, batches, line, seconds, in_batches) in short_calls.items()
         ]
-        + [
-            f"about {seconds_outside:.1f} s outside batches, of {result['seconds']:.1f} s from the first call to the"
-            " last"
-        ],
+        + [f"about {seconds_outside:.1f} s outside batches, of {total:.1f} s from the first call to the last"],
         action=" ".join(_KERAS_CALL_ADVICE[name] for name in short_calls if name in _KERAS_CALL_ADVICE),
     )
 
