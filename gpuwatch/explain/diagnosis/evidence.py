@@ -95,9 +95,9 @@ class Evidence:
     @property
     def visible_devices(self) -> str | None:
         """CUDA_VISIBLE_DEVICES as the program saw it; a probe's own value wins over the inherited one."""
-        asked = self.requested("CUDA_VISIBLE_DEVICES")
-        if isinstance(asked, str):
-            return asked
+        requested_value = self.requested("CUDA_VISIBLE_DEVICES")
+        if isinstance(requested_value, str):
+            return requested_value
         value = self.variables.get("CUDA_VISIBLE_DEVICES")
         # TensorFlow prints it when cuInit fails.
         return value if value is not None else self.log.visible_devices

@@ -7,6 +7,7 @@ MIN_IN_USE_PERCENT = 10.0
 MAX_STARVED_PERCENT = 60.0
 """Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 HELD_SHARE = 0.2
+"""Share of a device's memory from which an idle process holds much of it."""
 LONG_HELD_SECONDS = 300.0
 """Seconds that a process holds memory idle from which it is a warning."""
 MIN_HELD_BYTES = 1 << 30

@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from gpuwatch.core.model.findings import Certainty, Finding
-from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, info_finding, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import (
+    finding,
+    healthy_finding,
+    likely_info,
+    warning_finding,
+)
 from gpuwatch.explain.diagnosis.rules.driver_failures import shows_only_tensorflow
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
@@ -104,9 +109,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     if log.ending_kind and not on_cpu:
         line = log.ending_line
         near = log.lines_after_ending_line <= _NEAR_END_LINES and log.lines_after_ending_line * 3 <= log.lines
-        where = "last line" if log.ending_line_is_last else "near its end" if near else "before its last lines"
+        position = "last line" if log.ending_line_is_last else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in the log"
-        title = f"{beginning}; {where}: {quoted(line, _MAX_SHOWN_CHARS)}"
+        title = f"{beginning}; {position}: {quoted(line, _MAX_SHOWN_CHARS)}"
         return healthy_finding(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
         return healthy_finding()
@@ -121,9 +126,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
             return healthy_finding(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):
-            return info_finding(
+            return likely_info(
                 "unknown",
-                certainty="likely",
                 title=NOTHING_KNOWN,
                 evidence=(log.last_line,),
                 action=_WHAT_WOULD_SHOW_IT,

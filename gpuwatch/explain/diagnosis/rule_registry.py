@@ -96,6 +96,10 @@ def finding(
 info_finding = partial(finding, severity="info")
 warning_finding = partial(finding, severity="warning")
 error_finding = partial(finding, severity="error")
-"""Findings of a cause with this severity."""
+"""Facts with this severity."""
+likely_info = partial(info_finding, certainty="likely")
+likely_warning = partial(warning_finding, certainty="likely")
+likely_error = partial(error_finding, certainty="likely")
+"""Inferred findings with this severity."""
 healthy_finding = partial(info_finding, "healthy", certainty="likely")
 """The finding that nothing is wrong."""

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc import utc
-from gpuwatch.explain.diagnosis.rule_registry import error_finding, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, likely_error, warning_finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
@@ -101,9 +101,8 @@ def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
         )
         return replace(found, since=since)
     times = "once" if status.replaced == 1 else f"{status.replaced} times"
-    found = error_finding(
+    found = likely_error(
         "driver.bad-state",
-        certainty="likely",
         title="The driver does not answer",
         evidence=(
             no_sample,

@@ -20,6 +20,7 @@ from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
 _YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
 _UNEXPLAINED_SHARE = 0.05
+"""Share of a device's memory that no process explains from which it is reported."""
 _MIN_WORKING_CPU_PERCENT = 80.0
 """Percent of one core from which a process that is idle on its GPU is working on the CPU."""
 _SETTINGS = {

@@ -28,7 +28,14 @@ from gpuwatch.explain.diagnosis.doctor.driver import (
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holder_text, holders
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
-from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import (
+    error_finding,
+    finding,
+    likely_error,
+    likely_warning,
+    rule,
+    warning_finding,
+)
 from gpuwatch.explain.diagnosis.rules.driver_failures import (
     DRIVER_CAPABILITIES_ACTION,
     MISMATCH_CODES,
@@ -94,9 +101,8 @@ def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
             action=cuinit_error_advice(code),
         )
     elif code == 100 and facts.nvml_answers and not facts.hidden:
-        yield error_finding(
+        yield likely_error(
             "container.lost-devices",
-            certainty="likely",
             title="NVML answers, but CUDA finds no device",
             evidence=[line],
             action=RECREATE_CONTAINER_ACTION,
@@ -212,9 +218,8 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         return
     builds = [entry for entry in installation.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
     if installation.name == "tensorflow" and len({entry.name for entry in builds}) == 2:
-        yield warning_finding(
+        yield likely_warning(
             "build.cpu-only",
-            certainty="likely",
             title="tensorflow and tensorflow-cpu are both installed: the later one has overwritten the other's files",
             evidence=[f"{entry.name} {entry.version}" for entry in builds],
             action='pip uninstall -y tensorflow tensorflow-cpu; pip install "tensorflow[and-cuda]".',
@@ -269,9 +274,8 @@ def wrong_matrix_product(facts: Facts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
     for test in facts.installation.tests if facts.installation is not None else ():
         if test.correct is False:
-            yield error_finding(
+            yield likely_error(
                 "hardware.fault",
-                certainty="likely",
                 title=f"{test.device} computes a wrong result",
                 evidence=[f"the product of two matrices of ones on {test.ran_on} is wrong"],
                 action="Check dmesg for Xid and ECC errors; test the card; run the same program on another one.",

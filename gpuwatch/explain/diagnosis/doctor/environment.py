@@ -49,16 +49,16 @@ def visible_devices(facts: Facts) -> Answer | None:
     if seen.hides_all and seen.on_purpose:
         return fail(f"{shown} hides every GPU", "Unset it, or list the GPUs to use (0, or a UUID).")
     if seen.ended_at is not None:
-        why = "is not a GPU of this machine"
+        reason = "is not a GPU of this machine"
         if seen.repeated:
-            why = "is a duplicate, so CUDA shows no GPU at all"
+            reason = "is a duplicate, so CUDA shows no GPU at all"
         elif seen.ended_at.startswith("-"):
-            why = "ends the list"
+            reason = "ends the list"
         rest = f", {', '.join(seen.after)} is never read" if seen.after and not seen.repeated else ""
         read = f"; {seen.misread}" if seen.loose else ""
         state = warn if seen.entries else fail
         return state(
-            f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(seen.entries) or 'none'}",
+            f"{shown}: {seen.ended_at!r} {reason}{rest}{read}; visible: {', '.join(seen.entries) or 'none'}",
             valid_visible_devices_advice(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
         )
     if seen.loose:

@@ -16,7 +16,7 @@ from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import advice
-from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, likely_error, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
@@ -284,9 +284,8 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         if error.code == 100 and (evidence.driver_answers or loaded) and not hides_every_gpu(evidence):
             if blames_visibility(evidence):
                 return
-            yield error_finding(
+            yield likely_error(
                 "container.lost-devices",
-                certainty="likely",
                 title="The kernel module is loaded, but CUDA finds no device"
                 if loaded
                 else "NVML answers, but CUDA finds no device",

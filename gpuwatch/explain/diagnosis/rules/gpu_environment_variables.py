@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import likely_warning, rule, warning_finding
 
 KNOWN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH",
@@ -50,9 +50,8 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
             continue
         effect, lines = _effect_on_gpus(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
         case = " (names of variables are case-sensitive)" if name.upper() == known else ""
-        yield warning_finding(
+        yield likely_warning(
             "visibility.misspelt",
-            certainty="likely",
             title=f"{name} is not a variable that anything reads; {known} was probably meant{case}{effect}",
             evidence=(f"{name}={evidence.variables[name]}", *lines),
             action=f"Write {known}={evidence.variables[name]}",

@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
-from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, likely_info, rule
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources import hidden_processes
 
@@ -84,9 +84,8 @@ def processes_not_visible(evidence: Evidence) -> Iterator[Finding]:
             )
         if elsewhere := [row for row in rows if row.note.startswith(hidden_processes.ELSEWHERE)]:
             count, pids, memory_text = _process_texts(elsewhere)
-            yield info_finding(
+            yield likely_info(
                 "container.pid-namespace",
-                certainty="likely",
                 title=f"GPU {device.index}: {count} not visible here, probably in another container",
                 evidence=(f"pid {pids} of the host", memory_text),
                 action="Check on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",

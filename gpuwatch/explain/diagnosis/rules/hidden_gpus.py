@@ -9,7 +9,15 @@ from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import INHERITED
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, info_finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import (
+    error_finding,
+    finding,
+    info_finding,
+    likely_error,
+    likely_warning,
+    rule,
+    warning_finding,
+)
 from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility, complains_about_driver
 from gpuwatch.explain.diagnosis.rules.error_evidence import stated_error
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -32,17 +40,15 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if not seen.hides_all and seen.ended_at is None:
         if seen.loose:
             hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
-            yield warning_finding(
+            yield likely_warning(
                 "visibility.bad-ordinal",
-                certainty="likely",
                 title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
                 evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
                 action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
             )
         if blames_visibility(evidence) and MIG_PREFIX not in value:
-            yield error_finding(
+            yield likely_error(
                 "visibility.bad-ordinal",
-                certainty="likely",
                 title=f"CUDA_VISIBLE_DEVICES={value} names no GPU in this machine",
                 evidence=log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
                 action="List existing GPUs (nvidia-smi -L shows them), or unset the variable.",
@@ -67,14 +73,14 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         yield _own_choice_finding(evidence, f"{_place_of_setting(evidence)} sets {lines[0]}", lines)
         return
     if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
-        where = f" at {_place_of_setting(evidence)}" if _place_of_setting(evidence) else ""
+        place_text = f" at {_place_of_setting(evidence)}" if _place_of_setting(evidence) else ""
         if evidence.program is not None:
-            where = where or " where it was set (the shell, a job script, or the program itself)"
+            place_text = place_text or " where it was set (the shell, a job script, or the program itself)"
         yield finding(
             "visibility.hidden",
             severity,
             evidence=lines,
-            action=f"Unset CUDA_VISIBLE_DEVICES{where}, or set it to the GPUs that it should use (0, or a UUID).",
+            action=f"Unset CUDA_VISIBLE_DEVICES{place_text}, or set it to the GPUs that it should use (0, or a UUID).",
         )
         return
     if devices is not None:
@@ -190,18 +196,16 @@ def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")
     setting = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
     if read_visible(value, None).hides_all:
-        yield error_finding(
+        yield likely_error(
             "visibility.hidden",
-            certainty="likely",
             title=f"The program sets {setting} itself, which hides every GPU",
             evidence=lines,
             action=f"Remove {setting} from the program's code or command line, or set it to the GPUs that it should"
             " use.",
         )
         return
-    yield error_finding(
+    yield likely_error(
         "visibility.bad-ordinal",
-        certainty="likely",
         title=f"The program sets {setting} itself, but CUDA finds no GPU with that number",
         evidence=lines,
         action=f"Change {setting} where the program sets it to a GPU that nvidia-smi -L lists (the first one is 0), or"
@@ -214,10 +218,10 @@ def program_hides(evidence: Evidence) -> Iterator[Finding]:
     """TensorFlow has GPUs, but the program disabled all of them."""
     if (run := evidence.run) is not None and _disables_gpus(evidence):
         setting = run.settings.get(_VISIBLE_DEVICES)
-        where = setting.source if setting is not None and setting.source else "the program"
+        place = setting.source if setting is not None and setting.source else "the program"
         yield _own_choice_finding(
             evidence,
-            f"{where} calls set_visible_devices without a GPU",
+            f"{place} calls set_visible_devices without a GPU",
             (
                 f"list_physical_devices: {', '.join(run.devices.physical)}",
                 f"get_visible_devices: {', '.join(run.devices.visible)}",
@@ -262,8 +266,8 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
     processes = evidence.run.processes if evidence.run is not None else ()
     maps = [(f" of process {process.pid}", process.device_map) for process in processes if process.device_map]
     moved = [
-        f"{mapping.framework_device}{whose} is physical GPU {mapping.physical_index} ({mapping.uuid})"
-        for whose, device_map in (maps if len(maps) > 1 else [("", evidence.device_map)])
+        f"{mapping.framework_device}{process_text} is physical GPU {mapping.physical_index} ({mapping.uuid})"
+        for process_text, device_map in (maps if len(maps) > 1 else [("", evidence.device_map)])
         # Two logical devices on one card shift the numbers by themselves.
         if len({mapping.uuid for mapping in device_map}) == len(device_map)
         for mapping in device_map

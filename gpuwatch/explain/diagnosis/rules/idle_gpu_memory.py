@@ -14,12 +14,12 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_negligible
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
-from gpuwatch.explain.diagnosis.rule_registry import info_finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import info_finding, likely_info, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
-_MIN_ALLOCATED_SHARE = 0.8
-_MAX_USED_SHARE = 0.1
+_MIN_ALLOCATED_SHARE, _MAX_USED_SHARE = 0.8, 0.1
+"""Shares of the device that a program allocated, and of its limit that it used, for nearly all to be unused."""
 _SMALL_MODEL_RATIO = 1000
 """A device with a replica of a small model has about as much in use as the others, not a fraction of it."""
 _UNTOUCHED_BYTES = 64 << 10
@@ -151,9 +151,8 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
         if len(at_once) < 2 or gpus_seen <= len(used) or not _others_free(evidence, used):
             continue
         pids = ", ".join(str(process.pid) for process, _ in at_once[:6])
-        yield info_finding(
+        yield likely_info(
             "idle.memory-held",
-            certainty="likely",
             title=f"{len(at_once)} processes of the program share GPU {gpu.index}, and {gpus_seen - len(used)} of"
             f" the {gpus_seen} GPUs that each of them sees had no work",
             evidence=[
@@ -297,9 +296,8 @@ def _unused_gpus_finding(
             "Create the model and its optimizer inside strategy.scope(), and run each step with strategy.run() (or "
             "model.fit): a strategy by itself distributes nothing."
         )
-    return info_finding(
+    return likely_info(
         "idle.memory-held",
-        certainty="likely",
         title=title,
         evidence=[*idle.values(), *used.values()][:8],
         action=action,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build_advice
-from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, likely_warning, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
 from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -35,9 +35,8 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if not lines or log.ooms or names_cause(log.topics):
         return
     if cpu_build_lines := log.lines_of("build.cpu-wheel", _XLA_WITHOUT_CUDA):
-        yield warning_finding(
+        yield likely_warning(
             "build.cpu-only",
-            certainty="likely",
             evidence=(*lines, *cpu_build_lines),
             action=gpu_build_advice(framework_of(evidence, lines)),
         )

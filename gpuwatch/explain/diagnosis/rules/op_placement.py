@@ -216,11 +216,14 @@ def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
         lines: dict[str, list[str]] = {}
         for op, (_, line) in ops.items():
             lines.setdefault(line, []).append(op)
-        made = (f"{f'{line}: ' if line else ''}{', '.join(names)}" for line, names in lines.items())
+        op_lines = (f"{f'{line}: ' if line else ''}{', '.join(names)}" for line, names in lines.items())
         yield info_finding(
             "placement.no-kernel",
             title=printable(f"Each of the {calls} calls of {function} goes to the CPU for {first}{more} no GPU kernel"),
-            evidence=[*map(printable, made), "results of this are copied to the GPU, by the function's placed graph"],
+            evidence=[
+                *map(printable, op_lines),
+                "results of this are copied to the GPU, by the function's placed graph",
+            ],
             action=_IN_DATASET_ACTION if _DATA_OP.search(first) else _CPU_OP_ACTION,
         )
 
@@ -253,8 +256,10 @@ def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
 @rule("placement.together")
 def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
-    made = any(entry.detail == MADE_THERE for entry in (evidence.run.fallbacks if evidence.run is not None else ()))
-    action = _MADE_THERE_ACTION if made else _TOGETHER_ACTION.format(_resource_makers_text(evidence))
+    created_there = any(
+        entry.detail == MADE_THERE for entry in (evidence.run.fallbacks if evidence.run is not None else ())
+    )
+    action = _MADE_THERE_ACTION if created_there else _TOGETHER_ACTION.format(_resource_makers_text(evidence))
     yield from _fallback_findings(evidence, "placement.together", action)
 
 
@@ -317,9 +322,9 @@ def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
     # Without the build's answer, or the list of the op's types with a CUDA kernel, nobody knows.
     known, types = run.framework is not None and bool(run.framework.gpu_build), list[str]()
     if (head := _ATTRIBUTES.search(message)) is not None:
-        op, has = head[1], dict(_ATTRIBUTE.findall(head[2]))
-        if known and any(not name or has.get(name) in allowed.split(", ") for _, name, allowed in kernels):
-            return f"TensorFlow has a CUDA kernel for {' '.join([op, *has.values()][:2]).replace('DT_', '')}"
+        op, types_of_node = head[1], dict(_ATTRIBUTE.findall(head[2]))
+        if known and any(not name or types_of_node.get(name) in allowed.split(", ") for _, name, allowed in kernels):
+            return f"TensorFlow has a CUDA kernel for {' '.join([op, *types_of_node.values()][:2]).replace('DT_', '')}"
     elif (unregistered := _UNREGISTERED.search(message)) is not None:
         op = unregistered[1]
         listed = (kind.strip().replace("DT_", "").lower() for _, _, kinds in kernels for kind in kinds.split(","))
@@ -343,30 +348,30 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
     results = run.results if run is not None and message else {}
     op, dtype, requested = (str(results.get(name) or "") for name in ("op", "dtype", "requested"))
     supported: tuple[str, ...] = ()
-    together = ""
+    colocated_text = ""
     if report is not None:
         first = _member_without_kernel(report, op)
         supported = report.supported
         requested = requested or report.requested or first.requested
         op = f"{first.op} `{first.node}`"
         others = [f"{member.op} `{member.node}`" for member in report.members if member is not first]
-        together = f", and it is colocated with {first_and_more(others, 3)}" if others else ""
+        colocated_text = f", and it is colocated with {first_and_more(others, 3)}" if others else ""
     elif match := _GPU_TYPES.search(message):
         supported = tuple(part.strip() for part in match[1].split(",") if part.strip())
     if not op or not requested:
         return ""
     kind = f"its type {dtype}" if dtype else "it"
-    has = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
+    lacking_text = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
     if supported and not dtype and report is None:
-        has += " for the types of its inputs"
-    return printable(f"{op} requested /{device_name(requested).upper()}, {kind} {has}{together}")
+        lacking_text += " for the types of its inputs"
+    return printable(f"{op} requested /{device_name(requested).upper()}, {kind} {lacking_text}{colocated_text}")
 
 
-def _member_without_kernel(report: ColocationReport, named: str) -> ColocatedOp:
+def _member_without_kernel(report: ColocationReport, op_name: str) -> ColocatedOp:
     """The member of the group that has no kernel; what makes a variable or table before what uses it."""
     lacking = [member for member in report.members if member.op in report.lacking] or list(report.members)
     makers = [member for member in lacking if RESOURCE_OPS.search(member.op)]
-    return next((member for member in lacking if member.op == named), (makers or lacking)[0])
+    return next((member for member in lacking if member.op == op_name), (makers or lacking)[0])
 
 
 def _fallbacks_of(evidence: Evidence, cause: str) -> list[Fallback]:
@@ -382,9 +387,11 @@ def _fallbacks_text(entries: list[Fallback]) -> str:
     kinds = len({fallback.kind for fallback in alike})
     others = len({entry.kind for entry in entries if entry not in alike})
     more = and_more(kinds - 1)
-    where = "asked for" if first.requested != "auto" else "left to TensorFlow:"
+    request_text = "asked for" if first.requested != "auto" else "left to TensorFlow:"
     elsewhere = f" ({others} more with other devices)" if others else ""
-    return printable(f"{first.kind}{more} {where} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}")
+    return printable(
+        f"{first.kind}{more} {request_text} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}"
+    )
 
 
 def _fallback_findings(
@@ -394,12 +401,12 @@ def _fallback_findings(
     entries = _fallbacks_of(evidence, cause) if entries is None else entries
     if evidence.run is None or not entries:
         return
-    named = all(entry.requested != "auto" for entry in entries)
+    requested_by_name = all(entry.requested != "auto" for entry in entries)
     title = _fallbacks_text(entries) if evidence.run.is_program else ""
     if cause == "placement.device-missing" and title:
         requested = ", ".join(dict.fromkeys(entry.requested for entry in entries))
         title = printable(f"{requested} was requested and does not exist: {entries[0].detail}")
-    severity: Severity = "info" if named and cause != "unknown" else "warning"
+    severity: Severity = "info" if requested_by_name and cause != "unknown" else "warning"
     yield finding(cause, severity, title=title, evidence=_by_scope(entries), action=action)
 
 

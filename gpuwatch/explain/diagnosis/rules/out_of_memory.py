@@ -28,7 +28,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, 
 from gpuwatch.explain.diagnosis.memory.oom_verdict import verdict_on
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, is_negligible, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_advice
-from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, likely_error, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -213,10 +213,10 @@ def _address_space_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict
     """The limit of the process's address space, if the request did not fit below it; else empty."""
     results = evidence.run.results if evidence.run is not None else {}
     limit, peak = (results.get(name) for name in ADDRESS_SPACE)
-    asked = failures[-1][0].requested_bytes
-    if not isinstance(limit, int) or not isinstance(peak, int) or asked is None or peak + asked <= limit:
+    requested = failures[-1][0].requested_bytes
+    if not isinstance(limit, int) or not isinstance(peak, int) or requested is None or peak + requested <= limit:
         return ""
-    return f"peak of its address space {size(peak)} + {size(asked)} requested > its limit of {size(limit)}"
+    return f"peak of its address space {size(peak)} + {size(requested)} requested > its limit of {size(limit)}"
 
 
 def _copied_text(evidence: Evidence, oom: Oom) -> str:
@@ -262,8 +262,8 @@ def _equal_blocks_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]
             same = "the same size" if found.is_requested_size else "one size"
             of = f" of {size(used)}" if not found.is_requested_size else " in all"
             steps = f", after {speed.steps} steps" if speed is not None and one_block_per_step(oom, speed) else ""
-            told = f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"
-            return told + steps
+            text = f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"
+            return text + steps
     return ""
 
 
@@ -302,8 +302,8 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     lines = []
     for mate in concurrent_holders(evidence, oom):
         pid = f" (pid {mate.pid})" if mate.name and mate.pid is not None else ""
-        which = printable(mate.name) or mate.pid
-        lines.append(f"process {which}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
+        process_text = printable(mate.name) or mate.pid
+        lines.append(f"process {process_text}{pid} of this run held {memory(mate.held_bytes)} ({mate.source})")
     if evidence.snapshot is None:
         return lines + _holders_in_table(evidence)
     others = _other_holders(evidence, full_device(evidence, oom))
@@ -319,15 +319,15 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
         largest = max(mates, key=lambda mate: mate.held_bytes)
         total = device.number("memory.total_bytes") if device is not None else None
         of = f" of GPU {device.index}'s {size(int(total))}" if device is not None and total else " of the GPU"
-        which = f"The {printable(largest.name)} process" if largest.name else f"Process {largest.pid}"
-        first = f"{which} of this run held {memory(largest.held_bytes)}"
+        process_text = f"The {printable(largest.name)} process" if largest.name else f"Process {largest.pid}"
+        first = f"{process_text} of this run held {memory(largest.held_bytes)}"
         others = _other_holders(evidence, device)
         others_bytes = sum(amount for amount, _ in others)
         if is_negligible(others_bytes, int(total) if total else None):
             return f"{first}{of}", _SHARE_GPU_ACTION
-        who = f"process {others[0][1].pid}" if len(others) == 1 else f"{len(others)} other processes"
+        holders_text = f"process {others[0][1].pid}" if len(others) == 1 else f"{len(others)} other processes"
         return (
-            f"{first} and {who} {memory(others_bytes)}{of}",
+            f"{first} and {holders_text} {memory(others_bytes)}{of}",
             f"{free_memory_advice(snapshot, device)} {_SHARE_GPU_ACTION}",
         )
     if snapshot is None or device is None:
@@ -379,9 +379,8 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
             "fails the same way.",
         )
         return
-    yield error_finding(
+    yield likely_error(
         "memory.masked",
-        certainty="likely",
         evidence=lines,
         action=memory_advice("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
     )

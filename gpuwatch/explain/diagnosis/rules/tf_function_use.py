@@ -10,7 +10,7 @@ from gpuwatch.core.model.function_retraces import Retraced, TraceChange
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rule_registry import info_finding, rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import info_finding, likely_info, rule, warning_finding
 
 _MIN_TRACES = 10
 """Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
@@ -89,9 +89,8 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     if seconds * steps > _SMALL_OP_SECONDS * ops:
         return
-    yield info_finding(
+    yield likely_info(
         "function.eager",
-        certainty="likely",
         title=f"The training loop runs eagerly: about {ops // steps} small ops per step, one after another",
         evidence=[f"{ops} eager ops in {steps} steps, {seconds * steps / ops * 1e6:.0f} µs per op in the median step"],
         action="Put the step into a tf.function: it runs as one graph, without Python between its ops.",
@@ -103,9 +102,8 @@ def _many_eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
     on_gpu = sum(placement.count for placement in run.placements if "GPU" in placement.actual)
     if ops < _MIN_MANY_OPS or seconds < _MIN_NOTICED_SECONDS or seconds > _SMALL_OP_SECONDS * ops or on_gpu < ops / 2:
         return
-    yield info_finding(
+    yield likely_info(
         "function.eager",
-        certainty="likely",
         title=f"The program runs {ops} small ops eagerly, one after another, and repeats no tf.function",
         evidence=[
             f"{ops} eager ops in {seconds:.1f} s: {seconds / ops * 1e6:.0f} µs per op, including the Python around it"

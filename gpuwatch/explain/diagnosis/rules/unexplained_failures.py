@@ -131,8 +131,10 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     """The end of a program that was observed; None if nothing is known of it."""
     if (limited := _address_space(run, log, lines)) is not None:
         return limited
-    shown = next((topic for topic in ENDINGS if topic in log.topics), None)
-    topic = HOST_MEMORY if run.host_memory_out else shown or _reported_topic(log)  # the first by the kernel's own count
+    shown_topic = next((topic for topic in ENDINGS if topic in log.topics), None)
+    topic = (
+        HOST_MEMORY if run.host_memory_out else shown_topic or _reported_topic(log)
+    )  # the first by the kernel's own count
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
         return signal_meaning(run, number), [*lines, *host_evidence(run)]
@@ -227,8 +229,8 @@ def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list
         before = log.ending_line if log.ending_kind == FAILURE else ""
         if before and (meaning := error_meanings.message_meaning(before)) is not None:
             return meaning, [before]
-        begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
-        shown_until = f"of {log.lines} lines, line {begun} is the last that shows where the error was"
+        last_line = max(log.last_frame_line or 0, log.open_traceback_line or 0)
+        shown_until = f"of {log.lines} lines, line {last_line} is the last that shows where the error was"
         action = "Look at the whole log: the last line of a traceback names the error."
         return Meaning(title, action), [before, shown_until] if before else [shown_until]
     return None
@@ -308,8 +310,8 @@ def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
     if run.verdict != "error" or unexpected or _names_ending_cause(log):
         return []
     number = ended_by(run)
-    named = f" ({number.name})" if number is not None and run.outcome.signal is None else ""
-    return [*map(line_of, log.errors[-1:]), run.outcome.text + named]
+    signal_name = f" ({number.name})" if number is not None and run.outcome.signal is None else ""
+    return [*map(line_of, log.errors[-1:]), run.outcome.text + signal_name]
 
 
 def _deadline_finding(run: Run) -> Finding:
@@ -349,9 +351,9 @@ def _unexplained_end_of_log(log: LogFacts) -> list[str]:
     last = log.last_error_line
     if ends_log(log):
         error = log.errors[-1]
-        asked = log.received_sigterm and reported_ends.is_about_child(error.type, error.message)
+        ended_on_request = log.received_sigterm and reported_ends.is_about_child(error.type, error.message)
         handled = (
-            asked
+            ended_on_request
             or log.went_on_after_last_error
             or (log.last_error_in == "thread" and log.ending_line_is_last and log.ending_kind == WORK)
             or (log.went_on_after_oom and "memory" in f"{error.type} {error.message}".lower())

@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT
-from gpuwatch.explain.diagnosis.rule_registry import rule, warning_finding
+from gpuwatch.explain.diagnosis.rule_registry import likely_warning, rule
 from gpuwatch.explain.diagnosis.rules.finding_texts import faster_input
 
 _MIN_SECONDS = 5.0
@@ -78,9 +78,8 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
         seconds, by = run.pipeline.seconds, "by TensorFlow's measurement of the dataset"
     else:
         return
-    yield warning_finding(
+    yield likely_warning(
         "input.bound",
-        certainty="likely",
         title=f"The GPU {state} {percent(100 * share)} of the time",
         evidence=(
             f"{share * seconds:.1f} of {seconds:.1f} s {by}",
@@ -111,9 +110,8 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     if seconds_outside < max(_MIN_NOTICED_SECONDS, _MIN_OUTSIDE_BATCHES_SHARE * total):
         return
     calls = " and ".join(f"{count} calls of {name}()" for name, (count, *_) in short_calls.items())
-    yield warning_finding(
+    yield likely_warning(
         "input.bound",
-        certainty="likely",
         title=printable(f"The GPU waits for {calls}, most of each outside its batch"),
         evidence=[
             printable(f"{f'{line}: ' if line else ''}{name}() ×{count} for {batches} batches,")
