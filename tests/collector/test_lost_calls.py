@@ -109,7 +109,7 @@ class Looks:
         monkeypatch.setattr(collector_supervision.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
         monkeypatch.setattr(collector_supervision.procfs, "in_page_fault", lambda pid: self.faults)
         monkeypatch.setattr(collector_supervision.procfs, "disk_faults", lambda pid: self.pages)
-        monkeypatch.setattr(driver_call_tracking, "_shared", None)  # as it is afterwards
+        monkeypatch.setattr(driver_call_tracking, "_shared_page", None)  # as it is afterwards
         self.page = driver_call_tracking.CallPage()
         driver_call_tracking.start_tracking(self.page.descriptor, {})
         self.watch = CollectorWatch(1, self.page)
@@ -179,8 +179,8 @@ def test_one_look_between_two_calls_tells_nothing(looks: Looks) -> None:
     assert looks.hangs_within(3) is None
     driver_call_tracking.begin(b"nvmlDeviceGetUUID")
     assert looks.hangs_within(2) is None
-    assert driver_call_tracking._shared is not None
-    driver_call_tracking._shared[:8] = bytes(8)
+    assert driver_call_tracking._shared_page is not None
+    driver_call_tracking._shared_page[:8] = bytes(8)
     assert looks.watch.call is None
     assert looks.hangs_within(9) is None
 
@@ -188,7 +188,7 @@ def test_one_look_between_two_calls_tells_nothing(looks: Looks) -> None:
 def test_a_real_process_that_is_stopped_in_a_call_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(collector_supervision.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(driver_call_tracking, "_shared", None)
+    monkeypatch.setattr(driver_call_tracking, "_shared_page", None)
     page = driver_call_tracking.CallPage()
     driver_call_tracking.start_tracking(page.descriptor, {})
     with subprocess.Popen(["sleep", "1000"]) as process:

@@ -63,7 +63,7 @@ def lib() -> FakeLibrary:
 def device(*pids: int) -> NvmlDevice:
     return NvmlDevice(
         index=0, uuid=machines.uuid(0), name="GPU", pci_bus_id="", handle=object(),
-        listed=[GpuProcess(pid, "C", GIB) for pid in pids],
+        listed_processes=[GpuProcess(pid, "C", GIB) for pid in pids],
     )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def test_each_process_that_ends_is_told_once(lib: FakeLibrary) -> None:
     accounting.update(one)
     assert (one.accounted, lib.asked) == ((), []), "a long list costs nothing"
     lib.put(2, -30, 40)
-    one.listed = []
-    accounting.note_gone(one, {2})
+    one.listed_processes = []
+    accounting.note_exited(one, {2})
     assert ends(one) == [(2, 40.0)]
     lib.put(3, 12, 0.4)  # between two samples
     accounting.update(one)
@@ -116,12 +116,12 @@ def test_a_pid_that_is_used_again_is_another_process(lib: FakeLibrary) -> None:
     lib.put(5, 1, 2)
     accounting.update(one)
     lib.put(5, 10, 0, running=True)
-    one.listed = [GpuProcess(5, "C", GIB)]
+    one.listed_processes = [GpuProcess(5, "C", GIB)]
     accounting.update(one)
     assert ends(one) == [(5, 2.0)], "it runs: nothing is known of it"
     lib.put(5, 10, 20)
-    one.listed = []
-    accounting.note_gone(one, {5})
+    one.listed_processes = []
+    accounting.note_exited(one, {5})
     assert ends(one) == [(5, 2.0), (5, 20.0)]
 
 
@@ -133,7 +133,7 @@ def test_what_the_driver_does_not_know_is_not_a_number(lib: FakeLibrary) -> None
     (entry,) = one.accounted
     assert (entry.gpu_percent, entry.memory_percent, entry.peak_bytes) == (None, None, None)
     lib.kept.clear()  # the buffer was cleared, or written over
-    accounting.note_gone(one, {8})
+    accounting.note_exited(one, {8})
     accounting.update(one)
     assert ends(one) == [(5, 2.0)]
 

@@ -21,9 +21,9 @@ def test_kubernetes_says_so_in_the_environment() -> None:
 
 def test_wsl_counts_where_no_container_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", Name)
-    monkeypatch.setattr(system_and_driver_facts, "_container", lambda base, environment: None)
+    monkeypatch.setattr(system_and_driver_facts, "_find_container_kind", lambda base, environment: None)
     assert system_and_driver_facts.container_kind({}) == "wsl"
-    monkeypatch.setattr(system_and_driver_facts, "_container", lambda base, environment: "docker")
+    monkeypatch.setattr(system_and_driver_facts, "_find_container_kind", lambda base, environment: "docker")
     assert system_and_driver_facts.container_kind({}) == "docker"
 
 

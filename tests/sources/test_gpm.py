@@ -156,7 +156,7 @@ def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
     unasked = quiet.devices[0].get("activity.sm_percent")
     assert isinstance(unasked, Missing)
     assert "--gpm" in unasked.detail
-    feed._command(gpm=True)
+    feed._send_command(gpm=True)
     feed.wait(3, 10)
     first, second = feed.wait(3, 10)[-1].devices
     assert first.readings["activity.sm_percent"] == pytest.approx(60, abs=2)
@@ -172,7 +172,7 @@ def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
     (instance,) = feed.wait(4, 10)[-1].devices[0].mig_instances
     assert instance.number("activity.sm_percent") == pytest.approx(60, abs=2), "the part tells what the whole does not"
     assert isinstance(instance.get("activity.pcie_tx_bytes_per_second"), Missing)
-    feed._command(gpm=False)
+    feed._send_command(gpm=False)
     feed.wait(2, 10)
     assert not IDS & feed.wait(2, 10)[-1].devices[0].missing.keys()
 

@@ -121,7 +121,7 @@ def test_the_real_proc() -> None:
         assert facts is not None
         assert facts.environment == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
         assert abs(facts.create_time - time.time()) < 10
-        everyone = {row.pid for row in table.busiest(time.monotonic(), most=1000)}
+        everyone = {row.pid for row in table.busiest(time.monotonic(), limit=1000)}
         assert {child.pid, os.getpid()} <= everyone
     finally:
         child.kill()
@@ -222,7 +222,7 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
     """One that has not run since cannot have opened a library, and its maps are long."""
     table = ProcessTable()
     looked: list[int] = []
-    monkeypatch.setattr(table, "_framework", looked.append)
+    monkeypatch.setattr(table, "_find_framework", looked.append)
     idle = subprocess.Popen(["sleep", "300"])
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

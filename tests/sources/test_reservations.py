@@ -101,7 +101,7 @@ def test_a_kernel_that_does_not_say_whose_a_socket_is(
     own = os.getpid()
     names.write_text(f"0: 2 0 0 2 1 7 @gpuwatch-reserved:{uuid}@\n0: 2 0 0 2 1 8 @gpuwatch-holder:{uuid}@:{own}\n")
     monkeypatch.setattr(abstract_sockets, "_sock_diag_rows", refuse)
-    monkeypatch.setattr(abstract_sockets, "_NAMES", names)
+    monkeypatch.setattr(abstract_sockets, "_PROC_NET_UNIX", names)
     (one,) = gpu_reservations.reservations()
     assert (one.uuid, one.pid) == (uuid, own)
     names.unlink()

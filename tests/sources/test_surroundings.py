@@ -53,7 +53,7 @@ def test_why_the_kernels_log_cannot_be_read(path: Path) -> None:
 
 def test_a_kernel_without_a_line_about_gpus_says_so(path: Path) -> None:
     program(path, "dmesg", "echo 'usb 1-1: new device'")
-    assert nvidia_smi_and_kernel_log.kernel_log() == ((nvidia_smi_and_kernel_log.NOTHING,), "")
+    assert nvidia_smi_and_kernel_log.kernel_log() == ((nvidia_smi_and_kernel_log.NO_LINES,), "")
 
 
 def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

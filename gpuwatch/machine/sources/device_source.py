@@ -26,7 +26,7 @@ class SourceUnavailable(Exception):
 
 
 MAX_XIDS = 8
-"""Kept for each device: the latest ones."""
+"""The latest Xids of each device that are kept."""
 
 
 class SeenDevice(msgspec.Struct):

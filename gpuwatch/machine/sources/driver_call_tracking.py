@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PAGE = struct.Struct("=d56s")
-_NONE = _PAGE.pack(0.0, b"")
+_NO_CALL = _PAGE.pack(0.0, b"")
 
 
 class Call(NamedTuple):
@@ -63,43 +63,43 @@ def new_page() -> int:
     return descriptor
 
 
-_shared: mmap.mmap | None = None
-_left_out: dict[str, LeftOut] = {}
+_shared_page: mmap.mmap | None = None
+_calls_left_out: dict[str, LeftOut] = {}
 
 
 def start_tracking(descriptor: int | None, left_out: Mapping[str, LeftOut]) -> None:
     """Writes the calls of this process to that page from now on, and makes none of ``left_out`` before its time."""
-    global _shared
+    global _shared_page
     if descriptor is not None:
         try:
-            _shared = mmap.mmap(descriptor, mmap.PAGESIZE)
+            _shared_page = mmap.mmap(descriptor, mmap.PAGESIZE)
         except (OSError, ValueError):
-            _shared = None  # a crash is not named then
-    _left_out.update(left_out)
+            _shared_page = None  # a crash is not named then
+    _calls_left_out.update(left_out)
 
 
 def begin(name: bytes) -> None:
     """Notes on the shared page that a call begins."""
-    if _shared is not None:
-        _PAGE.pack_into(_shared, 0, time.monotonic(), name)
+    if _shared_page is not None:
+        _PAGE.pack_into(_shared_page, 0, time.monotonic(), name)
 
 
 def end() -> None:
     """Notes that the call has returned."""
-    if _shared is not None:
-        _shared[: _PAGE.size] = _NONE
+    if _shared_page is not None:
+        _shared_page[: _PAGE.size] = _NO_CALL
 
 
 def all_left_out() -> list[str]:
     """The calls that are not made now, each with the reason."""
-    return [f"{name}: {why}" for name in list(_left_out) if (why := why_left_out(name))]
+    return [f"{name}: {why}" for name in list(_calls_left_out) if (why := why_left_out(name))]
 
 
 def why_left_out(name: str) -> str:
     """Why a call is not made now; empty if it is made."""
-    if not _left_out or name not in _left_out:
+    if not _calls_left_out or name not in _calls_left_out:
         return ""
-    if time.monotonic() >= _left_out[name].until:
-        del _left_out[name]
+    if time.monotonic() >= _calls_left_out[name].until:
+        del _calls_left_out[name]
         return ""
-    return _left_out[name].why
+    return _calls_left_out[name].why

@@ -31,12 +31,12 @@ from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.procfs import user_name
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
-_LOCK = "gpuwatch-reserved:"
-_HOLDER = "gpuwatch-holder:"
+_LOCK_PREFIX = "gpuwatch-reserved:"
+_HOLDER_PREFIX = "gpuwatch-holder:"
 _PREFIX = "gpuwatch-"
 _MAX_DIGITS = 10
 _MAX_COMMAND_CHARS = 60
-_NO_ACCOUNT = "uid "
+_NO_ACCOUNT_PREFIX = "uid "
 ENV_MAX_PER_USER = "GPUWATCH_RESERVATIONS_PER_USER"
 """An administrator's limit: how many reservations of one user count."""
 
@@ -65,19 +65,21 @@ def reserve(uuids: Iterable[str]) -> HeldReservation | None:
 
     OSError if the kernel refuses sockets, :class:`GpuwatchError` if this user would hold more than count.
     """
-    wanted, most = set(uuids), _max_per_user()
+    wanted, limit = set(uuids), _max_per_user()
     unreservable: set[str] = set()
-    if most is not None:
+    if limit is not None:
         found = reservations()
-        mine = sum(reservation.user == _user_name(os.geteuid()) for reservation in found)
-        if mine + len(wanted) > most:
-            raise GpuwatchError(f"you hold {mine} reservations; the limit is {most} per user ({ENV_MAX_PER_USER})")
+        own_count = sum(reservation.user == _user_name(os.geteuid()) for reservation in found)
+        if own_count + len(wanted) > limit:
+            raise GpuwatchError(
+                f"you hold {own_count} reservations; the limit is {limit} per user ({ENV_MAX_PER_USER})"
+            )
         unreservable = wanted & {reservation.uuid for reservation in found if not reservation.counts}
     sockets: list[socket.socket] = []
     try:
         # In one order for everybody: of two that want the same GPUs, one gets all.
         for key in sorted(map(_lock_key, wanted - unreservable)):
-            for name in (_LOCK + key, f"{_HOLDER}{key}:{os.getpid()}"):
+            for name in (_LOCK_PREFIX + key, f"{_HOLDER_PREFIX}{key}:{os.getpid()}"):
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 sockets.append(connection)
                 connection.bind("\0" + name)
@@ -100,17 +102,17 @@ def reservation_holders() -> dict[str, str]:
 
 
 def _max_per_user() -> int | None:
-    given = os.environ.get(ENV_MAX_PER_USER)
-    if not given:
+    text = os.environ.get(ENV_MAX_PER_USER)
+    if not text:
         return None
-    if not (given.isascii() and given.isdigit() and len(given) < _MAX_DIGITS):
+    if not (text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS):
         raise UsageError(
-            f"{ENV_MAX_PER_USER}={shorten(printable(given), _MAX_COMMAND_CHARS)} is not a number of reservations"
+            f"{ENV_MAX_PER_USER}={shorten(printable(text), _MAX_COMMAND_CHARS)} is not a number of reservations"
         )
-    return int(given)
+    return int(text)
 
 
-def _counted_reservations(found: Iterable[Reservation], most: int) -> tuple[Reservation, ...]:
+def _counted_reservations(found: Iterable[Reservation], limit: int) -> tuple[Reservation, ...]:
     """Only the first reservations of each user count; all of a user whom the kernel does not tell.
 
     Users without an account are one: whoever has subordinate ids (subuid(5)) can be thousands of them.
@@ -118,9 +120,9 @@ def _counted_reservations(found: Iterable[Reservation], most: int) -> tuple[Rese
     held: Counter[str] = Counter()
     counted = []
     for reservation in found:
-        who = "" if reservation.user is None or reservation.user.startswith(_NO_ACCOUNT) else reservation.user
+        who = "" if reservation.user is None or reservation.user.startswith(_NO_ACCOUNT_PREFIX) else reservation.user
         held[who] += 1
-        counted.append(replace(reservation, counts=reservation.user is None or held[who] <= most))
+        counted.append(replace(reservation, counts=reservation.user is None or held[who] <= limit))
     return tuple(counted)
 
 
@@ -132,10 +134,10 @@ def reservations() -> tuple[Reservation, ...]:
     table = ProcessTable()
     found = tuple(_reservation_of(uuid, uid, pid, table) for uuid, (uid, pid) in sorted(_lock_holders().items()))
     try:
-        most = _max_per_user()
+        limit = _max_per_user()
     except UsageError:
-        most = None
-    return found if most is None else _counted_reservations(found, most)
+        limit = None
+    return found if limit is None else _counted_reservations(found, limit)
 
 
 def _lock_holders() -> dict[str, tuple[int | None, int | None]]:
@@ -143,18 +145,18 @@ def _lock_holders() -> dict[str, tuple[int | None, int | None]]:
 
     A pid is what the other side says: it counts if it comes from the same user and is a process of that user.
     """
-    own = _lock_key("")
+    machine_suffix = _lock_key("")
     locks: dict[str, int | None] = {}
     holders: dict[str, list[tuple[int | None, int]]] = {}
     for name, uid in abstract_names(_PREFIX):
-        if name.startswith(_LOCK) and name.endswith(own):
-            locks[name[len(_LOCK) : len(name) - len(own)]] = uid
-        elif name.startswith(_HOLDER):
-            key, _, pid = name[len(_HOLDER) :].rpartition(":")
-            if key.endswith(own) and pid.isdecimal() and len(pid) < _MAX_DIGITS:
-                holders.setdefault(key[: len(key) - len(own)], []).append((uid, int(pid)))
+        if name.startswith(_LOCK_PREFIX) and name.endswith(machine_suffix):
+            locks[name[len(_LOCK_PREFIX) : len(name) - len(machine_suffix)]] = uid
+        elif name.startswith(_HOLDER_PREFIX):
+            key, _, pid = name[len(_HOLDER_PREFIX) :].rpartition(":")
+            if key.endswith(machine_suffix) and pid.isdecimal() and len(pid) < _MAX_DIGITS:
+                holders.setdefault(key[: len(key) - len(machine_suffix)], []).append((uid, int(pid)))
     return {
-        uuid: (uid, next((pid for other, pid in holders.get(uuid, ()) if other == uid and _belongs_to(pid, uid)), None))
+        uuid: (uid, next((pid for owner, pid in holders.get(uuid, ()) if owner == uid and _belongs_to(pid, uid)), None))
         for uuid, uid in locks.items()
     }
 
@@ -184,12 +186,12 @@ def _reservation_of(uuid: str, uid: int | None, pid: int | None, table: ProcessT
 
 
 def _user_name(uid: int) -> str:
-    return user_name(uid) or f"{_NO_ACCOUNT}{uid}"
+    return user_name(uid) or f"{_NO_ACCOUNT_PREFIX}{uid}"
 
 
 def _reservation_text(found: Reservation) -> str:
     if found.pid is None:
         return f"user {found.user}, who names no process" if found.user else "another gpuwatch pick"
     command = shorten(found.command, _MAX_COMMAND_CHARS) if found.command else ""
-    about = ", ".join(filter(None, (found.user, command)))
-    return f"pid {found.pid} ({about})" if about else f"pid {found.pid}"
+    details = ", ".join(filter(None, (found.user, command)))
+    return f"pid {found.pid} ({details})" if details else f"pid {found.pid}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 ELSEWHERE = "in another PID namespace, or exited"
+"""Why nothing can be read about a pid that ``/proc`` does not have."""
 HIDDEN = "hidden from this user: /proc is mounted with "
 """The option follows: ``hidepid=2``."""
-_OFF = ("0", "off")
+_NOTHING_HIDDEN = ("0", "off")
 
 
 def hiding_option(proc: str = "/proc") -> str:
@@ -17,11 +18,16 @@ def hiding_option(proc: str = "/proc") -> str:
         with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             for line in file:
                 mount, _, filesystem = line.partition(" - ")
-                fields, of = mount.split(), filesystem.split()
-                if len(fields) > 4 and fields[4] == "/proc" and len(of) > 2 and of[0] == "proc":
+                fields, filesystem_fields = mount.split(), filesystem.split()
+                if (
+                    len(fields) > 4
+                    and fields[4] == "/proc"
+                    and len(filesystem_fields) > 2
+                    and filesystem_fields[0] == "proc"
+                ):
                     # A later mount covers the earlier ones.
-                    found = [entry for entry in of[2].split(",") if entry.startswith("hidepid=")]
-                    option = next((entry for entry in found if entry.partition("=")[2] not in _OFF), "")
+                    options = [entry for entry in filesystem_fields[2].split(",") if entry.startswith("hidepid=")]
+                    option = next((entry for entry in options if entry.partition("=")[2] not in _NOTHING_HIDDEN), "")
     except OSError:
         return ""
     return option

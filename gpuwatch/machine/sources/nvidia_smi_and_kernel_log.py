@@ -18,8 +18,8 @@ _MAX_LINES = 150
 _MAX_KERNEL_LINES = 60
 _MAX_LINE_CHARS = 300
 _ANSWER_SECONDS = 8.0
-_OF_GPUS = re.compile(r"NVRM|nvidia|nouveau|\bXid\b|Out of memory: Killed process", re.IGNORECASE)
-_HARMLESS = re.compile(r"Command line:", re.IGNORECASE)
+_ABOUT_GPUS = re.compile(r"NVRM|nvidia|nouveau|\bXid\b|Out of memory: Killed process", re.IGNORECASE)
+_NOT_ABOUT_GPUS = re.compile(r"Command line:", re.IGNORECASE)
 _KERNEL_LOGS = (
     ("dmesg", ("dmesg", "--time-format", "iso")),
     ("dmesg", ("dmesg",)),  # of BusyBox, and older ones
@@ -27,7 +27,7 @@ _KERNEL_LOGS = (
 )
 """Commands that print the kernel's log; dmesg needs the same rights as /dev/kmsg (``kernel.dmesg_restrict``)."""
 
-NOTHING = "(the kernel log has no line about GPUs)"
+NO_LINES = "(the kernel log has no line about GPUs)"
 
 Answer = tuple[tuple[str, ...], str]
 """The lines, and why there are none or only a part."""
@@ -35,32 +35,32 @@ Answer = tuple[tuple[str, ...], str]
 
 def nvidia_smi() -> Answer:
     """The output of ``nvidia-smi``: its table, or its error message."""
-    lines, why = _output(("nvidia-smi",))
+    lines, why = _run_and_read(("nvidia-smi",))
     return tuple(lines[:_MAX_LINES]), why
 
 
 def nvidia_smi_query() -> list[str]:
     """The lines of ``nvidia-smi -q -x``; empty if it is not there or fails."""
-    lines, why = _output(("nvidia-smi", "-q", "-x"))
+    lines, why = _run_and_read(("nvidia-smi", "-q", "-x"))
     return [] if why else lines
 
 
 def kernel_log() -> Answer:
     """The kernel log's last lines about GPUs (NVRM, Xid, nvidia, nouveau) and OOM kills."""
-    refusals: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for name, command in _KERNEL_LOGS:
-        lines, why = _output(command)
+        lines, why = _run_and_read(command)
         if why:
-            refusals[name] = why
+            failures[name] = why
             continue
-        found = [line for line in lines if _OF_GPUS.search(line) and not _HARMLESS.search(line)]
+        found = [line for line in lines if _ABOUT_GPUS.search(line) and not _NOT_ABOUT_GPUS.search(line)]
         if found or (lines and name == "dmesg"):
-            return tuple(found[-_MAX_KERNEL_LINES:]) or (NOTHING,), ""
-        refusals.setdefault(name, "it printed nothing, which it does for users without permission")
-    return (), "; ".join(f"{name}: {why}" for name, why in refusals.items())
+            return tuple(found[-_MAX_KERNEL_LINES:]) or (NO_LINES,), ""
+        failures.setdefault(name, "it printed nothing, which it does for users without permission")
+    return (), "; ".join(f"{name}: {why}" for name, why in failures.items())
 
 
-def _output(command: Sequence[str]) -> tuple[list[str], str]:
+def _run_and_read(command: Sequence[str]) -> tuple[list[str], str]:
     """The lines that a program prints, and an error if it failed."""
     path = shutil.which(command[0])
     if path is None:
@@ -77,7 +77,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
     except OSError as error:
         return [], f"it cannot be started: {error.strerror}"
     try:
-        output, errors = _finished_output(child)
+        output, errors = _read_until_end(child)
     except subprocess.TimeoutExpired:
         child.kill()
         with suppress(subprocess.TimeoutExpired):  # the driver may hold it
@@ -91,7 +91,7 @@ def _output(command: Sequence[str]) -> tuple[list[str], str]:
     return lines, ""
 
 
-def _finished_output(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
+def _read_until_end(child: subprocess.Popen[bytes]) -> tuple[list[str], list[str]]:
     """The last lines of a program's output and of its errors; TimeoutExpired if it does not end in time."""
     limit = input_size_limits.TOOL_OUTPUT
     until = time.monotonic() + _ANSWER_SECONDS

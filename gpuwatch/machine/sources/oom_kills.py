@@ -17,7 +17,7 @@ from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.machine.sources.procfs import file_text
 
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")
-_MAX_RECORDS = 100_000
+_MAX_LOG_RECORDS = 100_000
 
 
 class OomKills(msgspec.Struct, frozen=True):
@@ -32,26 +32,28 @@ class OomKills(msgspec.Struct, frozen=True):
 
 def read_oom_kills(root: str | Path = "/") -> OomKills:
     """The current counters; the difference of two readings is the number of kills in between."""
-    base = Path(root)
+    root_path = Path(root)
     machine = None
-    for line in _lines(base / "proc/vmstat"):
+    for line in _lines(root_path / "proc/vmstat"):
         if line.startswith("oom_kill "):
             machine = parse_integer(line[9:].strip())
-    for line in _lines(base / "proc/self/cgroup"):
+    for line in _lines(root_path / "proc/self/cgroup"):
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers == "":
-            folder, counter, limit = base / "sys/fs/cgroup" / path.lstrip("/"), "memory.events", "memory.max"
+            folder, counter, limit = root_path / "sys/fs/cgroup" / path.lstrip("/"), "memory.events", "memory.max"
         elif "memory" in controllers.split(","):
-            folder = base / "sys/fs/cgroup/memory" / path.lstrip("/")
+            folder = root_path / "sys/fs/cgroup/memory" / path.lstrip("/")
             counter, limit = "memory.oom_control", "memory.limit_in_bytes"
         else:
             continue
         for line in _lines(folder / counter):
             if line.startswith("oom_kill "):
-                most = parse_integer("".join(_lines(folder / limit)).strip())
+                limit_bytes = parse_integer("".join(_lines(folder / limit)).strip())
                 # cgroup v1 writes "no limit" as the largest multiple of a page.
                 return OomKills(
-                    parse_integer(line[9:].strip()), machine, None if most is None or most >= 1 << 62 else most
+                    parse_integer(line[9:].strip()),
+                    machine,
+                    None if limit_bytes is None or limit_bytes >= 1 << 62 else limit_bytes,
                 )
     return OomKills(None, machine)
 
@@ -68,7 +70,7 @@ def find_kernel_log_line(pids: Collection[int], path: str | Path = "/dev/kmsg") 
         return ""
     found = ""
     try:
-        for _ in range(_MAX_RECORDS):
+        for _ in range(_MAX_LOG_RECORDS):
             try:
                 record = os.read(log, 8192)
             except BrokenPipeError:

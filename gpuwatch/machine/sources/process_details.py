@@ -13,7 +13,7 @@ import msgspec
 from gpuwatch.machine.sources.process_signals import why_another_process
 from gpuwatch.machine.sources.procfs import lineage, pids, process_stat
 
-_MAX_RELATIVES = 60
+_MAX_DESCENDANTS = 60
 _FIRST_PID = 1
 """The pid of the first process, an ancestor of every other."""
 _T = TypeVar("_T")
@@ -54,18 +54,18 @@ def read_process_details(pid: int, create_time: float | None, *, proc: str = "/p
         return ProcessDetails(problem=found.reason)
     base = Path(proc, str(pid))
     why: dict[str, str] = {}
-    raw = _read_or_why(lambda: (base / "environ").read_bytes(), "environment", why)
-    pairs = [part.decode("utf-8", "replace").partition("=") for part in (raw or b"").split(b"\0") if b"=" in part]
-    inner = re.search(
+    content = _read_or_why(lambda: (base / "environ").read_bytes(), "environment", why)
+    pairs = [part.decode("utf-8", "replace").partition("=") for part in (content or b"").split(b"\0") if b"=" in part]
+    namespace_pid = re.search(
         rb"^NSpid:.*?(\d+)$", _read_or_why((base / "status").read_bytes, "status", why) or b"", re.MULTILINE
     )
-    families = _families(proc)
+    parents_and_names = _parents_and_names(proc)
     result = ProcessDetails(
-        environment=None if raw is None else {name: value for name, _, value in pairs},
+        environment=None if content is None else {name: value for name, _, value in pairs},
         interpreter=_read_or_why(lambda: str((base / "exe").readlink()), "interpreter", why),
-        inner_pid=int(inner[1]) if inner is not None and int(inner[1]) != pid else None,
-        parents=tuple(_ancestors(pid, families, proc)),
-        children=tuple(islice(_descendants(pid, families, proc), _MAX_RELATIVES)),
+        inner_pid=int(namespace_pid[1]) if namespace_pid is not None and int(namespace_pid[1]) != pid else None,
+        parents=tuple(_ancestors(pid, parents_and_names, proc)),
+        children=tuple(islice(_descendants(pid, parents_and_names, proc), _MAX_DESCENDANTS)),
         why=why,
     )
     # If it is still the same process now, everything that was read belongs to it.
@@ -86,7 +86,7 @@ def _read_or_why(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T |
         return None
 
 
-def _families(proc: str) -> dict[int, tuple[int, str]]:
+def _parents_and_names(proc: str) -> dict[int, tuple[int, str]]:
     """Parent and name of every process."""
     stats = ((pid, process_stat(pid, proc)) for pid in pids(proc))
     return {pid: (stat.parent, stat.name.decode("utf-8", "replace")) for pid, stat in stats if stat is not None}
@@ -95,18 +95,22 @@ def _families(proc: str) -> dict[int, tuple[int, str]]:
 def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
     if pid == _FIRST_PID:
         return Relative(pid, depth, name)  # in containers its command line is often a whole script
-    raw = _read_or_why(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
-    return Relative(pid, depth, raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
+    content = _read_or_why(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
+    return Relative(pid, depth, content.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
 
 
-def _ancestors(pid: int, families: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
-    for depth, above in enumerate(lineage(pid, lambda child: families[child][0] if child in families else 0)):
-        if depth and above in families:
-            yield _relative(above, depth, families[above][1], proc)
+def _ancestors(pid: int, parents_and_names: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
+    for depth, above in enumerate(
+        lineage(pid, lambda child: parents_and_names[child][0] if child in parents_and_names else 0)
+    ):
+        if depth and above in parents_and_names:
+            yield _relative(above, depth, parents_and_names[above][1], proc)
 
 
-def _descendants(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int = 1) -> Iterator[Relative]:
-    for child in sorted(number for number, (parent, _) in families.items() if parent == pid):
-        yield _relative(child, depth, families[child][1], proc)
-        if depth < _MAX_RELATIVES:
-            yield from _descendants(child, families, proc, depth + 1)
+def _descendants(
+    pid: int, parents_and_names: dict[int, tuple[int, str]], proc: str, depth: int = 1
+) -> Iterator[Relative]:
+    for child in sorted(number for number, (parent, _) in parents_and_names.items() if parent == pid):
+        yield _relative(child, depth, parents_and_names[child][1], proc)
+        if depth < _MAX_DESCENDANTS:
+            yield from _descendants(child, parents_and_names, proc, depth + 1)

@@ -46,18 +46,18 @@ def send_signal(pid: int, create_time: float | None, number: int) -> SignalResul
     if why or create_time is None:
         return SignalResult("denied", why)
     try:
-        handle = _open(pid)
+        pidfd = _open_pidfd(pid)
         try:
-            found = why_another_process(pid, create_time)
-            if found is not None:
-                return found
-            if handle is None:
+            refusal = why_another_process(pid, create_time)
+            if refusal is not None:
+                return refusal
+            if pidfd is None:
                 os.kill(pid, number)
             else:
-                signal.pidfd_send_signal(handle, number)
+                signal.pidfd_send_signal(pidfd, number)
         finally:
-            if handle is not None:
-                os.close(handle)
+            if pidfd is not None:
+                os.close(pidfd)
     except ProcessLookupError:
         return _GONE
     except PermissionError:
@@ -67,7 +67,7 @@ def send_signal(pid: int, create_time: float | None, number: int) -> SignalResul
     return SignalResult("delivered")
 
 
-def _open(pid: int) -> int | None:
+def _open_pidfd(pid: int) -> int | None:
     """A pidfd of the process; None if the kernel has no pidfds or a sandbox forbids them."""
     if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
         return None
@@ -84,9 +84,9 @@ def why_another_process(pid: int, create_time: float, *, proc: str = "/proc") ->
     stat = process_stat(pid, proc)
     if stat is None:
         return SignalResult("gone", "it is no longer in /proc")
-    apart = boot_time(proc) + stat.start_ticks / TICKS - create_time
+    difference = boot_time(proc) + stat.start_ticks / TICKS - create_time
     # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
-    if abs(apart) > _CLOCK_SHIFT_SECONDS + 0.5 or abs(apart - round(apart)) > 0.6 / TICKS:
+    if abs(difference) > _CLOCK_SHIFT_SECONDS + 0.5 or abs(difference - round(difference)) > 0.6 / TICKS:
         return SignalResult("reused", "this pid belongs to another process now")
     if stat.state in (b"Z", b"X"):
         return SignalResult("gone", "it has exited; its parent has not waited for it yet")

@@ -33,11 +33,11 @@ GPU_VARIABLES = (
 """Environment variables that affect which GPUs a process uses, and how."""
 
 # A container's id in a cgroup path: docker, podman, containerd and cri-o use 64 hex digits.
-_CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|crio|containerd)?[-/:]?([0-9a-f]{64})")
-_SLURM = re.compile(r"/job_(\d+)")
+_CONTAINER_CGROUP = re.compile(r"(?:docker|libpod|cri-containerd|crio|containerd)?[-/:]?([0-9a-f]{64})")
+_SLURM_CGROUP = re.compile(r"/job_(\d+)")
 _JOB_VARIABLES = frozenset({"SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "HOSTNAME"})
 """Set by Slurm for a job's processes, and by Kubernetes in a pod, whose host name is its name."""
-_POD = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+_POD_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 # The library that each framework always has open, and the distribution that carries its version.
 _FRAMEWORKS = (
     (re.compile(r"(\S+)/tensorflow/(?:libtensorflow_framework|libtensorflow_cc|python/_pywrap)"), "tensorflow"),
@@ -78,8 +78,8 @@ class ProcessFacts(msgspec.Struct):
     """``D`` (uninterruptible sleep, mostly disk) or ``Z`` (zombie) of proc(5); None for all others."""
     changes: int = 0
     """Counts changes of the facts above: equal counts mean equal facts."""
-    looked_for_framework: float = 0.0
-    framework_clock: int | None = None
+    framework_checked_at: float = 0.0
+    framework_checked_clock: int | None = None
     """Its CPU clock when a framework was last searched: a process that has not run since has loaded no library."""
     cpu_seconds: float = 0.0
     seen_at: float = 0.0
@@ -88,7 +88,7 @@ class ProcessFacts(msgspec.Struct):
     read_at: float = 0.0
 
 
-def _changing(facts: ProcessFacts) -> tuple[object, ...]:
+def _comparable_facts(facts: ProcessFacts) -> tuple[object, ...]:
     changed = (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
     return (*changed, facts.name, facts.user, facts.command)
 
@@ -114,10 +114,10 @@ class ProcessTable:
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
-        self._has_clocks = proc == "/proc"
-        self._known: dict[int, ProcessFacts] = {}
-        self._ticks: dict[int, tuple[int, int]] = {}
-        self._boot = procfs.boot_time()
+        self._has_cpu_clocks = proc == "/proc"
+        self._facts: dict[int, ProcessFacts] = {}
+        self._ticks_before: dict[int, tuple[int, int]] = {}
+        self._boot_time = procfs.boot_time()
         self._hiding = ""
         self._hiding_read_at = float("-inf")
         self.process_count = 0
@@ -125,10 +125,10 @@ class ProcessTable:
 
     def facts_of(self, pid: int, now: float) -> ProcessFacts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
-        facts = self._known.get(pid)
+        facts = self._facts.get(pid)
         if facts is not None and facts.seen_at == now:
             return facts  # on another device too
-        clock = cpu_clock(pid) if self._has_clocks else None
+        clock = cpu_clock(pid) if self._has_cpu_clocks else None
         if (
             facts is not None
             and clock is not None
@@ -143,35 +143,35 @@ class ProcessTable:
             return facts
         stat = process_stat(pid, self._proc)
         if stat is None:
-            self._known.pop(pid, None)
+            self._facts.pop(pid, None)
             return None
         start, state = stat.start_ticks, stat.state.decode()
-        spent = stat.cpu_ticks / TICKS if clock is None else clock / 1e9
+        cpu_seconds = stat.cpu_ticks / TICKS if clock is None else clock / 1e9
         before: tuple[object, ...] = ()
         if facts is None or facts.start_ticks != start:
-            facts = ProcessFacts(pid, start, self._boot + start / TICKS, stat.name.decode("utf-8", "replace"))
-            self._known[pid] = facts
-            self._describe(facts, state)
-            facts.framework_clock = clock
+            facts = ProcessFacts(pid, start, self._boot_time + start / TICKS, stat.name.decode("utf-8", "replace"))
+            self._facts[pid] = facts
+            self._read_constant_facts(facts, state)
+            facts.framework_checked_clock = clock
             facts.read_at = now - pid % _READ_IDLE_SECONDS  # not all of them at once
         else:
-            before = _changing(facts)
-            facts.cpu_percent = max(0.0, (spent - facts.cpu_seconds) / (now - facts.seen_at) * 100)
+            before = _comparable_facts(facts)
+            facts.cpu_percent = max(0.0, (cpu_seconds - facts.cpu_seconds) / (now - facts.seen_at) * 100)
             facts.read_at = now
             name = stat.name.decode("utf-8", "replace")
-            if name != facts.name or self._uid(pid) != facts.uid:  # it executed another program or is another user
+            if name != facts.name or self._owner_of(pid) != facts.uid:  # it executed another program or is another user
                 facts.name = name
-                self._describe(facts, state)
-        facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
+                self._read_constant_facts(facts, state)
+        facts.cpu_seconds, facts.clock, facts.seen_at = cpu_seconds, clock, now
         facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE_BYTES, int(stat.fields[17])
         facts.state = state if state in ("D", "Z") else None
-        if facts.framework is None and (clock is None or clock != facts.framework_clock):
+        if facts.framework is None and (clock is None or clock != facts.framework_checked_clock):
             # Frameworks are imported some seconds after the start; later it gets unlikely.
             young = time.time() - facts.create_time < _YOUNG_SECONDS
-            if now - facts.looked_for_framework > (_RETRY_YOUNG_SECONDS if young else _RETRY_OLD_SECONDS):
-                facts.looked_for_framework, facts.framework_clock = now, clock
-                facts.framework = self._framework(pid)
-        if before != _changing(facts):
+            if now - facts.framework_checked_at > (_RETRY_YOUNG_SECONDS if young else _RETRY_OLD_SECONDS):
+                facts.framework_checked_at, facts.framework_checked_clock = now, clock
+                facts.framework = self._find_framework(pid)
+        if before != _comparable_facts(facts):
             facts.changes += 1
         return facts
 
@@ -190,7 +190,7 @@ class ProcessTable:
         for clock, facts, changes in known:
             if facts.seen_at != now:
                 try:
-                    idle = self._has_clocks and facts.cpu_percent == 0.0 and read(clock) == facts.clock
+                    idle = self._has_cpu_clocks and facts.cpu_percent == 0.0 and read(clock) == facts.clock
                 except OSError:
                     idle = False
                 if idle and now < facts.read_at + _READ_IDLE_SECONDS:
@@ -201,40 +201,40 @@ class ProcessTable:
                 return False
         return True
 
-    def busiest(self, now: float, most: int = 50) -> list[ProcessFacts]:
+    def busiest(self, now: float, limit: int = 50) -> list[ProcessFacts]:
         """The busiest processes of this host, for machines without a GPU; without kernel threads."""
         rows: list[tuple[float, int, int]] = []
-        before, self._ticks = self._ticks, {}
+        before, self._ticks_before = self._ticks_before, {}
         for pid in procfs.pids(self._proc):
             stat = process_stat(pid, self._proc)
             if stat is None or not stat.resident_pages:
                 continue
-            start, ticks = self._ticks[pid] = stat.start_ticks, stat.cpu_ticks
+            start, ticks = self._ticks_before[pid] = stat.start_ticks, stat.cpu_ticks
             known = before.get(pid)
-            spent = ticks - known[1] if known is not None and known[0] == start else 0
-            rows.append((-spent, -stat.resident_pages, pid))
+            cpu_seconds = ticks - known[1] if known is not None and known[0] == start else 0
+            rows.append((-cpu_seconds, -stat.resident_pages, pid))
         rows.sort()
         self.process_count = len(rows)
-        return [facts for _, _, pid in rows[:most] if (facts := self.facts_of(pid, now)) is not None]
+        return [facts for _, _, pid in rows[:limit] if (facts := self.facts_of(pid, now)) is not None]
 
     def keep_only(self, pids: set[int]) -> None:
         """Drops the facts about all processes that are not in ``pids``."""
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
+        for pid in self._facts.keys() - pids:
+            del self._facts[pid]
 
-    def _describe(self, facts: ProcessFacts, state: str) -> None:
+    def _read_constant_facts(self, facts: ProcessFacts, state: str) -> None:
         base = f"{self._proc}/{facts.pid}"
         denied: list[str] = []
-        facts.uid = self._uid(facts.pid)
+        facts.uid = self._owner_of(facts.pid)
         if facts.uid is None:
             denied.append("owner")
         else:
             facts.user = user_name(facts.uid) or str(facts.uid)
-        command = _read(f"{base}/cmdline", denied, "command line")
+        command = _read_file(f"{base}/cmdline", denied, "command line")
         if command is not None:
             facts.command = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or None
         job: dict[str, str] = {}
-        environ = _read(f"{base}/environ", denied, "environment")
+        environ = _read_file(f"{base}/environ", denied, "environment")
         if environ is not None:
             facts.environment = {}
             for entry in environ.split(b"\0"):
@@ -243,24 +243,24 @@ class ProcessTable:
                     facts.environment[text] = value.decode("utf-8", "replace")
                 elif text in _JOB_VARIABLES:
                     job[text] = value.decode("utf-8", "replace")
-        cgroup = _read(f"{base}/cgroup", denied, "cgroup")
-        facts.container = _container((cgroup or b"").decode("utf-8", "replace"), job)
-        facts.framework = self._framework(facts.pid)
-        facts.looked_for_framework = time.monotonic()
+        cgroup = _read_file(f"{base}/cgroup", denied, "cgroup")
+        facts.container = _container_name((cgroup or b"").decode("utf-8", "replace"), job)
+        facts.framework = self._find_framework(facts.pid)
+        facts.framework_checked_at = time.monotonic()
         facts.note = ""
         if state == "Z":
             facts.note = "zombie: its parent has not waited for it"
         elif denied:
             facts.note = DENIED + ", ".join(denied)
 
-    def _uid(self, pid: int) -> int | None:
+    def _owner_of(self, pid: int) -> int | None:
         """The owner of a process; None if it has exited or may not be seen."""
         try:
             return os.stat(f"{self._proc}/{pid}").st_uid
         except OSError:
             return None
 
-    def _framework(self, pid: int) -> str | None:
+    def _find_framework(self, pid: int) -> str | None:
         try:
             with open(f"{self._proc}/{pid}/maps", encoding="utf-8", errors="replace") as file:
                 for line in file:
@@ -269,13 +269,13 @@ class ProcessTable:
                     for pattern, distribution in _FRAMEWORKS:
                         match = pattern.search(line)
                         if match:
-                            return _with_version(Path(match.group(1)), distribution)
+                            return _framework_version(Path(match.group(1)), distribution)
         except OSError:
             return None
         return None
 
 
-def _with_version(site: Path, distribution: str) -> str:
+def _framework_version(site: Path, distribution: str) -> str:
     """``tensorflow 2.21.0``: the version from the dist-info folder beside the package; ``+cpu`` without CUDA."""
     try:
         found = sorted(site.glob(f"{distribution}-*.dist-info"))
@@ -290,7 +290,7 @@ def _with_version(site: Path, distribution: str) -> str:
     return f"{distribution} {version}{CPU_BUILD if without_cuda else ''}"
 
 
-def _read(path: str, denied: list[str], what: str) -> bytes | None:
+def _read_file(path: str, denied: list[str], what: str) -> bytes | None:
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read(1 << 20)
@@ -301,16 +301,16 @@ def _read(path: str, denied: list[str], what: str) -> bytes | None:
     return None
 
 
-def _container(cgroup: str, variables: Mapping[str, str]) -> str | None:
+def _container_name(cgroup: str, variables: Mapping[str, str]) -> str | None:
     """``slurm job 4711``, ``pod train-0``, ``container 4f1d4f1d4f1d``: by its cgroup and :data:`_JOB_VARIABLES`."""
-    job = _SLURM.search(cgroup)
+    job = _SLURM_CGROUP.search(cgroup)
     number = job.group(1) if job else variables.get("SLURM_JOB_ID", "")
     if number.isascii() and number.isdecimal():
         return f"slurm job {number[:20]}"
     pod = variables.get("HOSTNAME", "") if "KUBERNETES_SERVICE_HOST" in variables else ""
-    if _POD.fullmatch(pod):
+    if _POD_NAME.fullmatch(pod):
         return f"pod {pod}"
-    match = _CONTAINER.search(cgroup)
+    match = _CONTAINER_CGROUP.search(cgroup)
     if match is None:
         return None
     kind = "pod" if "kubepods" in cgroup else "container"

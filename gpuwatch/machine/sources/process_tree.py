@@ -23,9 +23,9 @@ class ProcessTree:
     def __init__(self, table: ProcessTable, *, proc: str = "/proc") -> None:
         self._table = table
         self._proc = proc
-        self._at = float("-inf")
-        self._shown: set[int] | None = None
-        self._known: dict[int, tuple[int | None, int, int | None]] = {}
+        self._checked_at = float("-inf")
+        self._shown_pids: set[int] | None = None
+        self._parents_by_pid: dict[int, tuple[int | None, int, int | None]] = {}
         """By pid: start ticks, parent, and start ticks of the parent."""
         self.parents: dict[int, int] = {}
         """Parent by pid, of the shown processes and their ancestors."""
@@ -40,33 +40,38 @@ class ProcessTree:
     def update(self, now: float, shown: Iterable[int]) -> None:
         """Updates the tree; ``now`` is monotonic, ``shown`` are pids."""
         wanted = set(shown)
-        if now - self._at >= POLL_SECONDS:
-            self._at = now
-            began = {
-                pid: self._began(pid, now) for pid in {*self._known, *(known[1] for known in self._known.values())}
+        if now - self._checked_at >= POLL_SECONDS:
+            self._checked_at = now
+            start_ticks = {
+                pid: self._start_ticks(pid, now)
+                for pid in {*self._parents_by_pid, *(entry[1] for entry in self._parents_by_pid.values())}
             }
-            self._known = {
-                pid: known
-                for pid, known in self._known.items()
-                if began[pid] == known[0] and began[known[1]] == known[2]
+            self._parents_by_pid = {
+                pid: entry
+                for pid, entry in self._parents_by_pid.items()
+                if start_ticks[pid] == entry[0] and start_ticks[entry[1]] == entry[2]
             }
-        elif wanted == self._shown:
+        elif wanted == self._shown_pids:
             return
-        self._shown = wanted
+        self._shown_pids = wanted
         parents: dict[int, int] = {}
-        above: set[int] = set()
+        ancestor_pids: set[int] = set()
         for pid in wanted:
-            at = pid
-            while at not in parents:
-                parent = self._parent(at, now)
+            descendant = pid
+            while descendant not in parents:
+                parent = self._parent(descendant, now)
                 if parent is None or parent <= _FIRST_PID:
                     break
-                parents[at] = parent
+                parents[descendant] = parent
                 if parent not in wanted:
-                    above.add(parent)
-                at = parent
-        self._known = {pid: self._known[pid] for pid in wanted | above if pid in self._known}
-        ancestors = tuple(ancestor for pid in sorted(above) if (ancestor := self._described(pid, now)) is not None)
+                    ancestor_pids.add(parent)
+                descendant = parent
+        self._parents_by_pid = {
+            pid: self._parents_by_pid[pid] for pid in wanted | ancestor_pids if pid in self._parents_by_pid
+        }
+        ancestors = tuple(
+            ancestor for pid in sorted(ancestor_pids) if (ancestor := self._describe_ancestor(pid, now)) is not None
+        )
         # The same objects if nothing changed, so that comparing them is cheap.
         if parents != self.parents:
             self.parents = parents
@@ -74,19 +79,19 @@ class ProcessTree:
             self.ancestors = ancestors
 
     def _parent(self, pid: int, now: float) -> int | None:
-        if pid not in self._known:
+        if pid not in self._parents_by_pid:
             stat = process_stat(pid, self._proc)
             if stat is None:
                 return None
-            self._known[pid] = (self._began(pid, now), stat.parent, self._began(stat.parent, now))
-        return self._known[pid][1]
+            self._parents_by_pid[pid] = (self._start_ticks(pid, now), stat.parent, self._start_ticks(stat.parent, now))
+        return self._parents_by_pid[pid][1]
 
-    def _began(self, pid: int, now: float) -> int | None:
+    def _start_ticks(self, pid: int, now: float) -> int | None:
         """Start ticks, which distinguish a process from a later one with the same pid; None for the first process."""
         facts = self._table.facts_of(pid, now) if pid > _FIRST_PID else None
         return None if facts is None else facts.start_ticks
 
-    def _described(self, pid: int, now: float) -> Ancestor | None:
+    def _describe_ancestor(self, pid: int, now: float) -> Ancestor | None:
         facts = self._table.facts_of(pid, now)
         if facts is None:
             return None

@@ -13,8 +13,8 @@ from typing import NamedTuple
 TICKS = os.sysconf("SC_CLK_TCK")
 """Clock ticks in a second, the unit of CPU and start times in /proc."""
 _MULTIPROCESSING_HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
-_MAX_LOOKS = 3
-_LOOK_SECONDS = 0.03
+_PAGE_FAULT_CHECKS = 3
+_PAGE_FAULT_CHECK_SECONDS = 0.03
 
 
 def file_text(path: Path) -> str | None:
@@ -146,13 +146,17 @@ def start_time(pid: int) -> float | None:
 def runs_python(pid: int) -> bool:
     """Whether a process was started as a Python of its own, not forked from one, nor as a helper of multiprocessing."""
     try:
-        own = Path(f"/proc/{pid}/cmdline").read_bytes()
-        above = parent(pid)
-        theirs = Path(f"/proc/{above}/cmdline").read_bytes() if above else b""
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        parent_pid = parent(pid)
+        parent_command = Path(f"/proc/{parent_pid}/cmdline").read_bytes() if parent_pid else b""
         program = Path(f"/proc/{pid}/exe").readlink().name
     except OSError:
         return False
-    return "python" in program and own != theirs and not any(helper in own for helper in _MULTIPROCESSING_HELPERS)
+    return (
+        "python" in program
+        and command != parent_command
+        and not any(helper in command for helper in _MULTIPROCESSING_HELPERS)
+    )
 
 
 def disk_faults(pid: int) -> int:
@@ -166,9 +170,9 @@ def in_page_fault(pid: int) -> bool:
 
     Only if several looks in a row find it so: each program has short faults. False where that cannot be read.
     """
-    for look in range(_MAX_LOOKS):
-        if look:
-            time.sleep(_LOOK_SECONDS)
+    for check in range(_PAGE_FAULT_CHECKS):
+        if check:
+            time.sleep(_PAGE_FAULT_CHECK_SECONDS)
         try:
             with open(f"/proc/{pid}/syscall", "rb", buffering=0) as file:
                 if not file.read(64).startswith(b"-1 "):

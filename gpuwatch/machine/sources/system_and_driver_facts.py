@@ -20,10 +20,10 @@ from gpuwatch.core.model.doctor import DeviceFile, LibraryFolder, PciCard, Syste
 from gpuwatch.core.model.snapshot import WSL
 from gpuwatch.machine.sources.procfs import file_text, user_name
 
-_NVRM = re.compile(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
-_NUMBERED = re.compile(r"^nvidia\d+$")
-_ALWAYS = ("nvidiactl", "nvidia-uvm")
-_MODULES = re.compile(r"^(nvidia(?:_\w+)?|nouveau)\b", re.MULTILINE)
+_KERNEL_MODULE_VERSION = re.compile(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
+_GPU_DEVICE_FILE = re.compile(r"^nvidia\d+$")
+_CONTROL_DEVICE_FILES = ("nvidiactl", "nvidia-uvm")
+_LOADED_MODULES = re.compile(r"^(nvidia(?:_\w+)?|nouveau)\b", re.MULTILINE)
 _NVIDIA_VENDOR = "0x10de"
 _DISPLAY_CLASS = "0x03"  # VGA 0x0300, 3D controller 0x0302; the audio device of a card has another
 _CONTAINERS = (
@@ -48,17 +48,19 @@ def read_system_facts(environment: Mapping[str, str], root: str | Path = "/") ->
     release = file_text(base / "proc/sys/kernel/osrelease")
     return System(
         kernel=release.strip() if release is not None else None,
-        distribution=_first_group(r"^PRETTY_NAME=([\"']?)(?P<is>.+?)\1$", base / "etc/os-release"),
+        distribution=_first_match(r"^PRETTY_NAME=([\"']?)(?P<is>.+?)\1$", base / "etc/os-release"),
         libc=" ".join(filter(None, platform.libc_ver())) or None,
-        processor=_first_group(r"^model name\s*:\s*(?P<is>.+)$", base / "proc/cpuinfo"),
+        processor=_first_match(r"^model name\s*:\s*(?P<is>.+)$", base / "proc/cpuinfo"),
         kernel_module=_kernel_module(base),
         modules=_modules(base),
         device_files=_device_files(base),
-        cards=_cards(base),
-        container=_container(base, environment),
+        cards=_pci_cards(base),
+        container=_find_container_kind(base, environment),
         wsl=release is not None and "microsoft" in release.lower(),
         wsl_libraries=(base / "usr/lib/wsl/lib/libcuda.so.1").exists(),
-        library_path=tuple(_entry(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder),
+        library_path=tuple(
+            _library_folder(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder
+        ),
         in_the_way=tuple(_shadowing_files(environment)),
     )
 
@@ -86,7 +88,7 @@ def _shadowing_files(environment: Mapping[str, str]) -> Iterator[tuple[str, bool
                 continue
 
 
-def _first_group(pattern: str, path: Path) -> str | None:
+def _first_match(pattern: str, path: Path) -> str | None:
     """The group ``is`` of the first line of a file that matches."""
     match = re.search(pattern, file_text(path) or "", re.MULTILINE)
     return match["is"].strip() if match else None
@@ -96,13 +98,13 @@ def _kernel_module(base: Path) -> str | None:
     version = file_text(base / "proc/driver/nvidia/version")
     if version is None:
         return None
-    match = _NVRM.search(version)
+    match = _KERNEL_MODULE_VERSION.search(version)
     return match[1] if match else version.strip().splitlines()[0] if version.strip() else None
 
 
 def _modules(base: Path) -> frozenset[str] | None:
     listed = file_text(base / "proc/modules")
-    return None if listed is None else frozenset(_MODULES.findall(listed))
+    return None if listed is None else frozenset(_LOADED_MODULES.findall(listed))
 
 
 def _device_files(base: Path) -> tuple[DeviceFile, ...]:
@@ -111,8 +113,10 @@ def _device_files(base: Path) -> tuple[DeviceFile, ...]:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError:
         return ()
-    wanted = [name for name in names if name in _ALWAYS or name == "dxg" or _NUMBERED.match(name)]
-    return tuple(_device_file(folder / name, name) for name in wanted)
+    gpu_files = [
+        name for name in names if name in _CONTROL_DEVICE_FILES or name == "dxg" or _GPU_DEVICE_FILE.match(name)
+    ]
+    return tuple(_device_file(folder / name, name) for name in gpu_files)
 
 
 def _device_file(path: Path, name: str) -> DeviceFile:
@@ -135,7 +139,7 @@ def _group(gid: int) -> str:
         return str(gid)
 
 
-def _cards(base: Path) -> tuple[PciCard, ...] | None:
+def _pci_cards(base: Path) -> tuple[PciCard, ...] | None:
     slots = nvidia_slots(base / "sys")
     if slots is None:
         return None
@@ -158,7 +162,7 @@ def nvidia_slots(sysfs: Path) -> list[Path] | None:
     ]
 
 
-_JOB = (
+_SLURM_VARIABLES = (
     ("SLURM_JOB_ID", "job"),
     ("SLURM_JOB_PARTITION", "partition"),
     ("SLURM_JOB_GPUS", "GPUs of the node"),
@@ -177,7 +181,7 @@ def job_and_platform_facts(environment: Mapping[str, str], root: Path = Path("/"
     found: dict[str, str] = {}
     if environment.get("SLURM_JOB_ID"):
         found["Slurm"] = ", ".join(
-            f"{what} {environment[name][:_MAX_CHARS]}" for name, what in _JOB if environment.get(name)
+            f"{what} {environment[name][:_MAX_CHARS]}" for name, what in _SLURM_VARIABLES if environment.get(name)
         )
     if environment.get("COLAB_RELEASE_TAG") or environment.get("COLAB_GPU"):
         release = environment.get("COLAB_RELEASE_TAG", "")[:_MAX_CHARS]
@@ -199,11 +203,11 @@ def job_and_platform_facts(environment: Mapping[str, str], root: Path = Path("/"
 
 def container_kind(environment: Mapping[str, str]) -> str | None:
     """The kind of container that this process runs in, or ``wsl``; None outside, or if unknown."""
-    found = _container(Path("/"), environment)
+    found = _find_container_kind(Path("/"), environment)
     return WSL if found is None and "microsoft" in os.uname().release.lower() else found
 
 
-def _container(base: Path, environment: Mapping[str, str]) -> str | None:
+def _find_container_kind(base: Path, environment: Mapping[str, str]) -> str | None:
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     with suppress(OSError):
@@ -223,7 +227,7 @@ def _container(base: Path, environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def _entry(folder: str) -> LibraryFolder:
+def _library_folder(folder: str) -> LibraryFolder:
     try:
         names = sorted(path.name for path in Path(folder).iterdir() if _LIBRARIES.match(path.name))
     except OSError:

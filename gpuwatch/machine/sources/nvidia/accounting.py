@@ -14,7 +14,7 @@ from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 
-_KEY = "accounting"
+_PERMANENT_KEY = "accounting"
 _MAX_PROCESSES = 32
 """Processes of a device that are kept: the latest ones."""
 _MAX_PROCESSES_AT_ONCE = 64
@@ -31,7 +31,7 @@ class Accounting:
 
     def update(self, device: NvmlDevice) -> None:
         """Reads the driver's list; sets ``device.accounted``. Called in the slow lane."""
-        if _KEY in device.permanent or device.handle is None or device.state != "ok":
+        if _PERMANENT_KEY in device.permanent or device.handle is None or device.state != "ok":
             return
         lib = self._lib
         try:
@@ -40,23 +40,23 @@ class Accounting:
                 return
             pids = set(lib.nvmlDeviceGetAccountingPids(device.handle))
         except lib.NVMLError as error:
-            device.lack(lib, error.value, "nvmlDeviceGetAccountingMode", _KEY)
+            device.note_missing(lib, error.value, "nvmlDeviceGetAccountingMode", _PERMANENT_KEY)
             return
-        here = {entry.pid for entry in device.listed}
+        running = {entry.pid for entry in device.listed_processes}
         ended = self._ended.get(device.uuid)
         if ended is None:
-            self._ended[device.uuid] = dict.fromkeys(pids - here, 0)
+            self._ended[device.uuid] = dict.fromkeys(pids - running, 0)
             return
         ended = self._ended[device.uuid] = {pid: began for pid, began in ended.items() if pid in pids}
-        self._ask(device, ended, pids - ended.keys() - here)
+        self._query(device, ended, pids - ended.keys() - running)
 
-    def note_gone(self, device: NvmlDevice, pids: Iterable[int]) -> None:
+    def note_exited(self, device: NvmlDevice, pids: Iterable[int]) -> None:
         """Asks at once about processes that have just left the list of running ones."""
         ended = self._ended.get(device.uuid)
         if ended is not None and device.state == "ok":
-            self._ask(device, ended, pids)
+            self._query(device, ended, pids)
 
-    def _ask(self, device: NvmlDevice, ended: dict[int, int], pids: Iterable[int]) -> None:
+    def _query(self, device: NvmlDevice, ended: dict[int, int], pids: Iterable[int]) -> None:
         found = []
         for pid in sorted(pids)[:_MAX_PROCESSES_AT_ONCE]:
             try:
@@ -71,9 +71,9 @@ class Accounting:
                     pid=pid,
                     started_at=stats.startTime / 1e6,
                     used_seconds=stats.time / 1e3,
-                    gpu_percent=_known(stats.gpuUtilization),
-                    memory_percent=_known(stats.memoryUtilization),
-                    peak_bytes=_known(stats.maxMemoryUsage),
+                    gpu_percent=_available(stats.gpuUtilization),
+                    memory_percent=_available(stats.memoryUtilization),
+                    peak_bytes=_available(stats.maxMemoryUsage),
                 )
             )
         if found:
@@ -83,5 +83,5 @@ class Accounting:
             )[-_MAX_PROCESSES:]
 
 
-def _known(value: int | None) -> int | None:
+def _available(value: int | None) -> int | None:
     return None if value is None or value in NOT_AVAILABLE else int(value)

@@ -57,23 +57,25 @@ class DeviceList:
         known = {device.uuid: device for device in (*self._seen, *self.devices)}
         self._seen = []
         count = self._lib.count("nvmlDeviceGetCount", _MAX_DEVICES)
-        there = self._runtime_pm.gpus()
+        bus_ids = self._runtime_pm.gpus()
         asleep = {
             index: pci
-            for index, pci in enumerate(there)
-            if len(there) == count and self._runtime_pm.managed(pci) and self._runtime_pm.asleep(pci)
+            for index, pci in enumerate(bus_ids)
+            if len(bus_ids) == count and self._runtime_pm.managed(pci) and self._runtime_pm.asleep(pci)
         }
-        places = there if len(there) == count else [""] * count
-        answers = [None if index in asleep else self._ask(index) for index in range(count)]
+        places = bus_ids if len(bus_ids) == count else [""] * count
+        answers = [None if index in asleep else self._identify(index) for index in range(count)]
         silent = [index for index, answer in enumerate(answers) if answer is not None and not answer.uuid]
         taken = {answer.uuid for answer in answers if answer is not None and answer.uuid}
-        before = _silent_ones(silent, places, [device for device in known.values() if device.uuid not in taken])
+        before = _match_silent_devices(
+            silent, places, [device for device in known.values() if device.uuid not in taken]
+        )
         self.devices = [
-            self._sleeping(index, asleep[index], known)
+            self._suspended_device(index, asleep[index], known)
             if answer is None
             else self._describe(index, answer, known)
             if answer.uuid
-            else self._silent(index, answer, places[index], before.get(index))
+            else self._silent_device(index, answer, places[index], before.get(index))
             for index, answer in enumerate(answers)
         ]
         self.woke = False
@@ -97,17 +99,17 @@ class DeviceList:
         """Whether a device has to be described again: it is another one, it woke up, or it answers again."""
         if device.state == ASLEEP:
             return device.handle is None and not self._runtime_pm.asleep(device.pci_bus_id)
-        uuid = self._ask(device.index).uuid
+        uuid = self._identify(device.index).uuid
         return bool(uuid) and (device.handle is None or uuid != device.uuid)
 
-    def _sleeping(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
+    def _suspended_device(self, index: int, pci_bus_id: str, known: Mapping[str, NvmlDevice]) -> NvmlDevice:
         """A suspended device: the known one, or a placeholder for its PCI address."""
         before = next((device for device in known.values() if device.pci_bus_id == pci_bus_id), None)
         device = before or NvmlDevice(index, f"{ASLEEP_PREFIX}{pci_bus_id}", "sleeping GPU", pci_bus_id)
         device.index, device.state, device.state_detail = index, ASLEEP, _SUSPENDED
         return device
 
-    def _ask(self, index: int) -> _Answer:
+    def _identify(self, index: int) -> _Answer:
         lib, handle, called = self._lib, None, "nvmlDeviceGetHandleByIndex"
         try:
             handle = lib.nvmlDeviceGetHandleByIndex(index)
@@ -117,7 +119,7 @@ class DeviceList:
             lost = nvml_errors.LOST_STATES.get(error.value, "")
             return _Answer(None if lost else handle, "", lost, f"{called}: {nvml_errors.error_text(lib, error.value)}")
 
-    def _silent(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
+    def _silent_device(self, index: int, answer: _Answer, place: str, before: NvmlDevice | None) -> NvmlDevice:
         """A device that does not say which it is: as it was before, or a placeholder."""
         if answer.handle is not None:  # the other queries may well answer
             uuid = before.uuid if before is not None else f"{UNIDENTIFIED_PREFIX}{index}"
@@ -135,8 +137,8 @@ class DeviceList:
             device.index, device.handle = index, handle
             device.permanent.clear()
             device.mig_on, device.instances = None, []
-            device.kept.pop(Lane.ONCE, None)
-            device.last = None
+            device.kept_readings.pop(Lane.ONCE, None)
+            device.last_fast = None
             device.state, device.state_detail = "ok", ""
             return device
         name = answer_or_none(lib, lib.nvmlDeviceGetName, handle)
@@ -152,7 +154,9 @@ class DeviceList:
         )
 
 
-def _silent_ones(silent: list[int], places: Sequence[str], known: Sequence[NvmlDevice]) -> dict[int, NvmlDevice]:
+def _match_silent_devices(
+    silent: list[int], places: Sequence[str], known: Sequence[NvmlDevice]
+) -> dict[int, NvmlDevice]:
     """Which known devices those are that do not answer, by index; one that cannot be told is missing.
 
     ``known``: without those that answered. By the PCI bus id where the kernel lists as many devices as NVML does. Else

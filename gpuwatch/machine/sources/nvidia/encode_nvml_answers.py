@@ -24,10 +24,10 @@ from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance
 
 _MEMORY, _FABRIC, _MIG = "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"
-_SIMULATED = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMemoryAffinity"})
+_ANSWERED_BY_SIMULATION = frozenset({"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMemoryAffinity"})
 """Calls whose answers follow from the machine itself."""
-_PLACES = {"gpu": 0, "memory": 1, "total": 0, "reserved": 1, "free": 2, "used": 3, "bar1Total": 0, "bar1Used": 1}
-_WORK = frozenset(
+_POSITIONS = {"gpu": 0, "memory": 1, "total": 0, "reserved": 1, "free": 2, "used": 3, "bar1Total": 0, "bar1Used": 1}
+_CHANGED_BY_WORK = frozenset(
     {
         "utilization.gpu_percent",
         "temperature.gpu_celsius",
@@ -48,18 +48,18 @@ _WORK = frozenset(
     }
 )
 """What a program's work changes: simulated once one uses the GPU."""
-_CODES = {
+_CODES_BY_REASON = {
     "not_supported": nvml_errors.NOT_SUPPORTED,
     "permission_denied": nvml_errors.NO_PERMISSION,
     "device_lost": nvml_errors.GPU_IS_LOST,
     "failed": nvml_errors.UNKNOWN,
 }
-_NUMBERED = re.compile(r"unknown \((\d{1,9})\)")
+_UNKNOWN_NAME = re.compile(r"unknown \((\d{1,9})\)")
 _MAX_TEXT_BYTES = 63
 _MEMORY_SLICES = 8
 """Parts into which MIG divides the memory of a GPU."""
-_OF_THE_CARD = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
-_CORES, _USUAL_CORES = {7: 64}, 128
+_CARD_METRICS = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
+_CORES_PER_MULTIPROCESSOR, _USUAL_CORES_PER_MULTIPROCESSOR = {7: 64}, 128
 """CUDA cores of each multiprocessor, by major compute capability."""
 
 
@@ -71,10 +71,13 @@ def simulated_gpus_of(snapshot: Snapshot) -> tuple[DescribedGpu, ...]:
     """
     if not snapshot.devices:
         raise UsageError("it contains no GPU")
-    return tuple(_gpu(device, _of_driver(snapshot) if not at else ()) for at, device in enumerate(snapshot.devices))
+    return tuple(
+        _described_gpu(device, _driver_answers(snapshot) if not at else ())
+        for at, device in enumerate(snapshot.devices)
+    )
 
 
-def _of_driver(snapshot: Snapshot) -> tuple[SimAnswer, ...]:
+def _driver_answers(snapshot: Snapshot) -> tuple[SimAnswer, ...]:
     driver, found = snapshot.driver, []
     if driver is not None and driver.version:
         found.append(SimAnswer("nvmlSystemGetDriverVersion", text=driver.version[:_MAX_TEXT_BYTES]))
@@ -84,15 +87,15 @@ def _of_driver(snapshot: Snapshot) -> tuple[SimAnswer, ...]:
     return tuple(found)
 
 
-def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
+def _described_gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
     total = device.number("memory.total_bytes")
     if not total:
         raise UsageError(f"it does not say how much memory GPU {device.index} has")
-    memory = _memory(device.readings, total)
+    memory = _memory_answers(device.readings, total)
     calls: dict[tuple[str, int], list[MetricSpec]] = {}
     for spec in METRICS:
-        asked = spec.call and spec.lane is not Lane.GPM and not spec.per_link
-        if (asked or spec.args) and spec.call not in _SIMULATED and spec.lane is not Lane.GPM:
+        has_own_call = spec.call and spec.lane is not Lane.GPM and not spec.per_link
+        if (has_own_call or spec.args) and spec.call not in _ANSWERED_BY_SIMULATION and spec.lane is not Lane.GPM:
             calls.setdefault((spec.call, _argument(spec)), []).append(spec)
     answers = [*before, *memory]
     for (call, argument), specs in calls.items():
@@ -101,9 +104,9 @@ def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
         answers.append(_answer(call, argument, specs, device))
     instances = [instance for instance in device.mig_instances if instance.index < MAX_INSTANCES]
     for instance in instances:
-        part = instance.readings.get("memory.total_bytes")
-        if isinstance(part, (int, float)):
-            answers += _memory(instance.readings, part, instance.index + 1)
+        instance_bytes = instance.readings.get("memory.total_bytes")
+        if isinstance(instance_bytes, (int, float)):
+            answers += _memory_answers(instance.readings, instance_bytes, instance.index + 1)
         if instance.multiprocessors is not None:
             answers.append(
                 SimAnswer("nvmlDeviceGetAttributes_v2", instance.index + 1, numbers=(instance.multiprocessors,))
@@ -124,16 +127,16 @@ def _gpu(device: Device, before: tuple[SimAnswer, ...]) -> DescribedGpu:
 
 def _card(device: Device) -> SimCard | None:
     """A card that is not one of our models, if its snapshot has enough facts."""
-    numbers = [device.number(name) for name in _OF_THE_CARD]
+    numbers = [device.number(name) for name in _CARD_METRICS]
     major, _, minor = (device.compute_capability or "").partition(".")
     if not (major.isdigit() and minor.isdigit()) or None in numbers:
         return None
     cores, watts, clock, memory_clock = (round(number or 0) for number in numbers)
-    each = _CORES.get(int(major), _USUAL_CORES)
+    each = _CORES_PER_MULTIPROCESSOR.get(int(major), _USUAL_CORES_PER_MULTIPROCESSOR)
     return SimCard(int(major) * 10 + int(minor), max(cores // each, 1), watts * 1000, clock, memory_clock)
 
 
-def _memory(readings: dict[str, int | float | str], total: float, argument: int = 0) -> list[SimAnswer]:
+def _memory_answers(readings: dict[str, int | float | str], total: float, argument: int = 0) -> list[SimAnswer]:
     """Answers about memory. A driver that reports no reserve has only version 1 of the call: it counts it as used."""
     reserved_reading, free, used = (readings.get(f"memory.{kind}_bytes") for kind in ("reserved", "free", "used"))
     held, reserved = (int(number) if isinstance(number, (int, float)) else 0 for number in (used, reserved_reading))
@@ -166,9 +169,9 @@ def _argument(spec: MetricSpec) -> int:
 
 def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Device) -> SimAnswer:
     readings = {spec.id: device.readings.get(spec.id) for spec in specs}
-    work = specs[0].id in _WORK
+    work = specs[0].id in _CHANGED_BY_WORK
     if call == _FABRIC and readings["fabric.state"] is not None:
-        numbers = _fabric(str(readings["fabric.state"]), readings.get("fabric.health"))
+        numbers = _fabric_numbers(str(readings["fabric.state"]), readings.get("fabric.health"))
         if numbers is not None:
             return SimAnswer(call, argument, numbers=numbers)
     elif any(value is not None for value in readings.values()):
@@ -177,11 +180,15 @@ def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Devic
             return SimAnswer(call, argument, text=first.encode("ascii", "replace").decode()[:_MAX_TEXT_BYTES])
         numbers_by_place = [NOT_AVAILABLE] * MAX_NUMBERS
         for spec in specs:
-            place = int(spec.pick[1:-1]) if spec.pick.startswith("[") else _PLACES.get(spec.pick, 0)
+            place = int(spec.pick[1:-1]) if spec.pick.startswith("[") else _POSITIONS.get(spec.pick, 0)
             numbers_by_place[place] = _number(spec, readings[spec.id])
         return SimAnswer(call, argument, numbers=tuple(numbers_by_place), until_used=work)
-    lack = device.missing.get(specs[0].id)
-    code = nvml_errors.NO_DATA if lack is None else lack.code or _CODES.get(lack.reason, nvml_errors.NO_DATA)
+    why_missing = device.missing.get(specs[0].id)
+    code = (
+        nvml_errors.NO_DATA
+        if why_missing is None
+        else why_missing.code or _CODES_BY_REASON.get(why_missing.reason, nvml_errors.NO_DATA)
+    )
     return SimAnswer(call, argument, code=code, until_used=work and code == nvml_errors.NO_DATA)
 
 
@@ -194,16 +201,19 @@ def _number(spec: MetricSpec, value: Reading | None) -> int:
     if spec.flags:
         bits = {name: bit for bit, name in spec.flags.items()}
         parts = [] if value == "none" else value.split("+")
-        known = [bits.get(part) or (int(part, 16) if part.startswith("0x") else 0) for part in parts]
+        known = [
+            bits.get(instance_bytes) or (int(instance_bytes, 16) if instance_bytes.startswith("0x") else 0)
+            for instance_bytes in parts
+        ]
         return sum(known) if all(known) else NOT_AVAILABLE
     number = next((key for key, name in spec.names.items() if name == value), None)
     if number is None:
-        unknown = _NUMBERED.fullmatch(value)
+        unknown = _UNKNOWN_NAME.fullmatch(value)
         number = int(unknown[1]) if unknown else NOT_AVAILABLE
     return number
 
 
-def _fabric(state: str, health: Reading | None) -> tuple[int, ...] | None:
+def _fabric_numbers(state: str, health: Reading | None) -> tuple[int, ...] | None:
     """State, status, health mask and summary."""
     number = next((key for key, name in FABRIC_STATES.items() if name == state.partition(",")[0]), None)
     if number is None:

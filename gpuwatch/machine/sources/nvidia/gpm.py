@@ -16,7 +16,7 @@ from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name
 
-_FIRST = Missing("no_sample", detail="needs two samples; this is the first")
+_FIRST_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 GPU_TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
 _UNDER_MIG = Missing("not_supported", detail="nvmlGpmSampleGet: not supported for the whole GPU while MIG is on")
 
@@ -51,10 +51,10 @@ class GpmReader:
         call = "nvmlGpmSampleGet" if gpu_instance is None else "nvmlGpmMigSampleGet"
         try:
             if not lib.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
-                return {}, self._all(GPU_TOO_OLD), GPU_TOO_OLD
-            samples = self._of(uuid, handle)
+                return {}, self._all_missing(GPU_TOO_OLD), GPU_TOO_OLD
+            samples = self._samples_of(uuid, handle)
         except lib.NVMLError as error:
-            return self._failed(error, "nvmlGpmQueryDeviceSupport")
+            return self._failure(error, "nvmlGpmQueryDeviceSupport")
         try:
             if gpu_instance is None:
                 lib.nvmlGpmSampleGet(handle, samples.newer)
@@ -62,16 +62,16 @@ class GpmReader:
                 lib.nvmlGpmMigSampleGet(handle, gpu_instance, samples.newer)
         except lib.NVMLError as error:
             if mig_on and gpu_instance is None and error.value == lib.NVML_ERROR_NOT_SUPPORTED:
-                return {}, self._all(_UNDER_MIG), _UNDER_MIG
-            return self._failed(error, call)
+                return {}, self._all_missing(_UNDER_MIG), _UNDER_MIG
+            return self._failure(error, call)
         was_filled, samples.filled = samples.filled, True
         samples.older, samples.newer = samples.newer, samples.older  # the new sample becomes the older one
         if not was_filled:
-            return {}, self._all(_FIRST), None
+            return {}, self._all_missing(_FIRST_SAMPLE), None
         try:
             answers = self._measure(samples.newer, samples.older)
         except lib.NVMLError as error:
-            return self._failed(error, "nvmlGpmMetricsGet")
+            return self._failure(error, "nvmlGpmMetricsGet")
         readings: dict[str, Value] = {}
         missing: dict[str, Missing] = {}
         for spec, answer in zip(self._specs, answers, strict=False):
@@ -82,9 +82,9 @@ class GpmReader:
                 continue
             value = number_or_name(spec, answer.value)
             if isinstance(value, Missing):  # NaN and negative numbers mean that nothing was counted
-                counted = math.isfinite(answer.value) and answer.value >= 0
-                none = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
-                missing[spec.id] = value if counted else none
+                plausible = math.isfinite(answer.value) and answer.value >= 0
+                no_value = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
+                missing[spec.id] = value if plausible else no_value
             else:
                 readings[spec.id] = value
         return readings, missing, None
@@ -99,7 +99,7 @@ class GpmReader:
                 except self._lib.NVMLError:
                     break  # the session has ended, which freed the buffers
 
-    def _of(self, uuid: str, handle: Any) -> _Samples:
+    def _samples_of(self, uuid: str, handle: Any) -> _Samples:
         samples = self._samples.get(uuid)
         if samples is None:
             samples = _Samples(handle, self._lib.nvmlGpmSampleAlloc(), self._lib.nvmlGpmSampleAlloc())
@@ -122,9 +122,9 @@ class GpmReader:
         lib.nvmlGpmMetricsGet(request)
         return request.metrics
 
-    def _all(self, lack: Missing) -> dict[str, Missing]:
-        return {spec.id: lack for spec in self._specs}
+    def _all_missing(self, why_missing: Missing) -> dict[str, Missing]:
+        return {spec.id: why_missing for spec in self._specs}
 
-    def _failed(self, error: Any, call: str) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
+    def _failure(self, error: Any, call: str) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
         missing = nvml_errors.missing_reading(self._lib, error.value, call)
-        return {}, self._all(missing), missing if missing.reason == "not_supported" else None
+        return {}, self._all_missing(missing), missing if missing.reason == "not_supported" else None

@@ -18,11 +18,11 @@ from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, call_ne
 from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
-_ECC = "nvmlDeviceGetEccMode"
+_ECC_CALL = "nvmlDeviceGetEccMode"
 """The first call to work when a device begins to support more: it is retried in every slow sample."""
-_PARTS = ("memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
+_MEMORY_PARTS = ("memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
 _NO_LINKS = Missing("not_supported", detail="the GPU has no NVLinks")
-_FIELDS = "nvmlDeviceGetFieldValues"
+_FIELD_VALUES = "nvmlDeviceGetFieldValues"
 
 
 class _Query(NamedTuple):
@@ -37,16 +37,16 @@ def _queries(lib: Any, usable: Iterable[MetricSpec]) -> list[_Query]:
     """The calls for these metrics, but for field values."""
     groups: dict[str, list[MetricSpec]] = {}
     for spec in usable:
-        if spec.call != _FIELDS:
+        if spec.call != _FIELD_VALUES:
             groups.setdefault(",".join(map(str, (spec.call, *spec.args))), []).append(spec)
-    return [_Query(name, _caller(lib, specs[0]), specs) for name, specs in groups.items()]
+    return [_Query(name, _call_of(lib, specs[0]), specs) for name, specs in groups.items()]
 
 
 def _arguments(lib: Any, spec: MetricSpec) -> list[int]:
     return [getattr(lib, arg) if isinstance(arg, str) else arg for arg in spec.args]
 
 
-def _caller(lib: Any, spec: MetricSpec) -> Callable[[Any], Any]:
+def _call_of(lib: Any, spec: MetricSpec) -> Callable[[Any], Any]:
     """The NVML call of a metric as a function of the handle alone."""
     adapter = ADAPTERS.get(spec.call)
     if adapter is not None:
@@ -68,10 +68,10 @@ def forget_permanent(device: NvmlDevice) -> None:
         del device.permanent[name]
 
 
-def _within_total(readings: Readings, missing: MissingReadings) -> None:
+def _drop_parts_above_total(readings: Readings, missing: MissingReadings) -> None:
     """No part of a GPU's memory is larger than the whole."""
     total = readings.get("memory.total_bytes")
-    for name in _PARTS:
+    for name in _MEMORY_PARTS:
         part = readings.get(name, 0)
         if isinstance(part, int) and isinstance(total, int) and part > total:
             del readings[name]
@@ -83,7 +83,7 @@ class MetricReader:
 
     def __init__(self, lib: Any, metrics: Iterable[MetricSpec] = METRICS) -> None:
         self._lib = lib
-        self._lacks: dict[Lane, MissingReadings] = {lane: {} for lane in Lane}
+        self._missing_from_bindings: dict[Lane, MissingReadings] = {lane: {} for lane in Lane}
         """Metrics whose function the bindings do not have."""
         usable: dict[Lane, list[MetricSpec]] = {lane: [] for lane in Lane}
         for spec in metrics:
@@ -91,11 +91,13 @@ class MetricReader:
                 if hasattr(lib, spec.call):
                     usable[spec.lane].append(spec)
                 else:
-                    old = f"the installed nvidia-ml-py is too old for {spec.call}: update it"
-                    self._lacks[spec.lane][spec.id] = Missing("not_supported", detail=old)
+                    reason = f"the installed nvidia-ml-py is too old for {spec.call}: update it"
+                    self._missing_from_bindings[spec.lane][spec.id] = Missing("not_supported", detail=reason)
         self._queries = {lane: _queries(lib, specs) for lane, specs in usable.items()}
         self._fields = {
-            lane: [(spec, (*_arguments(lib, spec), 0)[:2]) for spec in specs if spec.call == _FIELDS and spec.args]
+            lane: [
+                (spec, (*_arguments(lib, spec), 0)[:2]) for spec in specs if spec.call == _FIELD_VALUES and spec.args
+            ]
             for lane, specs in usable.items()
         }
         """Metrics of field values, each with its field and scope: one call for a lane."""
@@ -107,39 +109,39 @@ class MetricReader:
     def read_fast(self, device: NvmlDevice) -> tuple[Readings, MissingReadings] | None:
         """Metrics of the fast lane; None when the device turned out to be lost."""
         readings: Readings = {}
-        missing = self._lacks[Lane.FAST].copy()
+        missing = self._missing_from_bindings[Lane.FAST].copy()
         for query in self._queries[Lane.FAST]:
-            self._ask(device, query, readings, missing)
+            self._read_query(device, query, readings, missing)
             if device.lost:
                 return None
-        self._ask_fields(device, Lane.FAST, readings, missing)
-        _within_total(readings, missing)
+        self._read_fields(device, Lane.FAST, readings, missing)
+        _drop_parts_above_total(readings, missing)
         return None if device.lost else (readings, missing)
 
     def read_lane(self, device: NvmlDevice, lane: Lane) -> tuple[Readings, MissingReadings]:
-        """Metrics of a slower lane, also stored in ``device.kept``. Of :attr:`Lane.ONCE`, those without a value yet."""
+        """Reads the metrics of a slower lane, of :attr:`Lane.ONCE` those without a value yet; the device keeps them."""
         readings: Readings = {}
-        missing = self._lacks[lane].copy()
-        if lane is Lane.ONCE and lane in device.kept:
-            readings.update(device.kept[lane][0])
+        missing = self._missing_from_bindings[lane].copy()
+        if lane is Lane.ONCE and lane in device.kept_readings:
+            readings.update(device.kept_readings[lane][0])
         lib = self._lib
         if (
             lane is Lane.SLOW
-            and _ECC in device.permanent
+            and _ECC_CALL in device.permanent
             and answer_or_none(lib, lib.nvmlDeviceGetEccMode, device.handle)
         ):
             forget_permanent(device)  # ECC was switched on, and with it perhaps more
         for query in self._queries[lane]:
             if not all(spec.id in readings for spec in query.specs):
-                self._ask(device, query, readings, missing)
-        self._ask_fields(device, lane, readings, missing)
+                self._read_query(device, query, readings, missing)
+        self._read_fields(device, lane, readings, missing)
         if lane is Lane.SLOW:
-            self._ask_links(device, readings, missing)
+            self._read_nvlinks(device, readings, missing)
             device.counters_at = time.monotonic()
-        device.kept[lane] = readings, missing
+        device.kept_readings[lane] = readings, missing
         return readings, missing
 
-    def _ask(self, device: NvmlDevice, query: _Query, readings: Readings, missing: MissingReadings) -> None:
+    def _read_query(self, device: NvmlDevice, query: _Query, readings: Readings, missing: MissingReadings) -> None:
         permanent = device.permanent.get(query.name)
         if permanent is not None:
             missing.update((spec.id, permanent) for spec in query.specs)
@@ -147,22 +149,22 @@ class MetricReader:
         try:
             answer = query.call(device.handle)
         except self._lib.NVMLError as error:
-            lack = self._lack(device, error.value, query.specs[0].call, query.name)
-            missing.update((spec.id, lack) for spec in query.specs)
+            why_missing = self._note_missing(device, error.value, query.specs[0].call, query.name)
+            missing.update((spec.id, why_missing) for spec in query.specs)
             return
-        kept = device.answers.get(query.name)
-        if kept is None or type(answer) is not int or kept[0] != answer:
-            kept = device.answers[query.name] = (
+        answer_and_values = device.answers.get(query.name)
+        if answer_and_values is None or type(answer) is not int or answer_and_values[0] != answer:
+            answer_and_values = device.answers[query.name] = (
                 answer,
                 [(spec.id, picked_value(spec, answer)) for spec in query.specs],
             )
-        for name, value in kept[1]:
+        for name, value in answer_and_values[1]:
             if isinstance(value, Missing):
                 missing[name] = value
             else:
                 readings[name] = value
 
-    def _ask_fields(self, device: NvmlDevice, lane: Lane, readings: Readings, missing: MissingReadings) -> None:
+    def _read_fields(self, device: NvmlDevice, lane: Lane, readings: Readings, missing: MissingReadings) -> None:
         wanted = []
         for spec, field in self._fields[lane]:
             if spec.id in readings:
@@ -176,8 +178,8 @@ class MetricReader:
         try:
             values = self._lib.nvmlDeviceGetFieldValues(device.handle, [field for _, field in wanted])
         except self._lib.NVMLError as error:
-            lack = self._lack(device, error.value, _FIELDS, *(spec.id for spec, _ in wanted))
-            missing.update((spec.id, lack) for spec, _ in wanted)
+            why_missing = self._note_missing(device, error.value, _FIELD_VALUES, *(spec.id for spec, _ in wanted))
+            missing.update((spec.id, why_missing) for spec, _ in wanted)
             return
         for (spec, _), value in zip(wanted, values, strict=True):
             found = field_value(spec, value)
@@ -185,13 +187,13 @@ class MetricReader:
                 readings[spec.id] = found
                 continue
             if found.code is not None:
-                found = nvml_errors.missing_field(self._lib, found.code, _FIELDS, str(spec.args[0]))
+                found = nvml_errors.missing_field(self._lib, found.code, _FIELD_VALUES, str(spec.args[0]))
                 if found.reason == "not_supported":
                     device.permanent[spec.id] = found
                 self._note_loss(device, value.nvmlReturn, found)
             missing[spec.id] = found
 
-    def _ask_links(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
+    def _read_nvlinks(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
         """Counters that exist for each NVLink, summed; where the device also has a total, the larger of the two."""
         links = readings.get("nvlink.links")
         for spec, fields in self._per_link:
@@ -200,30 +202,30 @@ class MetricReader:
                     missing.setdefault(spec.id, missing.get("nvlink.links", _NO_LINKS))
                 continue
             name = f"{spec.id}, by link"
-            lack = device.permanent.get(name)
-            if lack is None:
+            why_missing = device.permanent.get(name)
+            if why_missing is None:
                 try:
                     total = sum_over_nvlinks(self._lib, device.handle, fields, links)
                 except self._lib.NVMLError as error:
-                    lack = self._lack(device, error.value, f"{_FIELDS} {spec.per_link[0]}", name)
+                    why_missing = self._note_missing(device, error.value, f"{_FIELD_VALUES} {spec.per_link[0]}", name)
                 else:
                     found = number_or_name(spec, max(total, int(readings.get(spec.id, 0))))
                     if not isinstance(found, Missing):
                         readings[spec.id] = found
                         missing.pop(spec.id, None)
                         continue
-                    lack = found
-            if spec.id not in readings and (not spec.args or lack.reason != "not_supported"):
-                missing[spec.id] = lack
+                    why_missing = found
+            if spec.id not in readings and (not spec.args or why_missing.reason != "not_supported"):
+                missing[spec.id] = why_missing
 
-    def _lack(self, device: NvmlDevice, code: int, call: str, *names: str) -> Missing:
+    def _note_missing(self, device: NvmlDevice, code: int, call: str, *names: str) -> Missing:
         """Why a call gave nothing; notes what that says of the device and the session."""
-        lack = device.lack(self._lib, code, call, *names)
+        why_missing = device.note_missing(self._lib, code, call, *names)
         self.session_ended = self.session_ended or code in nvml_errors.SESSION_ENDED
-        self._note_loss(device, code, lack)
-        return lack
+        self._note_loss(device, code, why_missing)
+        return why_missing
 
     @staticmethod
-    def _note_loss(device: NvmlDevice, code: int, lack: Missing) -> None:
+    def _note_loss(device: NvmlDevice, code: int, why_missing: Missing) -> None:
         if code in nvml_errors.LOST_STATES:
-            device.state, device.state_detail = nvml_errors.LOST_STATES[code], lack.detail
+            device.state, device.state_detail = nvml_errors.LOST_STATES[code], why_missing.detail

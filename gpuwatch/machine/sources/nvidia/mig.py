@@ -15,7 +15,7 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE, n
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import memory_info, mig_handles
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
-_NAMED = re.compile(r"\bMIG (\S+)$")
+_PROFILE_IN_NAME = re.compile(r"\bMIG (\S+)$")
 _MIB = 1 << 20
 _GIB = 1 << 30
 _MEMORY_SLICES = 8
@@ -34,7 +34,7 @@ def list_instances(lib: Any, handle: Any) -> list[ListedInstance]:
     found = mig_handles(lib, handle)
     memory = answer_or_none(lib, lib.nvmlDeviceGetMemoryInfo, handle) if found else None
     total = None if memory is None or memory.total in NOT_AVAILABLE else memory.total
-    return [ListedInstance(instance, _facts(lib, index, instance, total)) for index, instance in found]
+    return [ListedInstance(instance, _read_facts(lib, index, instance, total)) for index, instance in found]
 
 
 def with_current_memory(lib: Any, instance: ListedInstance) -> MigInstance:
@@ -70,7 +70,7 @@ def profile_name(gpu_slices: int, compute_slices: int, memory_bytes: int, total_
     return name if compute_slices == gpu_slices else f"{compute_slices}c.{name}"
 
 
-def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
+def _read_facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
     missing: dict[str, Missing] = {}
 
     def ask(call: str, key: str) -> Any:
@@ -84,17 +84,17 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
     gpu = ask("nvmlDeviceGetGpuInstanceId", "gpu_instance")
     compute = ask("nvmlDeviceGetComputeInstanceId", "compute_instance")
     attributes = ask("nvmlDeviceGetAttributes_v2", "profile")
-    named = None if attributes is None else _name(lib, handle)
-    if attributes is not None and named is None and total:
+    profile = None if attributes is None else _profile_from_name(lib, handle)
+    if attributes is not None and profile is None and total:
         slices = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
-        named = profile_name(*slices, attributes.memorySizeMB * _MIB, total)
+        profile = profile_name(*slices, attributes.memorySizeMB * _MIB, total)
     return MigInstance(
         id=f"#{index}" if gpu is None or compute is None else f"{gpu}/{compute}",
         index=index,
         uuid=None if uuid is None else text_from_nvml(uuid),
         gpu_instance=gpu,
         compute_instance=compute,
-        profile=named,
+        profile=profile,
         gpu_slices=None if attributes is None else attributes.gpuInstanceSliceCount,
         compute_slices=None if attributes is None else attributes.computeInstanceSliceCount,
         multiprocessors=None if attributes is None else attributes.multiprocessorCount,
@@ -102,8 +102,8 @@ def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
     )
 
 
-def _name(lib: Any, handle: Any) -> str | None:
+def _profile_from_name(lib: Any, handle: Any) -> str | None:
     """The profile from the instance's name, as newer drivers report it: ``NVIDIA H200 MIG 1g.18gb``."""
     name = answer_or_none(lib, lib.nvmlDeviceGetName, handle)
-    found = None if name is None else _NAMED.search(text_from_nvml(name))
+    found = None if name is None else _PROFILE_IN_NAME.search(text_from_nvml(name))
     return found and found[1]

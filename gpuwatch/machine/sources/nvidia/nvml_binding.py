@@ -43,9 +43,9 @@ def why_unusable(module: Any, error: Exception | None) -> Problem | None:
         return None
     origin = _origin(module)
     pip = f"{sys.executable} -m pip"
-    again = f"{pip} install --force-reinstall '{PACKAGE}>={OLDEST}'"
+    install = f"{pip} install --force-reinstall '{PACKAGE}>={OLDEST}'"
     if origin is None:
-        detail, hint = f"{PACKAGE} is not installed in this Python: it has no module pynvml", again
+        detail, hint = f"{PACKAGE} is not installed in this Python: it has no module pynvml", install
         return Problem(source="nvml", reason=FAILED_ITSELF, detail=detail, hint=hint)
     owners = _owners(origin)
     foreign = [name for name in owners if name != PACKAGE]
@@ -54,9 +54,9 @@ def why_unusable(module: Any, error: Exception | None) -> Problem | None:
     if error is not None:
         what += f" and cannot be imported ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
     if foreign:
-        hint = f"{pip} uninstall {' '.join(foreign)}; then {again}"
+        hint = f"{pip} uninstall {' '.join(foreign)}; then {install}"
     elif owners:
-        hint = again
+        hint = install
     else:
         hint = "rename that file, or remove its folder from PYTHONPATH: it hides NVIDIA's module"
     detail = f"{what}; gpuwatch needs the one of {PACKAGE} {OLDEST} or later to read the driver"
@@ -78,13 +78,13 @@ def _owners(origin: str) -> dict[str, str]:
     """The installed packages that own the file: name to version."""
     import importlib.metadata  # slow to import, and only needed when something is wrong
 
-    found = {}
+    member = {}
     for name in dict.fromkeys(importlib.metadata.packages_distributions().get("pynvml", ())):
         distribution = importlib.metadata.distribution(name)
         files = distribution.files or ()
         if any(file.name == Path(origin).name and Path(str(file.locate())) == Path(origin) for file in files):
-            found[name] = distribution.version
-    return found
+            member[name] = distribution.version
+    return member
 
 
 class GuardedLibrary:
@@ -101,30 +101,30 @@ class GuardedLibrary:
 
     def count(self, name: str, most: int, *arguments: Any) -> int:
         """The answer of a function that counts. ``NVMLError`` too if it is no number, or more than ``most``."""
-        found = getattr(self, name)(*arguments)
-        if isinstance(found, int) and 0 <= found <= most:
-            return found
-        raise own_error(self._lib, f"implausible: it answered {found}")
+        member = getattr(self, name)(*arguments)
+        if isinstance(member, int) and 0 <= member <= most:
+            return member
+        raise own_error(self._lib, f"implausible: it answered {member}")
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._lib, name)
-        if not name.startswith("nvml") or not isinstance(found, FunctionType):
-            return found
-        before = self._guarded.get(name)
-        if before is None or before[0] is not found:
-            before = self._guarded[name] = (found, self._guard(name, found))
-        return before[1]
+        member = getattr(self._lib, name)
+        if not name.startswith("nvml") or not isinstance(member, FunctionType):
+            return member
+        guarded = self._guarded.get(name)
+        if guarded is None or guarded[0] is not member:
+            guarded = self._guarded[name] = (member, self._guard(name, member))
+        return guarded[1]
 
     def _nvmlGetFunctionPointer(self, symbol: str) -> Callable[..., int]:  # noqa: N802  # as in pynvml
         """A function of the library itself, which returns NVML's code."""
         function = self._lib._nvmlGetFunctionPointer(symbol)
-        written = symbol.encode()
+        encoded_name = symbol.encode()
 
         def call(*arguments: Any) -> int:
             why = driver_call_tracking.why_left_out(symbol)
             if why:
                 return OwnCode(why)
-            driver_call_tracking.begin(written)
+            driver_call_tracking.begin(encoded_name)
             code: int = function(*arguments)
             driver_call_tracking.end()
             return code
@@ -132,13 +132,13 @@ class GuardedLibrary:
         return call
 
     def _guard(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        written, known = name.encode(), self._lib.NVMLError
+        encoded_name, known = name.encode(), self._lib.NVMLError
 
         def call(*arguments: Any) -> Any:
             why = driver_call_tracking.why_left_out(name)
             if why:
                 raise own_error(self._lib, why)
-            driver_call_tracking.begin(written)
+            driver_call_tracking.begin(encoded_name)
             try:
                 return function(*arguments)
             except known:

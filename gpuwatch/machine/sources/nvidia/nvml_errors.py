@@ -126,30 +126,30 @@ def missing_field(lib: Any, code: int, call: str, field: str) -> Missing:
     return Missing(reason, code=code, detail=f"{call} {field}: {error_text(lib, code)}")
 
 
-_STARTS_NOT = "see dmesg for NVRM and Xid lines"
-_FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
+_SEE_DMESG = "see dmesg for NVRM and Xid lines"
+_SIMULATED_FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
 
 
 def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool = False) -> Problem:
     """Why ``nvmlInit`` failed, or the ``listing`` of the GPUs after it, and what helps."""
     what = "NVML cannot list the GPUs: nvmlDeviceGetCount" if listing else "NVML does not start"
-    any_other = ("driver.bad-state", f"{what}: {error_text(lib, code)} (code {code})", _STARTS_NOT)
-    reason, detail, hint = any_other if listing and code == UNKNOWN else _HINTS.get(code, any_other)
+    other_problem = ("driver.bad-state", f"{what}: {error_text(lib, code)} (code {code})", _SEE_DMESG)
+    reason, detail, hint = other_problem if listing and code == UNKNOWN else _HINTS.get(code, other_problem)
     if simulated:
-        return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT)
+        return Problem(source="nvml", reason=reason, detail=detail, hint=_SIMULATED_FAULT)
     system = system_and_driver_facts.read_system_facts(os.environ)
-    shown = ""
+    evidence = ""
     if reason == "driver.missing":
-        shown = missing_driver_evidence(system)
+        evidence = missing_driver_evidence(system)
         hint = missing_driver_action(system, library=code == DRIVER_NOT_LOADED) + SIMULATE
-    elif code == NO_PERMISSION and (closed := [entry for entry in system.device_files if not entry.usable]):
-        shown = ", ".join(f"{entry.path} is {entry.mode}" for entry in closed)
+    elif code == NO_PERMISSION and (unusable := [entry for entry in system.device_files if not entry.usable]):
+        evidence = ", ".join(f"{entry.path} is {entry.mode}" for entry in unusable)
         hint = JOIN_GROUP
     elif code == LIB_RM_VERSION_MISMATCH and system.kernel_module is not None:
-        shown = ", ".join(filter(None, (f"kernel module {system.kernel_module}", _library_version())))
+        evidence = ", ".join(filter(None, (f"kernel module {system.kernel_module}", _library_version())))
     elif code == UNKNOWN and not listing and system.container is None:
-        reason, hint = "driver.bad-state", _STARTS_NOT
-    return Problem(source="nvml", reason=reason, detail="; ".join(filter(None, (detail, shown))), hint=hint)
+        reason, hint = "driver.bad-state", _SEE_DMESG
+    return Problem(source="nvml", reason=reason, detail="; ".join(filter(None, (detail, evidence))), hint=hint)
 
 
 def _library_version() -> str:

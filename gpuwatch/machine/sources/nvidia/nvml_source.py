@@ -45,7 +45,7 @@ else:
     _UNUSABLE = nvml_binding.why_unusable(pynvml, None)
 
 _LIB = nvml_binding.GuardedLibrary(pynvml)
-_GPM = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
+_GPM_METRICS = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _WITHOUT_GPM = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that have a reading or a reason whether GPM is switched on or not."""
 _FAST_ALONE = {Lane.FAST}
@@ -54,7 +54,7 @@ _RETRY_SECONDS = 60.0
 _DCGM = "nv-hostengine"
 _DCGM_CHECK_SECONDS = 60.0
 """Seconds between two checks whether DCGM runs."""
-_SHARED = Problem(
+_DCGM_RUNS = Problem(
     source="gpm",
     reason="gpm.shared",
     detail="DCGM's host engine (nv-hostengine) is running; its profiling uses the same counters as GPM",
@@ -70,44 +70,44 @@ class NvmlSource:
     def __init__(self, seen: Sequence[SeenDevice] = ()) -> None:
         self.simulated = False
         self.driver: Driver | None = None
-        self._open = False
-        self._again_at = time.monotonic()
-        self._list = DeviceList(_LIB, seen)
+        self._is_open = False
+        self._retried_at = time.monotonic()
+        self._device_list = DeviceList(_LIB, seen)
         self._reader = MetricReader(_LIB, METRICS if _UNUSABLE is None else ())
-        self._activity = GpmReader(_LIB, _GPM)
+        self._gpm_reader = GpmReader(_LIB, _GPM_METRICS)
         self._process_lists = ProcessLists(_LIB)
         self._xids = XidReceiver(_LIB, {device.uuid: device.xids for device in seen})
         self._accounting = Accounting(_LIB)
         self._topology: tuple[list[TopologyDevice], Topology] | None = None
-        self._gpm = False
-        self._dcgm_at = float("-inf")
-        self._dcgm = False
+        self._gpm_on = False
+        self._dcgm_checked_at = float("-inf")
+        self._dcgm_runs = False
 
     @property
     def devices(self) -> Sequence[NvmlDevice]:
-        return self._list.devices
+        return self._device_list.devices
 
     @property
     def unsettled(self) -> bool:
         """The driver ended the session, or a device woke up that nothing was known of."""
-        return self._reader.session_ended or self._list.woke
+        return self._reader.session_ended or self._device_list.woke
 
     @property
     def problems(self) -> Sequence[Problem]:
         """DCGM takes the same counters as GPM; no GPU is listed."""
-        found = [_SHARED] if self._gpm and self._counters_shared() else []
+        found = [_DCGM_RUNS] if self._gpm_on and self._counters_shared() else []
         found += [
             Problem(source="nvml", reason="driver.bad-state", detail=why, hint="see dmesg for Xid or NVRM lines")
             for why in driver_call_tracking.all_left_out()
         ]
-        if not self._list.devices:
-            back = "all GPUs were removed; to add one: gpuwatch sim fault add 0"
+        if not self._device_list.devices:
+            sim_hint = "all GPUs were removed; to add one: gpuwatch sim fault add 0"
             found.append(
                 Problem(
                     source="nvml",
                     reason="driver.bad-state",
                     detail="the NVIDIA driver answers but lists no GPU",
-                    hint=back
+                    hint=sim_hint
                     if self.simulated
                     else "see lspci and dmesg; in a container, check which GPUs it has access to",
                 )
@@ -116,7 +116,7 @@ class NvmlSource:
 
     def open(self) -> None:
         """Initializes NVML (``nvmlInit``) and lists the devices."""
-        if self._open:
+        if self._is_open:
             return
         if _UNUSABLE is not None:
             raise SourceUnavailable(_UNUSABLE)
@@ -126,43 +126,43 @@ class NvmlSource:
             self.simulated = _is_simulated()
             raise self._unavailable(error) from error
         self.simulated = _is_simulated()
-        self._open = True
+        self._is_open = True
         self.driver = _driver()
-        self._renew()
+        self._list_devices()
 
     def close(self) -> None:
         """Ends the session; one that will not end is left to the process's exit. The devices are forgotten."""
-        self._end()
-        self._list.devices = []
+        self._end_session()
+        self._device_list.devices = []
 
     def refresh(self) -> None:
         """Renews the list of devices when it changed, and the session when the driver ended it."""
-        if time.monotonic() - self._again_at >= _RETRY_SECONDS:
-            self._again_at = time.monotonic()
+        if time.monotonic() - self._retried_at >= _RETRY_SECONDS:
+            self._retried_at = time.monotonic()
             for device in self.devices:
                 forget_permanent(device)
         try:
-            changed = self._list.changed()
+            changed = self._device_list.changed()
         except _LIB.NVMLError as error:
             if error.value in nvml_errors.SESSION_ENDED:
                 self._reader.session_ended = False
-                self._end()
+                self._end_session()
                 self.open()  # what is known of the devices stays
             return
-        self._reader.session_ended = self._list.woke = False
+        self._reader.session_ended = self._device_list.woke = False
         if changed:
-            self._renew()
+            self._list_devices()
 
     def sample(self, device: NvmlDevice, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:
         """Reads the metrics of ``lanes``, the MIG instances, and the Xids reported since the last sample."""
-        asked = set(lanes)
-        if self._gpm and Lane.GPM not in asked:
-            self._activity.forget()  # its buffers are freed when it is switched off
-        self._gpm = Lane.GPM in asked
+        wanted_lanes = set(lanes)
+        if self._gpm_on and Lane.GPM not in wanted_lanes:
+            self._gpm_reader.forget()  # its buffers are freed when it is switched off
+        self._gpm_on = Lane.GPM in wanted_lanes
         slow_before = device.counters_at
-        found = self._sample(device, asked)
+        found = self._sample(device, wanted_lanes)
         device.mig_instances = self._mig_instances(device) if device.instances else ()
-        if Lane.SLOW in asked and slow_before:  # not before the first frame
+        if Lane.SLOW in wanted_lanes and slow_before:  # not before the first frame
             self._xids.register(device)
             self._accounting.update(device)
         if self.devices and device is self.devices[-1]:  # one set of events serves all devices
@@ -172,11 +172,11 @@ class NvmlSource:
     def processes(self, device: NvmlDevice) -> tuple[Sequence[GpuProcess], Sequence[Missing]] | None:
         if device.lost or device.state == ASLEEP or device.handle is None:
             return None
-        before = device.listed
+        before = device.listed_processes
         found = self._process_lists.processes(device)
-        if device.listed is not before:
-            gone = {entry.pid for entry in before} - {entry.pid for entry in device.listed}
-            self._accounting.note_gone(device, gone)
+        if device.listed_processes is not before:
+            exited = {entry.pid for entry in before} - {entry.pid for entry in device.listed_processes}
+            self._accounting.note_exited(device, exited)
         return found
 
     def utilization(self, device: NvmlDevice) -> tuple[Mapping[int, Utilization], Missing | None]:
@@ -195,58 +195,58 @@ class NvmlSource:
             self._topology = (members, found)
         return self._topology[1]
 
-    def _end(self) -> None:
-        if not self._open:
+    def _end_session(self) -> None:
+        if not self._is_open:
             return
-        self._open = False
+        self._is_open = False
         for device in self.devices:
             device.handle = None  # NVML's handles end with their session
-        self._activity.forget()
+        self._gpm_reader.forget()
         self._xids.forget()
         answer_or_none(_LIB, _LIB.nvmlShutdown)
 
-    def _renew(self) -> None:
+    def _list_devices(self) -> None:
         """Lists the devices. A session that cannot is ended, so that the next :meth:`open` begins anew."""
         try:
-            self._list.renew()
+            self._device_list.renew()
         except _LIB.NVMLError as error:
-            self._end()
+            self._end_session()
             raise self._unavailable(error, listing=True) from error
 
     def _unavailable(self, error: Any, *, listing: bool = False) -> SourceUnavailable:
         return SourceUnavailable(nvml_errors.open_problem(_LIB, error.value, listing=listing, simulated=self.simulated))
 
-    def _sample(self, device: NvmlDevice, asked: set[Lane]) -> tuple[Readings, MissingReadings]:
-        wanted = METRICS if Lane.GPM in asked else _WITHOUT_GPM
-        last, device.last = device.last, None
-        if Lane.SLOW in asked:
-            self._list.note_power_management(device)
-        if (device.may_sleep or device.state == ASLEEP) and self._list.asleep(device):
+    def _sample(self, device: NvmlDevice, wanted_lanes: set[Lane]) -> tuple[Readings, MissingReadings]:
+        wanted = METRICS if Lane.GPM in wanted_lanes else _WITHOUT_GPM
+        last, device.last_fast = device.last_fast, None
+        if Lane.SLOW in wanted_lanes:
+            self._device_list.note_power_management(device)
+        if (device.may_sleep or device.state == ASLEEP) and self._device_list.asleep(device):
             return _asleep_readings(device, wanted)
-        if device.handle is None or (device.lost and not self._answers(device)):
+        if device.handle is None or (device.lost and not self._answers_again(device)):
             return {}, _lost_readings(device, wanted)  # without a handle nothing can be asked until it is listed again
-        if Lane.SLOW in asked:
-            self._look_at_mig(device)
+        if Lane.SLOW in wanted_lanes:
+            self._read_mig_mode(device)
         fast = self._reader.read_fast(device)
         if fast is None:
             return {}, _lost_readings(device, wanted)
-        if last is not None and asked == _FAST_ALONE and fast == last[:2]:
-            device.last = last
+        if last is not None and wanted_lanes == _FAST_ALONE and fast == last[:2]:
+            device.last_fast = last
             return last[2], last[3]
         readings, missing = dict(fast[0]), dict(fast[1])
         for lane in (Lane.SLOW, Lane.ONCE, Lane.ON_DEMAND):
-            if lane in asked:
+            if lane in wanted_lanes:
                 self._reader.read_lane(device, lane)
-            if lane in device.kept:
-                readings.update(device.kept[lane][0])
-                missing.update(device.kept[lane][1])
-        if Lane.GPM in asked:
+            if lane in device.kept_readings:
+                readings.update(device.kept_readings[lane][0])
+                missing.update(device.kept_readings[lane][1])
+        if Lane.GPM in wanted_lanes:
             self._read_activity(device, readings, missing)
         else:
-            device.last = (*fast, readings, missing)
+            device.last_fast = (*fast, readings, missing)
         return readings, missing
 
-    def _answers(self, device: NvmlDevice) -> bool:
+    def _answers_again(self, device: NvmlDevice) -> bool:
         """Whether a device that was lost is back."""
         try:
             _LIB.nvmlDeviceGetUtilizationRates(device.handle)
@@ -259,14 +259,14 @@ class NvmlSource:
         device.state, device.state_detail = "ok", ""
         return True
 
-    def _look_at_mig(self, device: NvmlDevice) -> None:
+    def _read_mig_mode(self, device: NvmlDevice) -> None:
         """Updates whether MIG is on, and the instances. Switching MIG changes what is supported: it is asked again."""
         if "mig" in device.permanent:
             return
         try:
             on = bool(_LIB.nvmlDeviceGetMigMode(device.handle)[0])
         except _LIB.NVMLError as error:
-            device.lack(_LIB, error.value, "nvmlDeviceGetMigMode", "mig")
+            device.note_missing(_LIB, error.value, "nvmlDeviceGetMigMode", "mig")
             return
         if on != device.mig_on:
             if device.mig_on is not None:
@@ -281,9 +281,9 @@ class NvmlSource:
             device.instances = mig.list_instances(_LIB, device.handle)
         except _LIB.NVMLError:
             device.instances = []  # the metric mig.instances has the reason
-        gone = before - {instance.facts.uuid for instance in device.instances}
-        if gone:
-            self._activity.forget(gone)
+        exited = before - {instance.facts.uuid for instance in device.instances}
+        if exited:
+            self._gpm_reader.forget(exited)
 
     def _mig_instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
         """The instances with their memory now, and their activity if GPM is on. A changed layout is found again."""
@@ -293,7 +293,7 @@ class NvmlSource:
         if found is None:
             self._list_instances(device)
             found = self._read_instances(device) or ()  # the layout is changing right now: the next sample has it
-        return tuple(self._with_activity(device, instance) for instance in found) if self._gpm else found
+        return tuple(self._with_activity(device, instance) for instance in found) if self._gpm_on else found
 
     @staticmethod
     def _read_instances(device: NvmlDevice) -> tuple[MigInstance, ...] | None:
@@ -305,28 +305,28 @@ class NvmlSource:
     def _counters_shared(self) -> bool:
         """Whether DCGM runs: then the values of both may be wrong."""
         now = time.monotonic()
-        if now - self._dcgm_at >= _DCGM_CHECK_SECONDS:
-            self._dcgm_at, self._dcgm = now, procfs.is_running(_DCGM)
-        return self._dcgm
+        if now - self._dcgm_checked_at >= _DCGM_CHECK_SECONDS:
+            self._dcgm_checked_at, self._dcgm_runs = now, procfs.is_running(_DCGM)
+        return self._dcgm_runs
 
     def _read_activity(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
         kept = device.permanent.get("gpm")
         if kept is not None:
-            missing.update((spec.id, kept) for spec in _GPM)
+            missing.update((spec.id, kept) for spec in _GPM_METRICS)
             return
-        answered, failed, never = self._activity.read(device.uuid, device.handle, bool(device.mig_on))
-        if never is not None:
-            device.permanent["gpm"] = never
+        answered, failed, unsupported = self._gpm_reader.read(device.uuid, device.handle, bool(device.mig_on))
+        if unsupported is not None:
+            device.permanent["gpm"] = unsupported
         readings.update(answered)
         missing.update(failed)
 
     def _with_activity(self, device: NvmlDevice, instance: MigInstance) -> MigInstance:
         if device.permanent.get("gpm") is GPU_TOO_OLD:
-            missing = instance.missing | {spec.id: GPU_TOO_OLD for spec in _GPM}
+            missing = instance.missing | {spec.id: GPU_TOO_OLD for spec in _GPM_METRICS}
             return msgspec.structs.replace(instance, missing=missing)
         if instance.uuid is None or instance.gpu_instance is None:
             return instance
-        answered, failed, _ = self._activity.read(
+        answered, failed, _ = self._gpm_reader.read(
             instance.uuid, device.handle, True, gpu_instance=instance.gpu_instance
         )
         readings, missing = instance.readings | answered, instance.missing | failed
@@ -340,7 +340,7 @@ def _is_simulated() -> bool:
 
 def _asleep_readings(device: NvmlDevice, wanted: Sequence[MetricSpec]) -> tuple[Readings, MissingReadings]:
     """Readings of a suspended device: the constant ones that are known."""
-    known = dict(device.kept[Lane.ONCE][0]) if Lane.ONCE in device.kept else {}
+    known = dict(device.kept_readings[Lane.ONCE][0]) if Lane.ONCE in device.kept_readings else {}
     sleeps = Missing("no_sample", detail="the GPU is suspended; reading it would wake it")
     return known, {spec.id: sleeps for spec in wanted if spec.id not in known}
 

@@ -40,45 +40,45 @@ class RunningProcesses:
     def __init__(self, lib: Any) -> None:
         self._lib = lib
         self._symbols: dict[str, str | None] = {}
-        self._rooms: dict[str, Any] = {}
+        self._buffers: dict[str, Any] = {}
         """Buffers for the answers, by function."""
-        self._kept: dict[tuple[int, str], tuple[bytes, list[tuple[int, int | None, int, int]]]] = {}
+        self._last_answers: dict[tuple[int, str], tuple[bytes, list[tuple[int, int | None, int, int]]]] = {}
 
-    def running(self, handle: Any, base: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
+    def running(self, handle: Any, call_name: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
         """Rows (pid, bytes, GPU instance, compute instance) and NVML's return code.
 
         Version 3 is tried, then 2, then 1: drivers differ between 450, 510 and 535. An unchanged answer is
         returned as the same list object.
         """
         lib = self._lib
-        if base not in self._symbols:
-            names = (base + suffix for suffix in ("_v3", "_v2", ""))
+        if call_name not in self._symbols:
+            names = (call_name + suffix for suffix in ("_v3", "_v2", ""))
             there = (name for name in names if answer_or_none(lib, lib._nvmlGetFunctionPointer, name) is not None)
-            self._symbols[base] = next(there, None)
-        symbol = self._symbols[base]
+            self._symbols[call_name] = next(there, None)
+        symbol = self._symbols[call_name]
         if symbol is None:
             return [], lib.NVML_ERROR_FUNCTION_NOT_FOUND
         call = lib._nvmlGetFunctionPointer(symbol)
         struct = lib.c_nvmlProcessInfo_v2_t if symbol[-3:] in ("_v2", "_v3") else _ProcessInfoV1
-        if symbol not in self._rooms:
-            self._rooms[symbol] = (struct * _INITIAL_PROCESSES)()
+        if symbol not in self._buffers:
+            self._buffers[symbol] = (struct * _INITIAL_PROCESSES)()
         while True:
-            rows = self._rooms[symbol]
-            room = len(rows)
-            count = ctypes.c_uint(room)
+            rows = self._buffers[symbol]
+            capacity = len(rows)
+            count = ctypes.c_uint(capacity)
             code: int = call(handle, ctypes.byref(count), rows)
-            if code != lib.NVML_ERROR_INSUFFICIENT_SIZE or room > 1 << 16:
+            if code != lib.NVML_ERROR_INSUFFICIENT_SIZE or capacity > 1 << 16:
                 break
-            self._rooms[symbol] = (struct * (max(count.value, room) * 2))()
+            self._buffers[symbol] = (struct * (max(count.value, capacity) * 2))()
         if code != lib.NVML_SUCCESS:
             return [], code
-        listed = min(count.value, room)
+        listed = min(count.value, capacity)
         raw = ctypes.string_at(rows, listed * ctypes.sizeof(struct))
-        key = (id(handle), base)  # should an id be reused by another handle, the answers differ
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == raw:
-            return kept[1], 0
-        mig = struct is not _ProcessInfoV1
+        key = (id(handle), call_name)  # should an id be reused by another handle, the answers differ
+        last_answer = self._last_answers.get(key)
+        if last_answer is not None and last_answer[0] == raw:
+            return last_answer[1], 0
+        has_mig = struct is not _ProcessInfoV1
         found: list[tuple[int, int | None, int, int]] = []
         for row in rows[:listed]:
             used = row.usedGpuMemory
@@ -86,13 +86,13 @@ class RunningProcesses:
                 (
                     row.pid,
                     None if used > _MAX_BYTES else used,
-                    row.gpuInstanceId if mig else NO_INSTANCE,
-                    row.computeInstanceId if mig else NO_INSTANCE,
+                    row.gpuInstanceId if has_mig else NO_INSTANCE,
+                    row.computeInstanceId if has_mig else NO_INSTANCE,
                 )
             )
-        if len(self._kept) >= _MAX_KEPT_LISTS:
-            self._kept.clear()
-        self._kept[key] = (raw, found)
+        if len(self._last_answers) >= _MAX_KEPT_LISTS:
+            self._last_answers.clear()
+        self._last_answers[key] = (raw, found)
         return found, 0
 
 
@@ -107,65 +107,71 @@ class ProcessLists:
         """Compute, graphics and MPS processes, each pid once, and why a list could not be read."""
         lists: list[tuple[str, ProcessList]] = []
         problems: list[Missing] = []
-        for kind, base in _CALLS:
+        for kind, call_name in _CALLS:
             key = f"processes.{kind}"
             if key in device.permanent:
                 continue
-            rows, code = self._lists.running(device.handle, base)
+            rows, code = self._lists.running(device.handle, call_name)
             if code == nvml_errors.NO_PERMISSION and device.instances:
-                rows, code = self._running_on_instances(device, base)
+                rows, code = self._running_on_instances(device, call_name)
             if code:
-                lack = device.lack(self._lib, code, base, key)
+                why_missing = device.note_missing(self._lib, code, call_name, key)
                 if kind == "C" or code not in nvml_errors.PERMANENT:
-                    problems.append(lack)
+                    problems.append(why_missing)
                 continue
             lists.append((kind, rows))
         # Some drivers report instance 0/0 for processes of a card without MIG.
-        divided = device.mig_on is True or (device.mig_on is None and "mig" not in device.permanent)
+        with_mig = device.mig_on is True or (device.mig_on is None and "mig" not in device.permanent)
         if (
-            divided != device.listed_divided
-            or len(lists) != len(device.lists)
-            or any(a[1] is not b[1] for a, b in zip(lists, device.lists, strict=True))
+            with_mig != device.listed_with_mig
+            or len(lists) != len(device.process_lists_by_kind)
+            or any(a[1] is not b[1] for a, b in zip(lists, device.process_lists_by_kind, strict=True))
         ):
-            device.lists, device.listed = lists, self._merged(lists, divided=divided)
-            device.listed_divided = divided
-        return device.listed, problems
+            device.process_lists_by_kind, device.listed_processes = lists, self._merge_lists(lists, with_mig=with_mig)
+            device.listed_with_mig = with_mig
+        return device.listed_processes, problems
 
     @staticmethod
-    def _merged(lists: list[tuple[str, ProcessList]], *, divided: bool) -> list[GpuProcess]:
-        """Each pid once, however many lists it is in. Instance ids count only if the device is ``divided`` by MIG."""
+    def _merge_lists(lists: list[tuple[str, ProcessList]], *, with_mig: bool) -> list[GpuProcess]:
+        """Each pid once, however many lists it is in. Instance ids count only if the device is ``with_mig`` by MIG."""
         found: dict[tuple[int, str | None], GpuProcess] = {}
         for kind, rows in lists:
-            for pid, used, gi, ci in rows:
-                mig = None if gi == NO_INSTANCE or not divided else f"{gi}/{ci}" if ci != NO_INSTANCE else str(gi)
-                before = found.get((pid, mig))
+            for pid, used, gpu_instance, compute_instance in rows:
+                has_mig = (
+                    None
+                    if gpu_instance == NO_INSTANCE or not with_mig
+                    else f"{gpu_instance}/{compute_instance}"
+                    if compute_instance != NO_INSTANCE
+                    else str(gpu_instance)
+                )
+                before = found.get((pid, has_mig))
                 if before is None:
-                    found[pid, mig] = GpuProcess(pid, kind, used, mig)
+                    found[pid, has_mig] = GpuProcess(pid, kind, used, has_mig)
                 else:
                     # NVML repeats the memory of a process that is in two lists.
                     kinds = "C+G" if {before.kind, kind} == {"C", "G"} else before.kind
-                    found[pid, mig] = GpuProcess(pid, kinds, before.used_bytes or used, mig)
+                    found[pid, has_mig] = GpuProcess(pid, kinds, before.used_bytes or used, has_mig)
         return list(found.values())
 
     def utilization(self, device: NvmlDevice) -> tuple[dict[int, Utilization], Missing | None]:
         """The newest utilization by pid since the last call, and the reason if the call failed."""
-        kept = device.permanent.get("processes.utilization")
-        if kept is not None:
-            return {}, kept
+        last_answer = device.permanent.get("processes.utilization")
+        if last_answer is not None:
+            return {}, last_answer
         try:
-            samples = self._lib.nvmlDeviceGetProcessUtilization(device.handle, device.last_utilization)
+            samples = self._lib.nvmlDeviceGetProcessUtilization(device.handle, device.utilization_seen_at)
         except self._lib.NVMLError as error:
             if error.value in (nvml_errors.NOT_FOUND, nvml_errors.NO_DATA):
                 return {}, Missing(
                     "no_sample", code=error.value, detail=f"{_UTILIZATION}: no sample since the last one"
                 )
-            return {}, device.lack(self._lib, error.value, _UTILIZATION, "processes.utilization")
+            return {}, device.note_missing(self._lib, error.value, _UTILIZATION, "processes.utilization")
         newest: dict[int, tuple[int, Utilization]] = {}
-        latest = device.last_utilization
+        latest = device.utilization_seen_at
         for sample in samples:
             stamp = sample.timeStamp
             # The driver's buffer also holds old and torn entries.
-            if stamp <= device.last_utilization or max(_percentages(sample)) > 100:
+            if stamp <= device.utilization_seen_at or max(_percentages(sample)) > 100:
                 continue
             latest = max(latest, stamp)
             if sample.pid not in newest or newest[sample.pid][0] < stamp:
@@ -173,19 +179,24 @@ class ProcessLists:
                     stamp,
                     Utilization(*_percentages(sample)),
                 )
-        device.last_utilization = latest
+        device.utilization_seen_at = latest
         return {pid: value for pid, (_, value) in newest.items()}, None
 
-    def _running_on_instances(self, device: NvmlDevice, base: str) -> tuple[ProcessList, int]:
+    def _running_on_instances(self, device: NvmlDevice, call_name: str) -> tuple[ProcessList, int]:
         """The processes of each MIG instance, for users who may not list those of the whole device."""
         rows: ProcessList = []
         for instance in device.instances:
-            found, code = self._lists.running(instance.handle, base)
+            found, code = self._lists.running(instance.handle, call_name)
             if code:
                 return [], code
-            gpu, compute = instance.facts.gpu_instance, instance.facts.compute_instance
+            gpu_instance, compute_instance = instance.facts.gpu_instance, instance.facts.compute_instance
             rows += [
-                (pid, used, NO_INSTANCE if gpu is None else gpu, NO_INSTANCE if compute is None else compute)
+                (
+                    pid,
+                    used,
+                    NO_INSTANCE if gpu_instance is None else gpu_instance,
+                    NO_INSTANCE if compute_instance is None else compute_instance,
+                )
                 for pid, used, _, _ in found
             ]
         return rows, 0

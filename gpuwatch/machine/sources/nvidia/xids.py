@@ -19,7 +19,7 @@ from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 _MAX_EVENTS_AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""
 _REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
-_SLEEPER = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
+_MAY_SLEEP = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
 
 
 class XidReceiver:
@@ -30,7 +30,7 @@ class XidReceiver:
 
     def __init__(self, lib: Any, earlier: Mapping[str, tuple[Xid, ...]] | None = None) -> None:
         self._lib = lib
-        self._set: Any = None
+        self._event_set: Any = None
         self._registered: dict[str, Any] = {}
         """Handle by UUID: a device that is listed again has a new one."""
         self._refused: dict[str, tuple[Any, Missing]] = {}
@@ -41,7 +41,7 @@ class XidReceiver:
         if device.handle is None or device.state != "ok" or self._registered.get(device.uuid) is device.handle:
             return
         if device.may_sleep:
-            device.xids_missing = _SLEEPER
+            device.xids_missing = _MAY_SLEEP
             return
         handle, why = self._refused.get(device.uuid, (None, None))
         if handle is not device.handle or why is None:
@@ -51,9 +51,9 @@ class XidReceiver:
     def _register(self, device: NvmlDevice) -> Missing | None:
         lib = self._lib
         try:
-            if self._set is None:
-                self._set = lib.nvmlEventSetCreate()
-            lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._set)
+            if self._event_set is None:
+                self._event_set = lib.nvmlEventSetCreate()
+            lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._event_set)
         except lib.NVMLError as error:
             why = nvml_errors.missing_reading(lib, error.value, _REGISTER)
             if error.value in nvml_errors.PERMANENT:
@@ -72,7 +72,7 @@ class XidReceiver:
         lib = self._lib
         for _ in range(_MAX_EVENTS_AT_ONCE):
             try:
-                event = lib.nvmlEventSetWait_v2(self._set, 0)
+                event = lib.nvmlEventSetWait_v2(self._event_set, 0)
                 uuid = lib.nvmlDeviceGetUUID(event.device)
             except lib.NVMLError as error:
                 if error.value != lib.NVML_ERROR_TIMEOUT:
@@ -95,7 +95,7 @@ class XidReceiver:
 
     def forget(self) -> None:
         """Frees the event set; the Xids received so far are kept."""
-        events, self._set = self._set, None
+        events, self._event_set = self._event_set, None
         self._registered.clear()
         self._refused.clear()
         if events is not None:
