@@ -162,7 +162,9 @@ def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:
             raise UsageError(f"{file_name(source.path)} is a {content.kind}, {file_name(other.path)} is not")
         if isinstance(content, Recording):
             assert source.last is not None
-            return side_of_recording(content, source.begin, source.end, name, source.last, step, cards=same_machine)
-        return side_of_document(content, name, cards=same_machine)
+            return side_of_recording(
+                content, source.begin, source.end, name, source.last, step, with_card_ids=same_machine
+            )
+        return side_of_document(content, name, with_card_ids=same_machine)
 
     return side(first, second, names[0]), side(second, first, names[1])

@@ -85,11 +85,11 @@ def snapshot(
     sample = msgspec.structs.replace(sample, findings=findings_of(sample))
     exit_code = EXIT_FAILED if sample.driver is None else EXIT_OK
     if topology and not as_json:
-        from gpuwatch.share.reports.formats.text import tables
+        from gpuwatch.share.reports.formats.text import render_tables
         from gpuwatch.share.reports.topology_matrix import topology_content
 
         if sample.devices:
-            click.echo(harmless(tables(topology_content(sample))), nl=False)
+            click.echo(harmless(render_tables(topology_content(sample))), nl=False)
         else:
             _print_problems(sample)
         ctx.exit(exit_code)

@@ -166,7 +166,7 @@ def _compared(document: Document) -> Document | None:
         case Comparison():
             return compare(list(document.runs))
         case Diagnostic() | Doctor():
-            return diff(*(side_of_document(document, name, cards=True) for name in ("here", "there")))
+            return diff(*(side_of_document(document, name, with_card_ids=True) for name in ("here", "there")))
     return None
 
 

@@ -24,7 +24,7 @@ from gpuwatch.share.reports.chart_data import timeline_text
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
-from gpuwatch.share.reports.literal_commands import command, parts
+from gpuwatch.share.reports.literal_commands import command_to_paste, split_commands
 from gpuwatch.share.reports.report_elements import Table, sentence_case
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.report_log_lines import readable
@@ -222,8 +222,8 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
     ]
 )
 def test_what_is_copied_is_the_command(text: str, paste: str | None) -> None:
-    assert command(text) == paste
-    assert "".join(piece for piece, _ in parts(text)) == text
+    assert command_to_paste(text) == paste
+    assert "".join(piece for piece, _ in split_commands(text)) == text
 
 
 def test_markdown_keeps_commands_unchanged() -> None:

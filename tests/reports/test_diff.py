@@ -31,8 +31,10 @@ BUS = Finding(id="hardware.fault", severity="error", certainty="fact", title="GP
 HOT = Finding(id="throttle.thermal", severity="warning", certainty="fact", title="GPU 0 is throttled")
 
 
-def compared(one: Comparable, two: Comparable, *, cards: bool = False) -> Diff:
-    return diff(side_of_document(one, "A", cards=cards), side_of_document(two, "B", cards=cards))
+def compared(one: Comparable, two: Comparable, *, with_card_ids: bool = False) -> Diff:
+    return diff(
+        side_of_document(one, "A", with_card_ids=with_card_ids), side_of_document(two, "B", with_card_ids=with_card_ids)
+    )
 
 
 def machine(change: Callable[[Device], Device] = lambda device: device, **changes: object) -> Snapshot:
@@ -51,7 +53,7 @@ def facts(document: Diff) -> dict[tuple[str, str], tuple[str | None, str | None]
 
 
 def test_a_machine_does_not_differ_from_itself() -> None:
-    document = compared(machine(), machine(), cards=True)
+    document = compared(machine(), machine(), with_card_ids=True)
     assert not document.differs
     assert not document.facts
     assert document.alike > 20
@@ -134,7 +136,7 @@ def test_a_secret_is_masked_on_both_sides() -> None:
 def test_a_card_that_was_exchanged_is_seen_on_one_machine_only() -> None:
     other = machine(lambda device: replace(device, uuid="GPU-other"))
     assert not compared(machine(), other).differs
-    assert facts(compared(machine(), other, cards=True))["GPU 0", "UUID"][1] == "GPU-other"
+    assert facts(compared(machine(), other, with_card_ids=True))["GPU 0", "UUID"][1] == "GPU-other"
 
 
 def test_findings_come_go_and_stay() -> None:

@@ -18,7 +18,7 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports import run_report
-from gpuwatch.share.reports.doctor_report import counted
+from gpuwatch.share.reports.doctor_report import check_counts_text
 from gpuwatch.share.reports.report_elements import clean, framework_text, names_with_counts
 
 _MAX_NAME_CHARS = 60
@@ -66,7 +66,7 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
     yield "driver", _driver(document)
     yield "framework", _framework(doctor)
     if doctor is not None:
-        yield "checks", counted(doctor.checks)
+        yield "checks", check_counts_text(doctor.checks)
     if machine := _machine(document):
         yield "machine", machine
     if document.surroundings:
@@ -237,10 +237,10 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
             name = "fallback as expected"
         counts[name] += 1
     newest = max(probes.runs, key=lambda run: run.started_at)
-    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
+    check_counts_text = ", ".join(f"{count} {name}" for name, count in counts.items())
     run_elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)
     note = f"; {run_elsewhere} of them on GPUs that are not here now" if run_elsewhere else ""
-    return f"{len(probes.runs)} configurations: {counted}; the last {age_text(newest, now)}{note}"
+    return f"{len(probes.runs)} configurations: {check_counts_text}; the last {age_text(newest, now)}{note}"
 
 
 def age_text(run: Run, now: datetime.datetime) -> str:

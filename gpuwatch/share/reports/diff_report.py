@@ -17,7 +17,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs, diff_memory
-from gpuwatch.share.reports.diff_sides import COUNTED, SPECS, DiffSide
+from gpuwatch.share.reports.diff_sides import COUNTER_IDS, NUMBER_METRICS, DiffSide
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 
 _MIN_MEDIAN_CHANGE = 0.05
@@ -101,8 +101,8 @@ def _number_change(
 ) -> NumberChange | None:
     """The difference, if it is more than noise."""
     larger = max(abs(before.median), abs(noun_suffix.median))
-    spec = SPECS.get(metric)
-    if metric in COUNTED:
+    spec = NUMBER_METRICS.get(metric)
+    if metric in COUNTER_IDS:
         threshold = max(min(before.median, noun_suffix.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
         run, other = runs
@@ -119,7 +119,7 @@ def _number_change(
     if abs(noun_suffix.median - before.median) <= threshold:
         return None
     name = spec.title if spec is not None else _NUMBER_NAMES[metric]
-    if metric in COUNTED:
+    if metric in COUNTER_IDS:
         name += ", per hour"
     unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
     return NumberChange(
@@ -241,9 +241,9 @@ def _spread_text(change: NumberChange, value: Spread) -> str:
 
 
 def _value_text(change: NumberChange, value: float) -> str:
-    if change.metric in COUNTED:
+    if change.metric in COUNTER_IDS:
         return f"{value:.3g}"
-    if (spec := SPECS.get(change.metric)) is not None:
+    if (spec := NUMBER_METRICS.get(change.metric)) is not None:
         return reading_text(spec, value)
     return step_time_text(value) if change.unit == "s" else size(value)
 

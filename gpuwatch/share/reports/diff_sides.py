@@ -40,32 +40,35 @@ _CONFIGURED_NUMBERS = word_set("""
     retired_pages.single_bit retired_pages.double_bit
 """)
 """Numbers that say how a GPU is built, set up or worn, beside those that never change."""
-_OF_THE_MOMENT = frozenset({"clocks.event_reasons", "performance.state", "mode.display_active"})
+_LOAD_DEPENDENT_NAMES = frozenset({"clocks.event_reasons", "performance.state", "mode.display_active"})
 """Names that change with the load."""
-_OF_THE_CARD = frozenset({"identity.serial"})
+_UNIQUE_TO_A_CARD = frozenset({"identity.serial"})
 """What no two cards share: compared if they are said to be the same machine's."""
 CONFIGURATION = tuple(
     spec
     for spec in METRICS
     if spec.id in _CONFIGURED_NUMBERS
     or spec.lane is Lane.ONCE
-    or (spec.unit is Unit.NAME and spec.id not in _OF_THE_MOMENT)
+    or (spec.unit is Unit.NAME and spec.id not in _LOAD_DEPENDENT_NAMES)
 )
-_REPORTED = ("Versions", "Device map", "Environment variables", "Libraries", "Distributions", "Checks")
+_DOCTOR_PARTS = ("Versions", "Device map", "Environment variables", "Libraries", "Distributions", "Checks")
 """Parts that every report of the doctor has."""
-_MIRRORED = frozenset({"memory.free_bytes"})
+_REDUNDANT_METRICS = frozenset({"memory.free_bytes"})
 """What another metric says already."""
 VARYING = tuple(
     spec
     for spec in METRICS
-    if spec not in CONFIGURATION and spec.unit is not Unit.NAME and not spec.counter and spec.id not in _MIRRORED
+    if spec not in CONFIGURATION
+    and spec.unit is not Unit.NAME
+    and not spec.counter
+    and spec.id not in _REDUNDANT_METRICS
 )
 COUNTERS = tuple(
     spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _CONFIGURED_NUMBERS
 )
 """Errors and the like."""
-COUNTED = frozenset(spec.id for spec in COUNTERS)
-SPECS = {spec.id: spec for spec in (*VARYING, *COUNTERS)}
+COUNTER_IDS = frozenset(spec.id for spec in COUNTERS)
+NUMBER_METRICS = {spec.id: spec for spec in (*VARYING, *COUNTERS)}
 """The metrics of numbers of a recording; those of a run are none."""
 _MAX_SECONDS_OF_SAMPLES, _MAX_SECONDS_OF_MINUTES = 3600.0, 3 * 86_400.0
 """Longest stretches of which samples, and means of minutes, are compared; of longer ones, means of hours."""
@@ -115,56 +118,59 @@ class DiffSide:
 
 def _by_cause(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """The findings that are more than information, by cause; the most severe of each first."""
-    telling = [finding for finding in findings if finding.severity != "info"]
-    telling.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
-    return group_by(telling, lambda finding: finding.id)
+    not_information = [finding for finding in findings if finding.severity != "info"]
+    not_information.sort(key=lambda finding: SEVERITY_ORDER[finding.severity])
+    return group_by(not_information, lambda finding: finding.id)
 
 
-def side_of_document(document: Comparable, name: str, *, cards: bool) -> DiffSide:
-    """What a saved document says. ``cards``: also what no two cards share, such as serial numbers."""
+def side_of_document(document: Comparable, name: str, *, with_card_ids: bool) -> DiffSide:
+    """What a saved document says. ``with_card_ids``: also what no two cards share, such as serial numbers."""
     kinds = {Diagnostic: "diagnostic", Doctor: "doctor", Run: "run", Snapshot: "snapshot"}
     at = document.started_at if isinstance(document, Run) else document.taken_at
     host = document.host.hostname if isinstance(document, Snapshot) else document.host
     side = Side(name=name, kind=kinds[type(document)], host=host, begin=at, end=at, samples=1)
-    found = DiffSide(side, document.simulated)
+    diff_side = DiffSide(side, document.simulated)
     if isinstance(document, Snapshot):
-        _add_snapshot(found, document, cards)
+        _add_snapshot(diff_side, document, with_card_ids)
     elif isinstance(document, Run):
-        _add_run(found, document)
+        _add_run(diff_side, document)
     else:
         doctor = document if isinstance(document, Doctor) else document.doctor
         if doctor is not None:
-            _add_doctor(found, doctor)
+            _add_doctor(diff_side, doctor)
         if isinstance(document, Diagnostic) and document.snapshot is not None:
-            _add_snapshot(found, document.snapshot, cards)  # its findings are among those of the report
-    found.findings = _by_cause(document.findings)
+            _add_snapshot(diff_side, document.snapshot, with_card_ids)  # its findings are among those of the report
+    diff_side.findings = _by_cause(document.findings)
     if isinstance(document, Diagnostic):
-        found.findings_of_machine = _by_cause(finding for finding in document.findings if MACHINE in finding.sources)
-    return found
+        diff_side.findings_of_machine = _by_cause(
+            finding for finding in document.findings if MACHINE in finding.sources
+        )
+    return diff_side
 
 
 def side_of_recording(
-    recording: Recording, begin: float, end: float, name: str, snapshot: Snapshot, step: int, *, cards: bool
+    recording: Recording, begin: float, end: float, name: str, snapshot: Snapshot, step: int, *, with_card_ids: bool
 ) -> DiffSide:
     """What a stretch of a recording says; ``snapshot``: :func:`last_sample_of` it. ``step``: :func:`step_for`."""
-    numbers, samples = _numbers(recording, begin, end, step)
+    numbers, samples = _recording_numbers(recording, begin, end, step)
     host = snapshot.host.hostname
     side = Side(name=name, kind="recording", host=host, begin=utc(begin), end=utc(end), samples=samples)
-    found = DiffSide(side, snapshot.simulated)
-    _add_snapshot(found, snapshot, cards)
-    found.findings = _by_cause(snapshot.findings)
-    found.numbers = {(f"GPU {found.devices[uuid]}", metric): spread for (uuid, metric), spread in numbers.items()
-                     if uuid in found.devices}  # fmt: skip
-    return found
+    diff_side = DiffSide(side, snapshot.simulated)
+    _add_snapshot(diff_side, snapshot, with_card_ids)
+    diff_side.findings = _by_cause(snapshot.findings)
+    for (uuid, metric), metric_spread in numbers.items():
+        if uuid in diff_side.devices:
+            diff_side.numbers[f"GPU {diff_side.devices[uuid]}", metric] = metric_spread
+    return diff_side
 
 
 def last_sample_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
     """The last sample of a stretch, with all findings of the stretch; None if none can be read."""
-    kept = recording.at(end)
-    if kept is None:
+    sample = recording.at(end)
+    if sample is None:
         return None
     findings = tuple(finding.finding for finding in recording.findings(begin, end))
-    return replace(kept.snapshot, findings=findings)
+    return replace(sample.snapshot, findings=findings)
 
 
 def step_for(seconds: float) -> int:
@@ -175,8 +181,8 @@ def step_for(seconds: float) -> int:
 # A snapshot
 
 
-def _add_snapshot(found: DiffSide, snapshot: Snapshot, cards: bool) -> None:
-    found.devices = {device.uuid: device.index for device in snapshot.devices}
+def _add_snapshot(diff_side: DiffSide, snapshot: Snapshot, with_card_ids: bool) -> None:
+    diff_side.devices = {device.uuid: device.index for device in snapshot.devices}
     driver = snapshot.driver
     machine: dict[str, str | None] = {
         "driver": driver.version if driver else None,
@@ -188,67 +194,67 @@ def _add_snapshot(found: DiffSide, snapshot: Snapshot, cards: bool) -> None:
         "container": snapshot.host.container or "none",
     }
     for name, value in machine.items():
-        found.add_fact("Machine", name, value)
+        diff_side.add_fact("Machine", name, value)
     for device in snapshot.devices:
-        _add_device(found, device, cards)
+        _add_device(diff_side, device, with_card_ids)
 
 
-def _add_device(found: DiffSide, device: Device, cards: bool) -> None:
+def _add_device(diff_side: DiffSide, device: Device, with_card_ids: bool) -> None:
     part = f"GPU {device.index}"
-    found.add_fact(part, "name", device.name)
-    found.add_fact(part, "compute capability", device.compute_capability)
+    diff_side.add_fact(part, "name", device.name)
+    diff_side.add_fact(part, "compute capability", device.compute_capability)
     state = f"{device.state}: {device.state_detail}" if device.state_detail else device.state
-    found.add_fact(part, "state", state, device.state)
-    if cards:
-        found.add_fact(part, "UUID", device.uuid)
-        found.add_fact(part, "PCI bus id", device.pci_bus_id)
+    diff_side.add_fact(part, "state", state, device.state)
+    if with_card_ids:
+        diff_side.add_fact(part, "UUID", device.uuid)
+        diff_side.add_fact(part, "PCI bus id", device.pci_bus_id)
     layout = ", ".join(instance.profile or "unknown profile" for instance in device.mig_instances)
-    found.add_fact(part, "MIG layout", layout or "none")
+    diff_side.add_fact(part, "MIG layout", layout or "none")
     for spec in CONFIGURATION:
-        if spec.id in _OF_THE_CARD and not cards:
+        if spec.id in _UNIQUE_TO_A_CARD and not with_card_ids:
             continue
         value = device.get(spec.id)
         if not isinstance(value, Missing):
-            found.add_fact(part, spec.title, reading_text(spec, value), str(value))
+            diff_side.add_fact(part, spec.title, reading_text(spec, value), str(value))
         elif value.reason == "not_supported":
-            found.add_fact(part, spec.title, "not supported", "not supported")
+            diff_side.add_fact(part, spec.title, "not supported", "not supported")
         else:
-            found.unknown.add((part, spec.title))
+            diff_side.unknown.add((part, spec.title))
 
 
 # A report
 
 
-def _add_doctor(found: DiffSide, doctor: Doctor) -> None:
+def _add_doctor(diff_side: DiffSide, doctor: Doctor) -> None:
     """Versions, device map, environment and the like. Texts with times and sizes, which always differ, have keys."""
-    found.examined = frozenset(_REPORTED)
+    diff_side.examined = frozenset(_DOCTOR_PARTS)
     for name, value in doctor.versions.items():
-        found.add_fact("Versions", name.replace("_", " "), clean(value))
+        diff_side.add_fact("Versions", name.replace("_", " "), clean(value))
     if doctor.framework is not None:
-        found.add_fact("Versions", "built with CUDA", clean(doctor.framework.gpu_build))
-        found.add_fact("Versions", "interpreter", clean(doctor.framework.interpreter))
+        diff_side.add_fact("Versions", "built with CUDA", clean(doctor.framework.gpu_build))
+        diff_side.add_fact("Versions", "interpreter", clean(doctor.framework.interpreter))
     for mapping in doctor.device_map:
         if mapping.framework_device:
-            which = f"GPU {clean(mapping.physical_index)} {clean(mapping.name)}, {size(mapping.granted_bytes)}"
+            mapped_gpu = f"GPU {clean(mapping.physical_index)} {clean(mapping.name)}, {size(mapping.granted_bytes)}"
             key = f"{mapping.physical_index} {mapping.name}"
-            found.add_fact("Device map", short_device(mapping.framework_device), which, key)
+            diff_side.add_fact("Device map", short_device(mapping.framework_device), mapped_gpu, key)
     for name, value in doctor.environment.items():
-        found.add_fact("Environment variables", clean(name), clean(value))
+        diff_side.add_fact("Environment variables", clean(name), clean(value))
     for library in doctor.libraries:
         facts = (library.state, library.version, f"from {library.origin}" if library.origin else None)
-        found.add_fact("Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
+        diff_side.add_fact("Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
     for entry in doctor.distributions:
-        found.add_fact("Distributions", clean(entry.name), clean(entry.version))
+        diff_side.add_fact("Distributions", clean(entry.name), clean(entry.version))
     for check in doctor.checks:
-        shown = f"{CHECK_MARKS[check.state]}: {clean(check.detail)}"
-        found.add_fact("Checks", clean(check.title or check.id), shown, check.state)
+        state_and_detail = f"{CHECK_MARKS[check.state]}: {clean(check.detail)}"
+        diff_side.add_fact("Checks", clean(check.title or check.id), state_and_detail, check.state)
 
 
 # A run
 
 
-def _add_run(found: DiffSide, run: Run) -> None:
-    found.run = run
+def _add_run(diff_side: DiffSide, run: Run) -> None:
+    diff_side.run = run
     facts: dict[str, str | None] = {
         "configuration": run.config,
         "verdict": run.verdict,
@@ -260,47 +266,51 @@ def _add_run(found: DiffSide, run: Run) -> None:
         "fell back to the CPU": run_report.fallback_text(run),
     }
     for name, value in facts.items():
-        found.add_fact("Run", name, value)
-    found.add_fact("Machine", "driver", run.driver_version)
+        diff_side.add_fact("Run", name, value)
+    diff_side.add_fact("Machine", "driver", run.driver_version)
     for name, setting in run.settings.items():
         if run_report.is_requested(setting):
-            found.add_fact("Settings", name, clean(setting.asked))
+            diff_side.add_fact("Settings", name, clean(setting.asked))
     for name, value in run.environment.items():
-        found.add_fact("Environment variables", name, value)
-    if (timed := run.throughput) is not None:
-        low, median, high = timed.p10_step_seconds, timed.median_step_seconds, timed.p90_step_seconds
-        found.numbers["Run", "median_step_seconds"] = Spread(median=median, low=low, high=high, points=timed.steps)
+        diff_side.add_fact("Environment variables", name, value)
+    if (throughput := run.throughput) is not None:
+        low, median, high = throughput.p10_step_seconds, throughput.median_step_seconds, throughput.p90_step_seconds
+        diff_side.numbers["Run", "median_step_seconds"] = Spread(
+            median=median, low=low, high=high, points=throughput.steps
+        )
     for name in ("nvml_peak_bytes", "allocator_peak_bytes"):
         value = getattr(run.memory, name)
         if value is not None:
-            found.numbers["Run", name] = Spread(median=value, low=value, high=value, points=1)
+            diff_side.numbers["Run", name] = Spread(median=value, low=value, high=value, points=1)
 
 
 # A recording
 
 
-def _numbers(recording: Recording, begin: float, end: float, step: int) -> tuple[Mapping[tuple[str, str], Spread], int]:
+def _recording_numbers(
+    recording: Recording, begin: float, end: float, step: int
+) -> tuple[Mapping[tuple[str, str], Spread], int]:
     """The spread of each moving metric of each device, and the number of samples."""
     values: dict[tuple[str, str], array[float]] = {}
-    grown: dict[tuple[str, str], tuple[float, float]] = {}
+    counter_growth: dict[tuple[str, str], tuple[float, float]] = {}
     """First value of a counter, and its growth: a counter that is reset begins again."""
     last: dict[tuple[str, str], float] = {}
     samples = 0
-    for points, columns in _points(recording, begin, end, step):
+    for points, columns in _recorded_values(recording, begin, end, step):
         samples += points
         for key, column in columns:
-            if key[1] in COUNTED:
+            if key[1] in COUNTER_IDS:
                 for value in column:
-                    before = last.get(key, value)
-                    first, growth = grown.get(key, (value, 0.0))
-                    grown[key] = (first, growth + (value - before if value >= before else value))
+                    previous = last.get(key, value)
+                    first, growth = counter_growth.get(key, (value, 0.0))
+                    counter_growth[key] = (first, growth + (value - previous if value >= previous else value))
                     last[key] = value
             else:
                 values.setdefault(key, array("d")).extend(column)
     spreads = {key: spread(numbers) for key, numbers in values.items() if numbers}
     hours = (end - begin) / 3600
     if hours:
-        for key, (_, growth) in grown.items():
+        for key, (_, growth) in counter_growth.items():
             rate = growth / hours
             spreads[key] = Spread(median=rate, low=rate, high=rate, points=1)
     return spreads, samples
@@ -309,7 +319,7 @@ def _numbers(recording: Recording, begin: float, end: float, step: int) -> tuple
 _Columns = Iterator[tuple[tuple[str, str], list[float]]]
 
 
-def _points(recording: Recording, begin: float, end: float, step: int) -> Iterator[tuple[int, _Columns]]:
+def _recorded_values(recording: Recording, begin: float, end: float, step: int) -> Iterator[tuple[int, _Columns]]:
     names = frozenset(spec.id for spec in (*VARYING, *COUNTERS))
     if not step:
         for times, columns in recording.numbers(begin, end, names):
@@ -318,12 +328,14 @@ def _points(recording: Recording, begin: float, end: float, step: int) -> Iterat
         return
     at = begin
     while at <= end:
-        upto = min(at + 24 * step, end)
-        for found in recording.summaries(step, at, upto, names).values():
-            samples = max((summary.samples for summary in found.values()), default=0)
-            means = ((key, [summary.most if key[1] in COUNTED else summary.mean]) for key, summary in found.items())
+        chunk_end = min(at + 24 * step, end)
+        for summaries in recording.summaries(step, at, chunk_end, names).values():
+            samples = max((summary.samples for summary in summaries.values()), default=0)
+            means = (
+                (key, [summary.most if key[1] in COUNTER_IDS else summary.mean]) for key, summary in summaries.items()
+            )
             yield samples, means
-        at = upto + 1e-3 if upto < end else end + 1
+        at = chunk_end + 1e-3 if chunk_end < end else end + 1
 
 
 def spread(values: array[float] | list[float]) -> Spread:

@@ -31,22 +31,22 @@ GROUP_TITLES = {
     "environment": "Environment variables",
     "framework": "Framework",
 }
-_MAX_VALUE = 300
+_MAX_VALUE_CHARS = 300
 """Characters of a variable: NVIDIA_REQUIRE_CUDA of the CUDA images has two thousand. JSON has them all."""
-_NAME_THEMSELVES = ("os", "libc", "processor")
+_SELF_EXPLANATORY_VERSIONS = ("os", "libc", "processor")
 
 
 def doctor_content(document: Doctor) -> Content:
     """Everything that the doctor found."""
-    main = next((found for found in document.findings if found.id == document.primary), None)
-    ordered = sorted(document.findings, key=lambda found: found is not main)
+    main = next((finding for finding in document.findings if finding.id == document.primary), None)
+    ordered = sorted(document.findings, key=lambda finding: finding is not main)
     groups = group_by(document.checks, lambda check: GROUP_TITLES.get(check.group, check.group))
     heads = ("State", "Check", "Found → what to do")
     tables = [
         Table(name, heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])
         for name, checks in groups.items()
     ]
-    variables = ((clean(name), shorten(clean(value), _MAX_VALUE)) for name, value in document.environment.items())
+    variables = ((clean(name), shorten(clean(value), _MAX_VALUE_CHARS)) for name, value in document.environment.items())
     tables += [
         libraries_table(document),
         device_map_table(document.device_map),
@@ -62,7 +62,7 @@ def doctor_content(document: Doctor) -> Content:
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=tuple(_facts(document, main)),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(clean_finding(found) for found in ordered),
+        findings=tuple(clean_finding(finding) for finding in ordered),
         log_tail=tuple(clean(line) for line in document.log_tail),
         footer="gpuwatch doctor",
     )
@@ -87,27 +87,27 @@ def _reason(document: Doctor, main: Finding | None) -> str:
 def _facts(document: Doctor, main: Finding | None) -> Iterator[tuple[str, str]]:
     if main is not None and main.action:
         yield "do", clean(main.action)
-    yield "checks", f"{counted(document.checks)}, in {document.took_seconds:.1f} s"
+    yield "checks", f"{check_counts_text(document.checks)}, in {document.took_seconds:.1f} s"
     failed = [check.title or check.id for check in document.checks if check.state == "fail"]
     if failed:
         yield "failed", ", ".join(map(clean, failed))
-    known = [
-        clean(value) if name in _NAME_THEMSELVES else f"{name.replace('_', ' ')} {clean(value)}"
+    versions = [
+        clean(value) if name in _SELF_EXPLANATORY_VERSIONS else f"{name.replace('_', ' ')} {clean(value)}"
         for name, value in document.versions.items()
         if value
     ]
-    yield "versions", ", ".join(known) or "none known"
+    yield "versions", ", ".join(versions) or "none known"
 
 
-def counted(checks: Sequence[Check]) -> str:
+def check_counts_text(checks: Sequence[Check]) -> str:
     """``1 fail, 0 warn, 2 skip, 17 pass``."""
     return ", ".join(f"{sum(check.state == state for check in checks)} {state}" for state in STATE_ORDER)
 
 
 def check_row(check: Check) -> tuple[str, str, str]:
     """State, name, and what was found with what to do."""
-    found = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
-    return CHECK_MARKS[check.state], clean(check.title or check.id), found
+    detail_and_action = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
+    return CHECK_MARKS[check.state], clean(check.title or check.id), detail_and_action
 
 
 def libraries_table(document: Doctor) -> Table:

@@ -26,23 +26,23 @@ from gpuwatch.share.reports.run_tables import (
 from gpuwatch.share.reports.snapshot_report import device_tables
 
 _MAX_LAST_LINE_CHARS = 100
-_SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
+_STATUS_SIGNS = {"pass": "●", "warn": "▲", "fail": "✖", "skip": "○"}
 
 
 def explanation_content(document: Explanation) -> Content:
     """Everything that was found in a log."""
-    main = next((found for found in document.findings if found.id == document.primary), None)
-    known = not _tells_nothing(document)
-    findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
+    main = next((finding for finding in document.findings if finding.id == document.primary), None)
+    recognized = not _recognized_nothing(document)
+    findings = sorted(document.findings, key=lambda finding: (finding is not main, SEVERITY_ORDER[finding.severity]))
     frameworks = " and ".join(clean(name) for name in document.frameworks)
     lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
-    what = lines if document.kind == "log" else document.kind
+    content_text = lines if document.kind == "log" else document.kind
     source = clean(document.source or "log")
     name = source.rpartition("/")[2] or source
     tables = (
         *memory_profile_tables(document.memory_profiles),
         profiles_table(document.memory_profiles),
-        _tests(document),
+        _test_table(document),
         *(device_tables(document.machine) if document.machine is not None else ()),
         device_map_table(document.device_map),
         oom_table(document.ooms).without("Expected"),
@@ -54,20 +54,22 @@ def explanation_content(document: Explanation) -> Content:
     )
     return Content(
         title=name,
-        subtitle=" · ".join(part for part in (what, frameworks, source if source != name else "") if part),
-        state="unknown" if not known else STATE_BY_SEVERITY[main.severity] if main is not None else "ok",
-        verdict=clean(document.primary or ("healthy" if document.kind == "log" else "read")) if known else "unknown",
+        subtitle=" · ".join(part for part in (content_text, frameworks, source if source != name else "") if part),
+        state="unknown" if not recognized else STATE_BY_SEVERITY[main.severity] if main is not None else "ok",
+        verdict=clean(document.primary or ("healthy" if document.kind == "log" else "read"))
+        if recognized
+        else "unknown",
         reason=_reason(document, main),
         facts=tuple(_facts(document, main)),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(map(clean_finding, findings)) if known else (),
+        findings=tuple(map(clean_finding, findings)) if recognized else (),
         footer="gpuwatch explain",
     )
 
 
-def _tests(document: Explanation) -> Table:
+def _test_table(document: Explanation) -> Table:
     rows = [
-        (f"{_SIGNS[test.status]} {test.status}", clean(test.name), clean(test.gpus), clean(test.category))
+        (f"{_STATUS_SIGNS[test.status]} {test.status}", clean(test.name), clean(test.gpus), clean(test.category))
         for test in document.gpu_tests
     ]
     heads = ("Result", "Test", "GPU", "Category")
@@ -77,22 +79,22 @@ def _tests(document: Explanation) -> Table:
 def _reason(document: Explanation, main: Finding | None) -> str:
     if document.memory_profiles and main is None:
         return clean(f"{describe_largest_holder(document.memory_profiles[0])}.")
-    if _tells_nothing(document):
-        last = next((line for found in document.findings for line in found.evidence), "")
+    if _recognized_nothing(document):
+        last = next((line for finding in document.findings for line in finding.evidence), "")
         shown = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""
         return f"gpuwatch recognizes nothing in it that says whether its program worked{shown}."
     title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
     return clean(title).rstrip(".") + "."
 
 
-def _tells_nothing(document: Explanation) -> bool:
+def _recognized_nothing(document: Explanation) -> bool:
     """Whether nothing in the log was recognized, not even a healthy program."""
     if document.findings:
-        return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
+        return document.primary == "unknown" and all(finding.severity == "info" for finding in document.findings)
     if document.kind != "log":
         return False
-    known = (document.frameworks, document.device_map, document.errors, document.placements, document.ooms)
-    return not document.machine and not any(known) and document.primary in (None, "healthy", "unknown")
+    facts = (document.frameworks, document.device_map, document.errors, document.placements, document.ooms)
+    return not document.machine and not any(facts) and document.primary in (None, "healthy", "unknown")
 
 
 def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, str]]:

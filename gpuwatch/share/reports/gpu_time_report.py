@@ -14,8 +14,8 @@ from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, columns
 
-Hours = Callable[[float | None], str]
-_PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
+HoursText = Callable[[float | None], str]
+_DECIMALS_BY_HOURS = ((10.0, 1), (1.0, 2), (0.0, 3))
 """Decimals of hours, by the least length of the time in hours."""
 _SHORT_HOURS = 2.0
 """Hours below which the length of the time is told in minutes and seconds."""
@@ -23,7 +23,7 @@ _MAX_BARS = 25
 _USED = BarPart("used", "used", 0.0, "")
 _UNUSED = BarPart("held", "held, not used", 0.0, "")
 _UNKNOWN = BarPart("unexplained", "held, use unknown", 0.0, "")
-_BY: dict[GroupBy, tuple[str, str]] = {
+_GROUP_NAMES: dict[GroupBy, tuple[str, str]] = {
     "user": ("User", "(unknown)"),
     "job": ("Job", "(no job)"),
     "container": ("Container", "(no container)"),
@@ -36,15 +36,15 @@ _BY: dict[GroupBy, tuple[str, str]] = {
 
 def usage_content(usage: Usage) -> Content:
     """The content of a usage document."""
-    hours = hours_in(usage)
+    hours = hours_formatter(usage)
     held = usage.total.gpu_hours_held
     recorded = sum(device.hours_recorded for device in usage.devices)
-    used = _used(usage.total, hours)
+    used = _used_text(usage.total, hours)
     reason = f"{hours(held)} of {hours(recorded)} GPU-hours held, {used} used"
-    tables = (groups_table(usage), _devices(usage), gaps_table(usage.gaps, moment))
+    tables = (groups_table(usage), _device_table(usage), gaps_table(usage.gaps, minute_text))
     return Content(
         title=f"GPU usage by {usage.by}",
-        subtitle=subtitle(usage, moment),
+        subtitle=recording_subtitle(usage, minute_text),
         state="ok" if recorded else "unknown",
         verdict=f"{percent(100 * held / recorded)} held" if recorded else "unknown",
         reason=f"{reason}." if usage.devices else "No GPU was recorded.",
@@ -55,49 +55,49 @@ def usage_content(usage: Usage) -> Content:
     )
 
 
-def label(group: UsageGroup, by: GroupBy) -> str:
+def group_label(group: UsageGroup, by: GroupBy) -> str:
     """The name of a group; in parentheses where there is none."""
     if by == "process":
         return clean(group.pid)
     name = {"user": group.user, "command": group.command, "framework": group.framework}.get(by, group.container)
     if name is None:
-        return "(unknown)" if group.unreadable else _BY[by][1]
+        return "(unknown)" if group.unreadable else _GROUP_NAMES[by][1]
     return clean(name)
 
 
-def hours_in(usage: Usage) -> Hours:
+def hours_formatter(usage: Usage) -> HoursText:
     """How hours are written in this document: ``12.3``, in an hour ``0.123``; ``<0.1`` for little but not none."""
-    places = next(places for least, places in _PLACES if usage.hours >= least)
+    decimals = next(decimals for least, decimals in _DECIMALS_BY_HOURS if usage.hours >= least)
 
-    def shown(amount: float | None) -> str:
+    def hours_text(amount: float | None) -> str:
         if amount is None:
             return UNKNOWN
-        least = 10.0**-places
-        return f"<{least:.{places}f}" if 0 < amount < least / 2 else f"{amount:.{places}f}"
+        least = 10.0**-decimals
+        return f"<{least:.{decimals}f}" if 0 < amount < least / 2 else f"{amount:.{decimals}f}"
 
-    return shown
+    return hours_text
 
 
-def moment(at: datetime.datetime) -> str:
+def minute_text(at: datetime.datetime) -> str:
     """``2026-05-11 14:05``, in local time."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def subtitle(of: Usage | Period, shown: Callable[[datetime.datetime], str]) -> str:
+def recording_subtitle(subject: Usage | Period, shown: Callable[[datetime.datetime], str]) -> str:
     """Whose recording it is, and of which time; ``shown``: how a time is written."""
-    parts = [clean(of.host)] if of.host else []
-    parts += [f"{shown(of.begin)} to {shown(of.end)}", clean(of.source)]
-    return " · ".join([*parts, *(["users, hosts and paths replaced"] if of.redacted else [])])
+    parts = [clean(subject.host)] if subject.host else []
+    parts += [f"{shown(subject.begin)} to {shown(subject.end)}", clean(subject.source)]
+    return " · ".join([*parts, *(["users, hosts and paths replaced"] if subject.redacted else [])])
 
 
-def _used(group: UsageGroup, hours: Hours) -> str:
+def _used_text(group: UsageGroup, hours: HoursText) -> str:
     """The hours that were used; ``≥`` if it is unknown for a part of the time."""
-    lower = group.gpu_hours_used is not None and group.gpu_hours_unknown > 0.01 * group.process_hours
-    return f"{'≥' if lower else ''}{hours(group.gpu_hours_used)}"
+    is_lower_bound = group.gpu_hours_used is not None and group.gpu_hours_unknown > 0.01 * group.process_hours
+    return f"{'≥' if is_lower_bound else ''}{hours(group.gpu_hours_used)}"
 
 
 def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, str]]:
-    hours = hours_in(usage)
+    hours = hours_formatter(usage)
     yield "recorded", _coverage(usage)
     if not usage.devices:
         return
@@ -105,27 +105,30 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
     yield "held", f"{hours(held)} GPU-hours{_share(held, recorded)}: at least one process was on the GPU"
     if total.gpu_hours_used is not None:
         part = _share(total.gpu_hours_used, held, "of held")
-        lower = part.replace("(", "(≥", 1) if _used(total, hours).startswith("≥") else part
-        yield "used", f"{_used(total, hours)} GPU-hours{lower}: held × SM utilization"
+        share_text = part.replace("(", "(≥", 1) if _used_text(total, hours).startswith("≥") else part
+        yield "used", f"{_used_text(total, hours)} GPU-hours{share_text}: held × SM utilization"
     idle = sum(device.hours_held_idle for device in usage.devices)
     free = sum(device.hours_free for device in usage.devices)
     unknown = sum(device.hours_held_unknown for device in usage.devices)
     not_known = f"; utilization unknown for {hours(unknown)}" if unknown else ""
     yield "held but idle", f"{hours(idle)} GPU-hours{_share(idle, recorded)}{not_known}"
     yield "free", f"{hours(free)} GPU-hours{_share(free, recorded)}: held by no one"
-    known = [device.energy_joules for device in usage.devices if device.energy_joules is not None]
-    if known:
+    with_energy = [device.energy_joules for device in usage.devices if device.energy_joules is not None]
+    if with_energy:
         free_joules = sum(device.energy_free_joules or 0.0 for device in usage.devices)
-        without = len(usage.devices) - len(known)
+        without = len(usage.devices) - len(with_energy)
         left_out = f"; {without} of {len(usage.devices)} GPUs report neither energy nor power" if without else ""
         sampled = [device.index for device in usage.devices if device.energy_sampled]
         left_out += f"; {gpu_list_text(sampled)} from power samples" if sampled else ""
-        yield "energy", f"{energy(sum(known))}, of which {energy(free_joules)} while no one held the GPU{left_out}"
+        yield (
+            "energy",
+            f"{energy(sum(with_energy))}, of which {energy(free_joules)} while no one held the GPU{left_out}",
+        )
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
         length = sum(device.hours_unsampled for device in usage.devices) * 3600
-        whole = f"{unsampled} processes held GPUs for {hours_minutes(length)} between samples"
-        yield "not counted", f"{whole}, according to the driver's accounting mode"
+        unsampled_text = f"{unsampled} processes held GPUs for {hours_minutes(length)} between samples"
+        yield "not counted", f"{unsampled_text}, according to the driver's accounting mode"
     for note in usage.notes:
         yield "note", clean(note)
 
@@ -135,7 +138,7 @@ def _share(part: float, whole: float, of: str = "of recorded") -> str:
 
 
 def _coverage(usage: Usage) -> str:
-    hours, whole, recorded = hours_in(usage), usage.hours, min(usage.hours_recorded, usage.hours)
+    hours, whole, recorded = hours_formatter(usage), usage.hours, min(usage.hours_recorded, usage.hours)
     text = f"{hours(recorded)} of {hours(whole)} h"
     if usage.hours_recorded > whole * 1.001:
         text = f"{hours(usage.hours_recorded)} h in {hours(whole)} h: the clock was set back"
@@ -150,36 +153,36 @@ def _coverage(usage: Usage) -> str:
 def groups_table(usage: Usage) -> Table:
     """Held against used, by group, with bars."""
     by = usage.by
-    energies = any(group.energy_joules is not None for group in usage.groups)
-    groups = [(label(group, by), group) for group in usage.groups]
+    has_energy = any(group.energy_joules is not None for group in usage.groups)
+    groups = [(group_label(group, by), group) for group in usage.groups]
     total = len(groups) > 1
     groups += [("all", usage.total)] if total else []
     left_out = [
         *(() if by in ("job", "container", "process") else ("Owner",)),  # those have one
         *(("Processes",) if by == "process" else ()),
-        *(() if energies else ("Energy",)),
+        *(() if has_energy else ("Energy",)),
     ]
     return Table(
         f"GPU-hours by {by}",
-        *columns(_cells(name, group, usage) for name, group in groups),
+        *columns(_group_cells(name, group, usage) for name, group in groups),
         right=("PID", "Held", "Used", "SM avg", "SM max", "Peak memory", "Processes", "Process-hours", "Energy"),
-        note=" ".join(_explained(usage, energies=energies)),
+        note=" ".join(_notes(usage, has_energy=has_energy)),
         keep=() if total else ("GPUs",),
         optional=("GPUs", "Process-hours", "SM max", "Processes", "Owner"),
-        charts=tuple(_bars(usage)),
+        charts=tuple(_group_charts(usage)),
         sortable=True,
         total=total,
     ).without(*left_out)
 
 
-def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
-    hours, total = hours_in(usage), group is usage.total
+def _group_cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
+    hours, total = hours_formatter(usage), group is usage.total
     return {
-        _BY[usage.by][0]: name,
+        _GROUP_NAMES[usage.by][0]: name,
         "Owner": "" if total else clean(group.user),
         **({"Program": "" if total else clean(group.command)} if usage.by == "process" else {}),
         "Held": hours(group.gpu_hours_held),
-        "Used": _used(group, hours),
+        "Used": _used_text(group, hours),
         "SM avg": percent(group.sm_percent_mean),
         "SM max": percent(group.sm_percent_max),
         "Peak memory": size(group.memory_peak_bytes),
@@ -190,8 +193,8 @@ def _cells(name: str, group: UsageGroup, usage: Usage) -> dict[str, str]:
     }
 
 
-def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
-    total, hours = usage.total, hours_in(usage)
+def _notes(usage: Usage, *, has_energy: bool) -> Iterator[str]:
+    total, hours = usage.total, hours_formatter(usage)
     yield (
         "GPU-hours. Held: a process was on the GPU; processes that share a GPU share its hours, so rows add up to "
         "GPU hours. Used: hours × SM utilization."
@@ -209,9 +212,9 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
             f"For {hours(total.gpu_hours_unknown)} process-hours no utilization is known"
             f"{' (NVML has none under MIG)' if usage.mig else ''}: ≥ is a lower bound."
         )
-    if energies:
-        known = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
-        part_known = f", known for {percent(100 * known)} of the held time" if known < 0.99 else ""
+    if has_energy:
+        with_energy = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
+        part_known = f", known for {percent(100 * with_energy)} of the held time" if with_energy < 0.99 else ""
         yield f"Energy: the GPU's, divided by SM utilization, equally where none computed{part_known}."
         if total.energy_sampled_gpu_hours > 0.001 * total.energy_gpu_hours:
             part = 100 * total.energy_sampled_gpu_hours / total.energy_gpu_hours
@@ -220,18 +223,20 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
         yield "Graphics clients such as Xorg are not counted."
 
 
-def _bars(usage: Usage) -> Iterator[BarChart]:
-    rows, hours = [], hours_in(usage)
+def _group_charts(usage: Usage) -> Iterator[BarChart]:
+    rows, hours = [], hours_formatter(usage)
     for group in usage.groups[:_MAX_BARS]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
-        known = ((_USED, used or 0.0), (_UNUSED if used is not None else _UNKNOWN, held - (used or 0.0)))
+        with_energy = ((_USED, used or 0.0), (_UNUSED if used is not None else _UNKNOWN, held - (used or 0.0)))
         parts = [
-            replace(part, amount=amount, text=f"{hours(amount)} GPU-hours") for part, amount in known if amount > 0
+            replace(part, amount=amount, text=f"{hours(amount)} GPU-hours")
+            for part, amount in with_energy
+            if amount > 0
         ]
         if parts:
-            name = label(group, usage.by)
-            of = f"{name} {clean(group.command)}" if usage.by == "process" else name
-            rows.append(BarRow(of, tuple(parts), f"{hours(held)} held, {_used(group, hours)} used"))
+            name = group_label(group, usage.by)
+            subject = f"{name} {clean(group.command)}" if usage.by == "process" else name
+            rows.append(BarRow(subject, tuple(parts), f"{hours(held)} held, {_used_text(group, hours)} used"))
     if rows:
         top = max(sum(part.amount for part in row.parts) for row in rows)
         more = len(usage.groups) - _MAX_BARS
@@ -246,9 +251,9 @@ def _bars(usage: Usage) -> Iterator[BarChart]:
         )
 
 
-def _devices(usage: Usage) -> Table:
-    hours = hours_in(usage)
-    most = max((device.energy_joules or 0.0 for device in usage.devices), default=0.0)
+def _device_table(usage: Usage) -> Table:
+    hours = hours_formatter(usage)
+    max_joules = max((device.energy_joules or 0.0 for device in usage.devices), default=0.0)
     cells = [
         {
             "GPU": str(device.index),
@@ -259,7 +264,7 @@ def _devices(usage: Usage) -> Table:
             "Held but idle": hours(device.hours_held_idle)
             if device.hours_held_unknown < device.hours_held or not device.hours_held else UNKNOWN,
             "Held by no one": hours(device.hours_free),
-            "Energy": energy(device.energy_joules, most),
+            "Energy": energy(device.energy_joules, max_joules),
             "UUID": clean(device.uuid),
         }
         for device in usage.devices

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 _QUOTED = r"\"[^\"]{1,80}\"|'[^']{1,80}'"
-_PART = rf"(?:{_QUOTED}|[\w./:=@%+\[\]{{}}*,-]*[\w/\]}}*])"
+_ARGUMENT = rf"(?:{_QUOTED}|[\w./:=@%+\[\]{{}}*,-]*[\w/\]}}*])"
 _COMMAND = re.compile(
     rf"\bexport [A-Z][A-Z0-9_]*=(?:{_QUOTED}|[\w./:,+-]*\w)"
     r"|\bunset [A-Z][A-Z0-9_]+\b"
-    rf"|(?:(?<![\w/])/[\w./+@-]+ -m )?\bpip (?:install|uninstall)(?: -{{1,2}}[\w-]+)*(?: {_PART})"
+    rf"|(?:(?<![\w/])/[\w./+@-]+ -m )?\bpip (?:install|uninstall)(?: -{{1,2}}[\w-]+)*(?: {_ARGUMENT})"
     r"|\bgpuwatch run -- python train\.py"
     r"|\bgpuwatch sim fault clear\b"
     r"|\bgpuwatch cause [a-z][\w.-]*\w"
@@ -24,26 +24,26 @@ _COMMAND = re.compile(
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
 )
 _UNSET = re.compile(r"Unset ([A-Z][A-Z0-9_]+)\b")
-_RUNS = ("export ", "unset ", "pip ", "/", "gpuwatch ", "nvidia-smi ", "docker ")
+_COMMAND_STARTS = ("export ", "unset ", "pip ", "/", "gpuwatch ", "nvidia-smi ", "docker ")
 
 
-def parts(text: str) -> Iterator[tuple[str, bool]]:
+def split_commands(text: str) -> Iterator[tuple[str, bool]]:
     """The pieces of the text; True for code."""
-    at = 0
+    position = 0
     for match in _COMMAND.finditer(text):
-        if match.start() > at:
-            yield text[at : match.start()], False
+        if match.start() > position:
+            yield text[position : match.start()], False
         yield match[0], True
-        at = match.end()
-    if at < len(text):
-        yield text[at:], False
+        position = match.end()
+    if position < len(text):
+        yield text[position:], False
 
 
-def command(text: str) -> str | None:
+def command_to_paste(text: str) -> str | None:
     """The one thing in it to paste into a shell: a command, else an assignment, exported so that programs see it;
     None where there is none."""
-    codes = [piece for piece, code in parts(text) if code]
+    commands = [text_ for text_, is_code in split_commands(text) if is_code]
     if (match := _UNSET.match(text)) is not None:
         return f"unset {match[1]}"  # a sentence that begins with the command
-    run = next((piece for piece in codes if piece.startswith(_RUNS)), None)
-    return run or next((f"export {piece}" for piece in codes if "=" in piece), None)
+    run = next((text_ for text_ in commands if text_.startswith(_COMMAND_STARTS)), None)
+    return run or next((f"export {text_}" for text_ in commands if "=" in text_), None)

@@ -17,7 +17,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_types import PeriodGraphs
-from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_in, subtitle
+from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_formatter, recording_subtitle
 from gpuwatch.share.reports.recorded_period_graphs import NAMES, known, shown
 from gpuwatch.share.reports.report_elements import (
     GLYPHS,
@@ -59,7 +59,7 @@ def period_content(period: Period) -> Content:
     state = "warning" if troubled else "ok" if read else "unknown"
     return Content(
         title="GPU report of a recording",
-        subtitle=subtitle(period, _at),
+        subtitle=recording_subtitle(period, _at),
         state=STATE_BY_SEVERITY[main.finding.severity] if main is not None else state,
         verdict=main.finding.id if main is not None else {"ok": "healthy"}.get(state, state),
         reason=_reason(period, main),
@@ -126,7 +126,7 @@ def _missing(period: Period) -> float:
 
 
 def _facts(period: Period) -> Iterator[tuple[str, str]]:
-    usage, hours, missing = period.usage, hours_in(period.usage), _missing(period)
+    usage, hours, missing = period.usage, hours_formatter(period.usage), _missing(period)
     gaps = f"; {hours_minutes(missing)} not recorded" if missing else ""
     length = hours_minutes((period.end - period.begin).total_seconds())
     yield "time", f"{length}{gaps}; a point of the graphs is {hours_minutes(period.step_seconds)}"

@@ -49,7 +49,7 @@ _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "started_at": lambda run: run.started_at.isoformat(),
     "asked": lambda run: run_report.settings_text(run) if run.settings else None,
     "device_map": lambda run: device_map(run) if run.device_map else None,
-    "granted_bytes": lambda run: _granted(run),
+    "granted_bytes": lambda run: _granted_bytes(run),
     "nvml_peak_bytes": lambda run: run.memory.nvml_peak_bytes,
     "allocator_peak_bytes": lambda run: run.memory.allocator_peak_bytes,
     "recorded_peak_bytes": lambda run: run.memory_profiles[0].peak_bytes if run.memory_profiles else None,
@@ -112,12 +112,12 @@ def render(document: Document) -> str:
         tests = ([*facts(test), " / ".join(test.messages)] for test in document.gpu_tests)
         return _table((*_TEST_FIELDS, "messages"), tests)
     if isinstance(document, Explanation):
-        found_in_log = (_finding_row(document.source, found, document.primary) for found in document.findings)
-        return _table(_FINDING_FIELDS, found_in_log)
+        rows = (_finding_row(document.source, finding, document.primary) for finding in document.findings)
+        return _table(_FINDING_FIELDS, rows)
     if isinstance(document, Diff):
         return _table(("kind", "part", "name", *(side.name for side in document.sides)), _diff_rows(document))
     if isinstance(document, Diagnostic):
-        rows = (_finding_row("; ".join(found.sources), found, document.primary) for found in document.findings)
+        rows = (_finding_row("; ".join(finding.sources), finding, document.primary) for finding in document.findings)
         return _table(_FINDING_FIELDS, rows)
     if isinstance(document, Period):
         values = (f"{metric}_{statistic}" for metric in GRAPHED for statistic in _STATISTICS)
@@ -131,7 +131,7 @@ def render(document: Document) -> str:
     if isinstance(document, Comparison) and not document.runs and any(node.snapshot for node in document.nodes):
         return _table(("node", "node_state", "node_reason", *_DEVICE_HEADS), _rows_of_nodes(document.nodes))
     runs = document.runs if isinstance(document, Comparison) else (document,)
-    return _table(list(_RUN_FIELDS), ([value(run) for value in _RUN_FIELDS.values()] for run in runs))
+    return _table(list(_RUN_FIELDS), ([value_of(run) for value_of in _RUN_FIELDS.values()] for run in runs))
 
 
 def _period_rows(period: Period) -> Iterable[list[object]]:
@@ -147,8 +147,8 @@ def _period_rows(period: Period) -> Iterable[list[object]]:
 
 
 def _trial_row(trial: Trial) -> list[object]:
-    of_run = (None if trial.run is None else value(trial.run) for value in _RUN_FIELDS.values())
-    return [*(value(trial) for value in _TRIAL_FIELDS.values()), *of_run]
+    run_values = (None if trial.run is None else value_of(trial.run) for value_of in _RUN_FIELDS.values())
+    return [*(value_of(trial) for value_of in _TRIAL_FIELDS.values()), *run_values]
 
 
 def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
@@ -156,17 +156,23 @@ def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
         identity: list[object] = [getattr(device, name) for name in _DEVICE_FIELDS]
         taken_at = snapshot.taken_at.isoformat()
         yield [taken_at, *identity, *(device.readings.get(spec.id) for spec in METRICS), None, None]
-        for part in device.mig_instances:
-            identity[1] = part.uuid
-            yield [taken_at, *identity, *(part.readings.get(spec.id) for spec in METRICS), part.id, part.profile]
+        for instance in device.mig_instances:
+            identity[1] = instance.uuid
+            yield [
+                taken_at,
+                *identity,
+                *(instance.readings.get(spec.id) for spec in METRICS),
+                instance.id,
+                instance.profile,
+            ]
 
 
 def _rows_of_nodes(nodes: Iterable[Node]) -> Iterable[list[object]]:
     """The GPUs of each node; a node without any has a row of its own."""
     for node in nodes:
-        facts: list[object] = [node.node, node.state, node.reason or None]
+        node_cells: list[object] = [node.node, node.state, node.reason or None]
         rows = list(_device_rows(node.snapshot)) if node.snapshot is not None else []
-        yield from ([*facts, *row] for row in rows or [[None] * len(_DEVICE_HEADS)])
+        yield from ([*node_cells, *row] for row in rows or [[None] * len(_DEVICE_HEADS)])
 
 
 def _holder_rows(profiles: Iterable[MemoryProfile]) -> Iterable[list[object]]:
@@ -175,9 +181,9 @@ def _holder_rows(profiles: Iterable[MemoryProfile]) -> Iterable[list[object]]:
             yield [*attrgetter(*_PROFILE_FIELDS)(profile), *attrgetter(*_HOLDER_FIELDS)(holder)]
 
 
-def _finding_row(source: str | None, found: Finding, primary: str | None) -> list[object]:
-    facts = (found.id, found.severity, found.certainty, found.title, found.action)
-    return [source, found.id == primary, *facts, " / ".join(found.evidence)]
+def _finding_row(source: str | None, finding: Finding, primary: str | None) -> list[object]:
+    facts = (finding.id, finding.severity, finding.certainty, finding.title, finding.action)
+    return [source, finding.id == primary, *facts, " / ".join(finding.evidence)]
 
 
 def _diff_rows(diff: Diff) -> Iterable[list[object]]:
@@ -186,10 +192,10 @@ def _diff_rows(diff: Diff) -> Iterable[list[object]]:
     for fact in diff.facts:
         yield ["fact", fact.part, fact.name, *fact.values]
     for number in diff.numbers:
-        yield ["number", number.part, number.metric, *(value.median for value in number.values)]
+        yield ["number", number.part, number.metric, *(spread.median for spread in number.values)]
 
 
-def _granted(run: Run) -> int | None:
+def _granted_bytes(run: Run) -> int | None:
     amounts = [mapping.granted_bytes for mapping in run.device_map if mapping.granted_bytes is not None]
     return sum(amounts) if amounts else None
 
@@ -199,5 +205,5 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([safe_cell(head) for head in heads])
     for row in rows:
-        writer.writerow([safe_cell(value) for value in row])
+        writer.writerow([safe_cell(cell) for cell in row])
     return out.getvalue()

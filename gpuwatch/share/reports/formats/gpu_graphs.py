@@ -20,16 +20,16 @@ from gpuwatch.core.safe_text import shorten
 from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
 from gpuwatch.share.reports.chart_types import PeriodGraphs
 from gpuwatch.share.reports.formats.svg_parts import (
-    END,
+    RIGHT_EDGE,
     VIEWBOX_WIDTH,
     bins,
-    column,
     figure,
-    key,
-    label,
-    level,
-    points,
-    within,
+    fraction,
+    horizontal_line,
+    hover_column,
+    legend_entry,
+    path_points,
+    text_label,
 )
 from gpuwatch.share.reports.recorded_period_graphs import INKS, NAMES, bottom, known, processes_on, runs_on, shown, top
 from gpuwatch.share.reports.report_elements import clean
@@ -45,7 +45,7 @@ _MAX_COLORS = 6
 _MAX_EVENTS = 60
 _MAX_TICKS = 9
 
-X = Callable[[float], float]
+TimeToX = Callable[[float], float]
 """The place of a time, in seconds since the epoch."""
 
 
@@ -56,24 +56,24 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
     track = track_of_period(period).on(device.uuid)
 
     def x(at: float) -> float:
-        return _LEFT + within(at, begin, max(end, begin + 1e-9)) * (END - _LEFT)
+        return _LEFT + fraction(at, begin, max(end, begin + 1e-9)) * (RIGHT_EDGE - _LEFT)
 
-    rows = _rows(period, device, track, x)
+    rows = _bar_rows(period, device, track, x)
     graphs = len(rows) * _LANE_HEIGHT + (20 if rows else 14)
     metrics = [metric for metric in NAMES if metric in device.series]
     height = graphs + len(metrics) * (_GRAPH_HEIGHT + _GAP_HEIGHT) + _AXIS_HEIGHT
     bottom = height - _AXIS_HEIGHT
-    parts = [bar.drawn(number * _LANE_HEIGHT) for number, row in enumerate(rows) for bar in row]
-    parts += _ticks(begin, end, x, graphs, height)
+    parts = [bar.svg(number * _LANE_HEIGHT) for number, row in enumerate(rows) for bar in row]
+    parts += _time_ticks(begin, end, x, graphs, height)
     parts += _bands(period, track, x, graphs, bottom)
     for number, metric in enumerate(metrics):
         y = graphs + number * (_GRAPH_HEIGHT + _GAP_HEIGHT)
-        parts += [f'<g class="of-{INKS[metric]}">', *_graph(device, metric, device.series[metric], y), "</g>"]
-    parts += _marks(period, track, x, graphs - 4, bottom)
-    parts += _columns(period, device, track, graphs, bottom)
-    times = f"{_clock(period, begin)} to {_clock(period, end)}"
-    described = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
-    return figure(height, described, parts, _legend(period, device, track))
+        parts += [f'<g class="of-{INKS[metric]}">', *_metric_graph(device, metric, device.series[metric], y), "</g>"]
+    parts += _event_marks(period, track, x, graphs - 4, bottom)
+    parts += _hover_columns(period, device, track, graphs, bottom)
+    times = f"{_time_text(period, begin)} to {_time_text(period, end)}"
+    description = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
+    return figure(height, description, parts, _legend(period, device, track))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,76 +84,88 @@ class _Bar:
     right: float
     name: str
     title: str
-    look: str
+    css_class: str
 
     @property
-    def place(self) -> tuple[float, str]:
+    def name_place(self) -> tuple[float, str]:
         """Where the name is, and how it is aligned; no alignment: there is no room."""
-        wide = len(self.name) * _LETTER_WIDTH
-        if wide < self.right - self.left - 8:
+        name_width = len(self.name) * _LETTER_WIDTH
+        if name_width < self.right - self.left - 8:
             return self.left + 5, "start"
-        if self.right + 5 + wide < VIEWBOX_WIDTH:
+        if self.right + 5 + name_width < VIEWBOX_WIDTH:
             return self.right + 5, "start"
-        return (self.left - 5, "end") if self.left - 5 - wide > 0 else (self.left, "")
+        return (self.left - 5, "end") if self.left - 5 - name_width > 0 else (self.left, "")
 
     @property
     def ends(self) -> tuple[float, float]:
         """Both ends of the bar and its name together."""
-        (at, anchor), wide = self.place, len(self.name) * _LETTER_WIDTH
-        begin, end = (at - wide, at) if anchor == "end" else (at, at + wide if anchor else at)
+        (at, anchor), name_width = self.name_place, len(self.name) * _LETTER_WIDTH
+        begin, end = (at - name_width, at) if anchor == "end" else (at, at + name_width if anchor else at)
         return min(self.left, begin), max(self.right, end)
 
-    def meets(self, other: _Bar) -> bool:
+    def overlaps(self, other: _Bar) -> bool:
         return self.ends[0] < other.ends[1] + 6 and other.ends[0] < self.ends[1] + 6
 
-    def drawn(self, y: float) -> str:
+    def svg(self, y: float) -> str:
         """The bar in a row that begins at ``y``."""
-        at, anchor = self.place
+        at, anchor = self.name_place
         bar = (
-            f'<rect class="{self.look}" x="{self.left:.1f}" y="{y + 1:.1f}" width="{self.right - self.left:.1f}"'
+            f'<rect class="{self.css_class}" x="{self.left:.1f}" y="{y + 1:.1f}" width="{self.right - self.left:.1f}"'
             f' height="{_LANE_HEIGHT - 3}" rx="2"><title>{escape(self.title)}</title></rect>'
         )
-        return bar + (label(at, y + _LANE_HEIGHT - 5, escape(self.name), anchor, "tick lane-name") if anchor else "")
+        return bar + (
+            text_label(at, y + _LANE_HEIGHT - 5, escape(self.name), anchor, "tick lane-name") if anchor else ""
+        )
 
 
-def _rows(period: Period, device: PeriodDevice, track: Track, x: X) -> list[list[_Bar]]:
+def _bar_rows(period: Period, device: PeriodDevice, track: Track, x: TimeToX) -> list[list[_Bar]]:
     """A row for each run and process; incidents share rows where they are not at the same time."""
 
-    def bar(begin: float, end: float, name: str, title: str, look: str) -> _Bar:
-        times = f"{_clock(period, begin)} to {_clock(period, end)}"
-        return _Bar(x(begin), max(x(end), x(begin) + 2), shorten(name, _MAX_NAME_CHARS), f"{title}, {times}", look)
+    def bar(begin: float, end: float, name: str, title: str, css_class: str) -> _Bar:
+        times = f"{_time_text(period, begin)} to {_time_text(period, end)}"
+        return _Bar(x(begin), max(x(end), x(begin) + 2), shorten(name, _MAX_NAME_CHARS), f"{title}, {times}", css_class)
 
     rows: list[list[_Bar]] = []
     for run in runs_on(period, device)[:_MAX_RUNS]:
         name, ended = f"{clean(run.name)}: {clean(run.verdict)}", run.end or period.end
         rows.append([bar(run.begin.timestamp(), ended.timestamp(), name, f"run {name}", "phase p3")])
     for number, process in enumerate(processes_on(period, device)[:_MAX_PROCESSES]):
-        look = f"lane c{number % _MAX_COLORS}"
-        rows.append([bar(process.begin.timestamp(), process.end.timestamp(), _name(process), _name(process), look)])
-    told: list[list[_Bar]] = []
+        css_class = f"lane c{number % _MAX_COLORS}"
+        rows.append(
+            [
+                bar(
+                    process.begin.timestamp(),
+                    process.end.timestamp(),
+                    _process_name(process),
+                    _process_name(process),
+                    css_class,
+                )
+            ]
+        )
+    incident_rows: list[list[_Bar]] = []
     for incident in sorted(track.incidents, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = clean(incident.text)
-        new = bar(incident.begin, incident.end, name, name, f"band {incident.severity}")
-        row = next((row for row in told if not any(new.meets(other) for other in row)), None)
+        incident_bar = bar(incident.begin, incident.end, name, name, f"band {incident.severity}")
+        row = next((row for row in incident_rows if not any(incident_bar.overlaps(other) for other in row)), None)
         if row is not None:
-            row.append(new)
-        elif len(told) < _MAX_INCIDENTS:
-            told.append([new])
-    return rows + told
+            row.append(incident_bar)
+        elif len(incident_rows) < _MAX_INCIDENTS:
+            incident_rows.append([incident_bar])
+    return rows + incident_rows
 
 
-def _name(process: PeriodProcess) -> str:
+def _process_name(process: PeriodProcess) -> str:
     whose = f"{clean(process.user)}'s " if process.user else ""
     return f"{whose}{clean(process.program) if process.program else 'process'} ({process.pid})"
 
 
-def _clock(period: Period, at: float) -> str:
+def _time_text(period: Period, at: float) -> str:
     """``14:05:31``, or ``05-11 14:05`` in more than a day, in local time."""
     form = "%m-%d %H:%M" if (period.end - period.begin).total_seconds() > 86_400 else "%H:%M:%S"
     return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form)
 
 
-def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iterator[str]:
+def _bands(period: Period, track: Track, x: TimeToX, begin: float, end: float) -> Iterator[str]:
     """Their names are in the bars above, and in the values of each moment."""
     for gap in period.gaps:
         left, right = x(gap.begin.timestamp()), x(gap.end.timestamp())
@@ -169,44 +181,44 @@ def _bands(period: Period, track: Track, x: X, begin: float, end: float) -> Iter
         )
 
 
-def _marks(period: Period, track: Track, x: X, y: float, end: float) -> Iterator[str]:
+def _event_marks(period: Period, track: Track, x: TimeToX, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for mark in track.marks[:_MAX_EVENTS]:
         at = x(mark.begin)
-        look = mark.severity if mark.severity in SIGNS else "plain"
-        yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
-        title = escape(f"{_clock(period, mark.begin)} {clean(mark.text)}")
+        css_class = mark.severity if mark.severity in SIGNS else "plain"
+        yield f'<path class="event {css_class}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
+        title = escape(f"{_time_text(period, mark.begin)} {clean(mark.text)}")
         sign = f"<title>{title}</title>{SIGNS.get(mark.severity, '•')}"
-        yield label(at, y, sign, look=f"event-mark {look}")
+        yield text_label(at, y, sign, css_class=f"event-mark {css_class}")
 
 
-def _graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
+def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
     low, high = bottom(metric), top(device, metric)
     base = y + _GRAPH_HEIGHT
 
-    def at(value: float) -> float:
-        return base - within(value, low, high) * _GRAPH_HEIGHT
+    def y_of(value: float) -> float:
+        return base - fraction(value, low, high) * _GRAPH_HEIGHT
 
-    yield from (level(_LEFT, y), level(_LEFT, base))
+    yield from (horizontal_line(_LEFT, y), horizontal_line(_LEFT, base))
     yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{NAMES[metric]}</text>'
-    yield label(_LEFT - 6, y + 8, shown(metric, high), "end")
-    yield label(_LEFT - 6, base, shown(metric, low), "end", "tick low")
-    step = (END - _LEFT) / max(len(series.mean), 1)
-    for begin, stop in _stretches(series):
-        places = list(range(begin, stop))
-        xs = [_LEFT + (place + 0.5) * step for place in places]
+    yield text_label(_LEFT - 6, y + 8, shown(metric, high), "end")
+    yield text_label(_LEFT - 6, base, shown(metric, low), "end", "tick low")
+    step = (RIGHT_EDGE - _LEFT) / max(len(series.mean), 1)
+    for begin, stop in _value_ranges(series):
+        indexes = list(range(begin, stop))
+        xs = [_LEFT + (index + 0.5) * step for index in indexes]
         if stop - begin == 1:  # a point is as wide as its step
-            places, xs = [begin, begin], [xs[0] - step / 2, xs[0] + step / 2]
+            indexes, xs = [begin, begin], [xs[0] - step / 2, xs[0] + step / 2]
         above, below, line = (
-            [(value, at(of[n] or 0.0)) for value, n in zip(xs, places, strict=True)]
-            for of in (series.most, series.least, series.mean)
+            [(value, y_of(values[index] or 0.0)) for value, index in zip(xs, indexes, strict=True)]
+            for values in (series.most, series.least, series.mean)
         )
-        if any(series.most[n] != series.least[n] for n in places):
-            yield f'<path class="range" d="M{points(above)} {points(reversed(below))}Z"/>'
-        yield f'<path class="line course" d="M{points(line)}"/>'
+        if any(series.most[index] != series.least[index] for index in indexes):
+            yield f'<path class="range" d="M{path_points(above)} {path_points(reversed(below))}Z"/>'
+        yield f'<path class="line course" d="M{path_points(line)}"/>'
 
 
-def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
+def _value_ranges(series: PeriodSeries) -> Iterator[tuple[int, int]]:
     """Where there are values without a gap: begin and end."""
     for has_values, places in groupby(range(len(series.mean)), lambda place: series.mean[place] is not None):
         if has_values:
@@ -214,11 +226,11 @@ def _stretches(series: PeriodSeries) -> Iterator[tuple[int, int]]:
             yield first, first + 1 + len(rest)
 
 
-def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
+def _hover_columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
-    width, step = (END - _LEFT) / count, -(-count // _COLUMNS)
+    width, step = (RIGHT_EDGE - _LEFT) / count, -(-count // _COLUMNS)
     for first, last in bins(count, _COLUMNS):
         at = period.begin.timestamp() + first * period.step_seconds
         until = at + step * period.step_seconds
@@ -226,32 +238,37 @@ def _columns(period: Period, device: PeriodDevice, track: Track, begin: float, e
         for metric in NAMES:
             if metric in device.series and (means := known(device.series[metric].mean[first:last])):
                 values.append(f"{NAMES[metric]} {shown(metric, sum(means) / len(means))}")
-        wrong = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
-        also = f"; {'; '.join(dict.fromkeys(wrong))}" if wrong else ""
-        title = f"{_clock(period, at)}: {', '.join(values) or 'not recorded'}{also}"
-        yield column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
+        incidents = [
+            clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at
+        ]
+        incidents_text = f"; {'; '.join(dict.fromkeys(incidents))}" if incidents else ""
+        title = f"{_time_text(period, at)}: {', '.join(values) or 'not recorded'}{incidents_text}"
+        yield hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 
 
-def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:
+def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float) -> Iterator[str]:
     for number, (at, text) in enumerate(round_times(begin, end, _MAX_TICKS)):
         left = x(at)
         inner = " inner" if number % 2 else ""
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS_HEIGHT:.1f}"/>'
-        if _LEFT + 12 <= left <= END - 12:
-            yield label(left, height - 8, text, look=f"tick{inner}")
+        if _LEFT + 12 <= left <= RIGHT_EDGE - 12:
+            yield text_label(left, height - 8, text, css_class=f"tick{inner}")
 
 
 def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
     lanes = enumerate(processes_on(period, device)[:_MAX_PROCESSES])
-    seen = {incident.severity for incident in track.incidents}
+    severities = {incident.severity for incident in track.incidents}
     keys = [
-        *(key(f'class="lane c{number % _MAX_COLORS}"', _name(process), "key lane-key") for number, process in lanes),
+        *(
+            legend_entry(f'class="lane c{number % _MAX_COLORS}"', _process_name(process), "key lane-key")
+            for number, process in lanes
+        ),
         '<span class="key course"><i></i>mean</span>',
-        key('class="range"', "least to most", "key range"),
-        *(key(f'class="band {severity}"', severity) for severity in SIGNS if severity in seen),
+        legend_entry('class="range"', "least to most", "key range"),
+        *(legend_entry(f'class="band {severity}"', severity) for severity in SIGNS if severity in severities),
     ]
     if period.gaps:
-        keys.append(key('fill="url(#hatch)"', "not recorded"))
+        keys.append(legend_entry('fill="url(#hatch)"', "not recorded"))
     more = len(processes_on(period, device)) - _MAX_PROCESSES
     note = f" {more} more processes are in the table." if more > 0 else ""
     return f'{"".join(keys)}<span class="axis-note">A point is {hours_minutes(period.step_seconds)}.{note}</span>'

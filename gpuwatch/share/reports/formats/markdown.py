@@ -12,14 +12,14 @@ from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_over_time_layers
 from gpuwatch.share.reports.chart_data import timeline_text
 from gpuwatch.share.reports.chart_types import MemoryAreas, MemoryTimeline, PeriodGraphs
-from gpuwatch.share.reports.literal_commands import parts
+from gpuwatch.share.reports.literal_commands import split_commands
 from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, Table, sentence_case
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
-_FOLDED = ("Environment", "Placements", "Machine and process")
+_FOLDED_TABLES = ("Environment", "Placements", "Machine and process")
 _GRAPH_CHARS = 60
 _LONG_TABLE_ROWS = 25
 """Rows of a table that is folded away."""
@@ -28,39 +28,39 @@ MAX_CHARS = 65_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """How much of a document is written: the first of :data:`_ROOMS` that fits."""
+class _Limits:
+    """How much of a document is written: the first of :data:`_LIMITS` that fits."""
 
     parts: bool = True
-    raw: int = 200
+    raw_lines: int = 200
     rows: int = 1000
     left_out: str = ""
 
 
-_ROOMS = (
-    _Room(),
-    _Room(parts=False, left_out="the runs one by one"),
-    _Room(parts=False, raw=30, rows=60, left_out="the runs one by one, lines and rows beyond the first"),
-    _Room(parts=False, raw=12, rows=25, left_out="the runs one by one, lines and rows beyond the first"),
-    _Room(parts=False, raw=0, rows=10, left_out="the runs one by one, the logs, rows beyond the first ten"),
+_LIMITS = (
+    _Limits(),
+    _Limits(parts=False, left_out="the runs one by one"),
+    _Limits(parts=False, raw_lines=30, rows=60, left_out="the runs one by one, lines and rows beyond the first"),
+    _Limits(parts=False, raw_lines=12, rows=25, left_out="the runs one by one, lines and rows beyond the first"),
+    _Limits(parts=False, raw_lines=0, rows=10, left_out="the runs one by one, the logs, rows beyond the first ten"),
 )
 
 
 def render(document: Document) -> str:
     """The document as Markdown, short enough for an issue tracker; it names what was left out."""
     content = content_of(document)
-    drawn = ""
-    for room in _ROOMS:
-        drawn = "\n".join(_document(content, 1, room)) + "\n"
-        if len(drawn) <= MAX_CHARS:
-            return drawn
+    rendered = ""
+    for limits in _LIMITS:
+        rendered = "\n".join(_document(content, 1, limits)) + "\n"
+        if len(rendered) <= MAX_CHARS:
+            return rendered
     # Still too long: cut between paragraphs, closing every block.
-    cut = drawn[: MAX_CHARS - 200].rpartition("\n\n")[0]
-    open_blocks = cut.count("<details>") - cut.count("</details>")
-    return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit in an issue._\n"
+    shortened = rendered[: MAX_CHARS - 200].rpartition("\n\n")[0]
+    open_blocks = shortened.count("<details>") - shortened.count("</details>")
+    return shortened + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit in an issue._\n"
 
 
-def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
+def _document(content: Content, level: int, limits: _Limits) -> Iterator[str]:
     yield from (f"{'#' * level} {_text(content.title)}", "")
     if content.simulated:
         yield from (f"> **{SIMULATED}.** {content.simulated}", "")
@@ -86,17 +86,17 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
     if not content.action:
         yield from _facts(content)
     for table in content.tables:
-        yield from _table(table, level + 1, room.rows)
+        yield from _table(table, level + 1, limits.rows)
     if content.log_tail:
         yield from _details("End of the log", _fence(content.log_tail))
-    for name, lines in content.raw if room.raw else ():
-        kept = lines[-room.raw :]
-        yield from _details(f"{name}, {len(kept)} lines", _fence(kept))
-    for part in content.parts if room.parts else ():
-        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, room)))
+    for name, lines in content.raw if limits.raw_lines else ():
+        last_lines = lines[-limits.raw_lines :]
+        yield from _details(f"{name}, {len(last_lines)} lines", _fence(last_lines))
+    for part in content.parts if limits.parts else ():
+        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, limits)))
     if level == 1:
-        if room.left_out:
-            yield from (f"<sub>Omitted to fit in an issue: {room.left_out}. HTML and JSON have everything.</sub>", "")
+        if limits.left_out:
+            yield from (f"<sub>Omitted to fit in an issue: {limits.left_out}. HTML and JSON have everything.</sub>", "")
         yield f"<sub>{_text(content.footer)}</sub>"
 
 
@@ -111,22 +111,22 @@ def _facts(content: Content) -> Iterator[str]:
 
 
 def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
-    telling = [found for found in findings if found.id != "healthy"]
-    if not telling:
+    problems = [finding for finding in findings if finding.id != "healthy"]
+    if not problems:
         return
     yield from (f"{'#' * level} Findings", "")
-    for found in telling:
-        likely = "" if found.certainty == "fact" else " (likely)"
-        glyph = "" if found.severity == "info" else f"{GLYPHS[found.severity]} "  # a list has its own bullets
-        yield f"- {glyph}**{found.severity}**{likely} `{found.id}` {_text(found.title)}"
-        if found.action:
-            yield f"  - **Do:** {_text(found.action)}"
-        for line in found.evidence[:6]:
+    for finding in problems:
+        likely = "" if finding.certainty == "fact" else " (likely)"
+        glyph = "" if finding.severity == "info" else f"{GLYPHS[finding.severity]} "  # a list has its own bullets
+        yield f"- {glyph}**{finding.severity}**{likely} `{finding.id}` {_text(finding.title)}"
+        if finding.action:
+            yield f"  - **Do:** {_text(finding.action)}"
+        for line in finding.evidence[:6]:
             yield f"  - {_code(line)}"
     yield ""
 
 
-def _table(table: Table, level: int, most: int) -> Iterator[str]:
+def _table(table: Table, level: int, max_rows: int) -> Iterator[str]:
     body = list[str]()
     for chart in table.charts:
         if isinstance(chart, MemoryTimeline) and (words := timeline_text(chart.run)):
@@ -135,25 +135,25 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
             body += [*_fence(tuple(graph_lines(chart.device, _GRAPH_CHARS))), ""]
         elif isinstance(chart, MemoryAreas):
             body += _fence(tuple(memory_over_time_layers.graph_lines(chart, _GRAPH_CHARS)))
-    body += list(_rows(table, most)) if table.rows else []
+    body += list(_rows(table, max_rows)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
-    if table.folded or table.title in _FOLDED or len(table.rows) > _LONG_TABLE_ROWS:
+    if table.folded or table.title in _FOLDED_TABLES or len(table.rows) > _LONG_TABLE_ROWS:
         yield from _details(table.title, body)
         return
     yield from (f"{'#' * level} {_text(table.title)}", "")
     yield from body
 
 
-def _rows(table: Table, most: int) -> Iterator[str]:
+def _rows(table: Table, max_rows: int) -> Iterator[str]:
     yield f"| {' | '.join(_text(sentence_case(head)) for head in table.heads)} |"
     yield f"|{'|'.join('---:' if head in table.right else '---' for head in table.heads)}|"
-    for row in table.rows[:most]:
+    for row in table.rows[:max_rows]:
         cells = " | ".join(_text(cell, bar="\\|") for cell in row)
         yield f"| {cells} |"
     yield ""
-    if len(table.rows) > most:
-        yield from (f"… and {len(table.rows) - most} more.", "")
+    if len(table.rows) > max_rows:
+        yield from (f"… and {len(table.rows) - max_rows} more.", "")
 
 
 def _details(title: str, body: list[str]) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _fence(lines: tuple[str, ...]) -> list[str]:
 
 def _text(text: str, bar: str = "|") -> str:
     """Prose with its commands as code, unchanged; ``bar`` replaces bars, which end a table's cell even in code."""
-    return "".join(_code(piece).replace("|", bar) if code else _prose(piece) for piece, code in parts(text))
+    return "".join(_code(piece).replace("|", bar) if code else _prose(piece) for piece, code in split_commands(text))
 
 
 def _prose(text: str) -> str:

@@ -8,36 +8,37 @@ from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.units import size
 
-VIEWBOX_WIDTH, END = 860, 846
+VIEWBOX_WIDTH, RIGHT_EDGE = 860, 846
 """Width of a chart, and where its drawing ends on the right, in units of its viewBox: `report.css` scales it."""
 
 
-def figure(height: int, label: str, parts: Iterable[str], caption: str) -> Markup:
+def figure(height: int, description: str, parts: Iterable[str], caption: str) -> Markup:
     """A chart of ``parts``, in which whatever comes from outside is escaped already, as in ``caption``."""
     return Markup(  # noqa: S704  # escaped before
-        f'<figure class="chart"><svg viewBox="0 0 {VIEWBOX_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
-        f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{caption}</figcaption></figure>'
+        f'<figure class="chart"><svg viewBox="0 0 {VIEWBOX_WIDTH} {height}" role="img"'
+        f' aria-label="{escape(description)}">{"".join(parts)}</svg><p class="values" hidden></p>'
+        f"<figcaption>{caption}</figcaption></figure>"
     )
 
 
-def within(value: float, low: float, high: float) -> float:
+def fraction(value: float, low: float, high: float) -> float:
     """Where a value lies between two others, from 0 to 1."""
     return min(max((value - low) / ((high - low) or 1.0), 0.0), 1.0)
 
 
-def points(places: Iterable[tuple[float, float]]) -> str:
+def path_points(places: Iterable[tuple[float, float]]) -> str:
     """Places of a path."""
     return " ".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
-def level(left: int, y: float, look: str = "grid") -> str:
+def horizontal_line(left: int, y: float, css_class: str = "grid") -> str:
     """A line across the chart."""
-    return f'<line class="{look}" x1="{left}" x2="{END}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return f'<line class="{css_class}" x1="{left}" x2="{RIGHT_EDGE}" y1="{y:.1f}" y2="{y:.1f}"/>'
 
 
-def label(x: float, y: float, text: str, anchor: str = "middle", look: str = "tick") -> str:
+def text_label(x: float, y: float, text: str, anchor: str = "middle", css_class: str = "tick") -> str:
     """A text at a place; ``text`` is escaped already."""
-    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+    return f'<text class="{css_class}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
 def bins(count: int, most: int) -> Iterator[tuple[int, int]]:
@@ -49,11 +50,11 @@ def bins(count: int, most: int) -> Iterator[tuple[int, int]]:
 def bytes_axis(left: int, top: float, y: Callable[[float], float]) -> Iterator[str]:
     """Lines from 0 to ``top`` bytes, with their amounts."""
     for amount in (top * share for share in (0, 0.25, 0.5, 0.75, 1)):
-        yield level(left, y(amount))
-        yield label(left - 8, y(amount) + 4, size(amount), "end")
+        yield horizontal_line(left, y(amount))
+        yield text_label(left - 8, y(amount) + 4, size(amount), "end")
 
 
-def column(x: float, y: float, width: float, height: float, title: str) -> str:
+def hover_column(x: float, y: float, width: float, height: float, title: str) -> str:
     """An invisible column with the values of a moment, for pointers and the arrow keys."""
     return (
         f'<rect class="at" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}">'
@@ -61,9 +62,9 @@ def column(x: float, y: float, width: float, height: float, title: str) -> str:
     )
 
 
-def key(rect: str, name: str, look: str = "key") -> str:
+def legend_entry(rect: str, name: str, css_class: str = "key") -> str:
     """An entry of the key: a square with the attributes ``rect``, and its meaning."""
     return (
-        f'<span class="{look}"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
+        f'<span class="{css_class}"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
         f'<rect {rect} x="1" y="1" width="12" height="12"/></svg>{escape(name)}</span>'
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len, set_cell_size
 
-from gpuwatch.share.reports.formats.fold_text import fold, least, paragraph, words
+from gpuwatch.share.reports.formats.fold_text import fold, min_text_width, paragraph, words
 from gpuwatch.share.reports.report_elements import Table
 
 _GAP = "  "
@@ -29,11 +29,11 @@ _BETWEEN = "   "
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Form:
+class _Layout:
     """A way to show a table: its columns, what goes under each row, the headings left out."""
 
     table: Table
-    under: tuple[str, ...] = ()
+    sentences_below: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     cards: bool = False
 
@@ -45,23 +45,23 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
     """
     if elastic:
         table = dataclasses.replace(table, optional=(), shorter={}, lines=0, one_line=False)
-    form = _form(table, width - len(_INDENT), None if elastic else shorten)
-    shown = form.table
-    if form.cards:
+    layout = _best_layout(table, width - len(_INDENT), None if elastic else shorten)
+    shown = layout.table
+    if layout.cards:
         for row in shown.rows:
             yield from _card(shown, row, width)
     else:
         widths = _widths(shown, width - len(_INDENT))
         yield from _row(shown, shown.heads, widths, head=True)
-        if any(form.under):
+        if any(layout.sentences_below):
             yield from paragraph(table.below or "", width, "    ", "    ")
         for number, row in enumerate(shown.rows):
             yield from _row(shown, row, widths)
-            if form.under and form.under[number]:
-                yield from paragraph(form.under[number], width, "    ", "    ")
+            if layout.sentences_below and layout.sentences_below[number]:
+                yield from paragraph(layout.sentences_below[number], width, "    ", "    ")
     note = table.note
-    if form.left_out:
-        note += f" Hidden for lack of width: {', '.join(form.left_out)}; use a wider terminal or -o FILE."
+    if layout.left_out:
+        note += f" Hidden for lack of width: {', '.join(layout.left_out)}; use a wider terminal or -o FILE."
     if note:
         yield from paragraph(note.strip(), width, _INDENT, _INDENT)
 
@@ -72,42 +72,45 @@ def natural_width(table: Table) -> int:
     for column, head in enumerate(table.heads):
         cells = [row[column] for row in table.rows]
         whole.append(max(map(cell_len, (head, *cells))))
-        solid = head in table.right or head in table.keep
+        never_folded = head in table.right or head in table.keep
         unbroken = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-        folded = max(_MAX_SENTENCE_CELLS, _least(table, column), min(unbroken, _MAX_PATH_CELLS))
-        widths.append(whole[-1] if solid else min(whole[-1], folded))
-    around = len(_INDENT) + len(_GAP) * (len(widths) - 1)
-    return around + max(sum(widths), min(sum(whole), _MAX_PATH_CELLS - around))
+        folded = max(_MAX_SENTENCE_CELLS, _min_column_width(table, column), min(unbroken, _MAX_PATH_CELLS))
+        widths.append(whole[-1] if never_folded else min(whole[-1], folded))
+    margins = len(_INDENT) + len(_GAP) * (len(widths) - 1)
+    return margins + max(sum(widths), min(sum(whole), _MAX_PATH_CELLS - margins))
 
 
-def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:
+def _best_layout(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Layout:
     """The form with the most columns that fits the width."""
-    if _total(table) <= room and _sentence_fits(table, room):
-        return _Form(table)
+    if _min_table_width(table) <= room and _sentence_fits(table, room):
+        return _Layout(table)
     if shorten is not None:
-        brief = [table.shorter.get(head, str) for head in table.heads]
-        rows = (tuple(shorten(short(cell)) for short, cell in zip(brief, row, strict=True)) for row in table.rows)
+        shorteners = [table.shorter.get(head, str) for head in table.heads]
+        rows = (
+            tuple(shorten(shorten_cell(cell)) for shorten_cell, cell in zip(shorteners, row, strict=True))
+            for row in table.rows
+        )
         table = dataclasses.replace(table, rows=tuple(rows))
-    for kept in (table, dataclasses.replace(table, keep=frozenset())):
-        form = _fewer(kept, room)
-        if form is not None:
-            return form
-    return _Form(table, cards=True)
+    for narrowed in (table, dataclasses.replace(table, keep=frozenset())):
+        layout = _layout_with_fewer_columns(narrowed, room)
+        if layout is not None:
+            return layout
+    return _Layout(table, cards=True)
 
 
-def _fewer(table: Table, room: int) -> _Form | None:
+def _layout_with_fewer_columns(table: Table, room: int) -> _Layout | None:
     """With the sentences under their rows, or without optional columns; None if that is still too wide."""
     optional = [head for head in table.optional if head in table.heads]
     for count in range(len(optional) + 1):
-        gone = optional[:count]
-        left_out = tuple(head for head in table.heads if head in gone)
-        kept = table.without(*gone)
-        if _total(kept) <= room and _sentence_fits(kept, room):
-            return _Form(kept, (), left_out)
-        if kept.below in kept.heads:
-            rest, place = kept.without(kept.below), kept.heads.index(kept.below)
-            if _total(rest) <= room:
-                return _Form(rest, tuple(row[place] for row in kept.rows), left_out)
+        removed = optional[:count]
+        left_out = tuple(head for head in table.heads if head in removed)
+        narrowed = table.without(*removed)
+        if _min_table_width(narrowed) <= room and _sentence_fits(narrowed, room):
+            return _Layout(narrowed, (), left_out)
+        if narrowed.below in narrowed.heads:
+            rest, index = narrowed.without(narrowed.below), narrowed.heads.index(narrowed.below)
+            if _min_table_width(rest) <= room:
+                return _Layout(rest, tuple(row[index] for row in narrowed.rows), left_out)
     return None
 
 
@@ -115,23 +118,25 @@ def _sentence_fits(table: Table, room: int) -> bool:
     """Whether the column of sentences, if there is one, is wide enough to stay a column."""
     if table.below not in table.heads:
         return True
-    place = table.heads.index(table.below)
-    cells = [row[place] for row in (table.heads, *table.rows)]
+    index = table.heads.index(table.below)
+    cells = [row[index] for row in (table.heads, *table.rows)]
     # Paths are divided at slashes; other words stay whole.
-    solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
-    wanted = max(min(max(map(cell_len, cells)), _MIN_SENTENCE_CELLS), min(solid, room))
-    return _widths(table, room)[place] >= wanted
+    never_folded = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
+    wanted = max(min(max(map(cell_len, cells)), _MIN_SENTENCE_CELLS), min(never_folded, room))
+    return _widths(table, room)[index] >= wanted
 
 
-def _total(table: Table) -> int:
+def _min_table_width(table: Table) -> int:
     """Least width in which no word is divided."""
-    return sum(_least(table, i) for i in range(len(table.heads))) + len(_GAP) * (len(table.heads) - 1)
+    return sum(_min_column_width(table, column) for column in range(len(table.heads))) + len(_GAP) * (
+        len(table.heads) - 1
+    )
 
 
-def _least(table: Table, column: int) -> int:
+def _min_column_width(table: Table, column: int) -> int:
     """Least width of a column: numbers whole, text and headings down to their words."""
     name = table.heads[column]
-    head = least(name)
+    head = min_text_width(name)
     cells = [row[column] for row in table.rows]
     whole = max(map(cell_len, cells), default=0)
     if table.one_line and column == len(table.heads) - 1:
@@ -139,40 +144,40 @@ def _least(table: Table, column: int) -> int:
     if table.one_line or name in table.right or name in table.keep:
         return max(head, whole)
     # One more cell for an ellipsis.
-    return max(head, *(least(cell) + bool(table.lines and cell) for cell in cells))
+    return max(head, *(min_text_width(cell) + bool(table.lines and cell) for cell in cells))
 
 
 def _widths(table: Table, room: int) -> list[int]:
     """Column widths: the widest gives way first, none below its least width."""
     columns = range(len(table.heads))
-    widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in columns]
-    floors = [_least(table, i) for i in columns]
+    widths = [max(cell_len(row[column]) for row in (table.heads, *table.rows)) for column in columns]
+    floors = [_min_column_width(table, column) for column in columns]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > room:
-        roomy = [i for i in columns if widths[i] > floors[i]]
-        if not roomy:
+        shrinkable = [column for column in columns if widths[column] > floors[column]]
+        if not shrinkable:
             break
-        widths[max(roomy, key=lambda i: widths[i])] -= 1
+        widths[max(shrinkable, key=lambda column: widths[column])] -= 1
     # A folded heading narrows its column.
-    for i in (i for i in columns if table.heads[i] in table.right):
-        lines = (*fold(table.heads[i], widths[i]), *(row[i] for row in table.rows))
-        widths[i] = max(map(cell_len, lines))
+    for column in (column for column in columns if table.heads[column] in table.right):
+        lines = (*fold(table.heads[column], widths[column]), *(row[column] for row in table.rows))
+        widths[column] = max(map(cell_len, lines))
     return widths
 
 
 def _row(table: Table, row: tuple[str, ...], widths: list[int], *, head: bool = False) -> Iterator[str]:
     cells = [
-        [text] if table.one_line and not head else _folded(text, size, 0 if head else table.lines)
+        [text] if table.one_line and not head else _folded_cell(text, size, 0 if head else table.lines)
         for text, size in zip(row, widths, strict=True)
     ]
     for line in range(max(len(cell) for cell in cells)):
         parts = [
-            _cell(cell[line] if line < len(cell) else "", size, right=head_of in table.right)
-            for head_of, size, cell in zip(table.heads, widths, cells, strict=True)
+            _cell(cell[line] if line < len(cell) else "", size, right=heading in table.right)
+            for heading, size, cell in zip(table.heads, widths, cells, strict=True)
         ]
         yield _INDENT + _GAP.join(parts)
 
 
-def _folded(text: str, width: int, most: int) -> list[str]:
+def _folded_cell(text: str, width: int, most: int) -> list[str]:
     if cell_len(text) <= width:
         return [text]
     lines = fold(text, width)

@@ -29,7 +29,9 @@ _LABEL_WIDTH = 14
 _MAX_EVIDENCE_LINES = 4
 """Most lines of one piece of evidence: the end of a log line is often the telling part."""
 # Tables that the summary at the top already covers.
-_DETAILS = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
+_DETAIL_TABLES = frozenset(
+    {"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"}
+)
 
 
 def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True) -> str:
@@ -40,7 +42,7 @@ def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True)
     """
     width = max(width, _MIN_WIDTH)
     content = content_of(document)
-    shorten = _ids(content)
+    shorten = _uuid_shortener_of(content)
     lines = list(_head(content, width))
     if isinstance(document, Snapshot) and document.devices:
         findings = _findings(content.findings, width)
@@ -49,10 +51,10 @@ def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True)
             lines += ["", *_table(table, width, shorten, elastic=details)]
         lines += ["", *_facts(content, width), *findings]
     else:
-        left_out = frozenset() if details else _DETAILS if isinstance(document, Run) else frozenset({EVERY_RUN})
+        left_out = frozenset() if details else _DETAIL_TABLES if isinstance(document, Run) else frozenset({EVERY_RUN})
         lines += list(_body(content, width, shorten, left_out, details=details))
     if details:
-        lines += list(_rest(content, width, shorten))
+        lines += list(_appendix(content, width, shorten))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -71,7 +73,7 @@ def _body(
             yield from _table(table, width, shorten, elastic=details)
 
 
-def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterator[str]:
+def _appendix(content: Content, width: int, shorten: Callable[[str], str]) -> Iterator[str]:
     """What only files have: logs, documents inside this one, and the footer."""
     if content.log_tail:
         yield from ("", "End of the log")
@@ -89,10 +91,10 @@ def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterat
         yield from ("", "=" * width, *paragraph(content.footer, width))
 
 
-def tables(content: Content, width: int = WIDTH) -> str:
+def render_tables(content: Content, width: int = WIDTH) -> str:
     """Only the tables of a content."""
     width = max(width, _MIN_WIDTH)
-    shorten = _ids(content)
+    shorten = _uuid_shortener_of(content)
     lines = [line for table in content.tables for line in ("", *_table(table, width, shorten))]
     return "\n".join(line.rstrip() for line in [*_head(content, width), *lines]) + "\n"
 
@@ -100,11 +102,11 @@ def tables(content: Content, width: int = WIDTH) -> str:
 def _head(content: Content, width: int) -> Iterator[str]:
     if content.simulated:
         yield from paragraph(f"[{SIMULATED}] {content.simulated}", width, rest="  ")
-    *above, title = paragraph(content.title, width, rest="  ")
-    yield from above
-    together = f"{title}   {content.subtitle}" if content.subtitle else title
-    if cell_len(together) <= width:
-        yield together
+    *title_lines, title = paragraph(content.title, width, rest="  ")
+    yield from title_lines
+    title_and_subtitle = f"{title}   {content.subtitle}" if content.subtitle else title
+    if cell_len(title_and_subtitle) <= width:
+        yield title_and_subtitle
     else:
         yield title
         yield from paragraph(content.subtitle, width, "  ", "  ")
@@ -146,12 +148,12 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
     else:
         if table.rows:
             # A file has the width that its table needs; prose keeps one that is easy to read.
-            wide = max(width, natural_width(table))
-            yield from table_lines(dataclasses.replace(table, note=""), wide, shorten, elastic=True)
+            table_width = max(width, natural_width(table))
+            yield from table_lines(dataclasses.replace(table, note=""), table_width, shorten, elastic=True)
         if table.note:
             yield from paragraph(table.note, width, "  ", "  ")
     if table.charts:
-        yield from _over_time(table, width)
+        yield from _memory_graphs(table, width)
 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
@@ -166,7 +168,7 @@ def _charts(table: Table, width: int) -> Iterator[str]:
             yield from paragraph(f"{chart.title}: {words}.", width, "  ", "  ")
 
 
-def _over_time(table: Table, width: int) -> Iterator[str]:
+def _memory_graphs(table: Table, width: int) -> Iterator[str]:
     from gpuwatch.share.reports import memory_over_time_layers
 
     for chart in table.charts:
@@ -177,21 +179,21 @@ def _over_time(table: Table, width: int) -> Iterator[str]:
             yield from (f"    {line}" for line in lines)
 
 
-def _ids(content: Content) -> Callable[[str], str]:
+def _uuid_shortener_of(content: Content) -> Callable[[str], str]:
     return uuid_shortener(cell for table in content.tables for row in table.rows for cell in row)
 
 
 def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
-    telling = [found for found in findings if found.id != "healthy"]
-    if not telling:
+    problems = [finding for finding in findings if finding.id != "healthy"]
+    if not problems:
         return []
     lines = ["", "Findings"]
-    for found in telling:
-        likely = "" if found.certainty == "fact" else ", likely"
-        title = f"{GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}"
+    for finding in problems:
+        likely = "" if finding.certainty == "fact" else ", likely"
+        title = f"{GLYPHS[finding.severity]} {finding.severity}{likely}  {finding.id}  {finding.title}"
         lines += paragraph(title, width, "  ", "    ")
-        for line in found.evidence[:6]:
+        for line in finding.evidence[:6]:
             lines += paragraph(line, width, "      ", "        ", most=_MAX_EVIDENCE_LINES)
-        if found.action:
-            lines += paragraph(found.action, width, "    → ", "      ")
+        if finding.action:
+            lines += paragraph(finding.action, width, "    → ", "      ")
     return lines
