@@ -209,8 +209,8 @@ def test_findings_that_every_node_has_name_the_setting_once() -> None:
 
 
 def test_of_programs_only_the_command_is_known_to_be_the_same() -> None:
-    def of(command_to_paste: str, held: int) -> Any:
-        return timed("run", held=held, title=command_to_paste, workload="program", workload_parameters={})
+    def of(command: str, held: int) -> Any:
+        return timed("run", held=held, title=command, workload="program", workload_parameters={})
 
     same = shown(of("python a.py", 22 * GIB), of("python a.py", 326 * MIB))
     assert same.startswith("run #2: the same command in ")

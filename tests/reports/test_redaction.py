@@ -147,8 +147,8 @@ def test_what_a_helper_needs_stays(text: str) -> None:
         ),
     ],
 )
-def test_public_models_and_images_of_a_command_stay(command_to_paste: str, told: str) -> None:
-    document = {"group": "run", "title": command_to_paste}
+def test_public_models_and_images_of_a_command_stay(command: str, told: str) -> None:
+    document = {"group": "run", "title": command}
     redactor = Redactor()
     redactor.learn(document)
     assert redactor.replaced(document)["title"] == told
