@@ -1,4 +1,4 @@
-"""The input of rules, which are pure functions of it."""
+"""The evidence that rules judge: machine, run, log and environment, and what follows from them."""
 
 from __future__ import annotations
 

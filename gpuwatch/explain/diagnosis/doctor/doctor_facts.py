@@ -1,4 +1,4 @@
-"""The input of checks, which are pure functions of it: evidence, and what only the doctor looks at."""
+"""The facts that doctor's checks and rules judge: evidence, and what only doctor gathers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of a program that failed or were ended while it may exit with 0, or forked after TensorFlow had started."""
+"""Child processes that failed, were killed, ran out of memory, or were forked after TensorFlow had started."""
 
 from __future__ import annotations
 

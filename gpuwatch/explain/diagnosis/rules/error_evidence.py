@@ -1,4 +1,4 @@
-"""The errors of a program: the lines that state a cause, and exceptions as findings about its end show them."""
+"""Errors of a program as evidence: lines that state a cause, and exceptions with the place where they were raised."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gpuwatch.explain.diagnosis.rules.finding_texts import at_line
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
+from gpuwatch.explain.logs.tracebacks import Frame
 
 
 def line_stating(message: str, cause: str) -> str:
@@ -75,6 +76,11 @@ def line_of(error: RunError) -> str:
     return f"{error.type}: {essential_line(error.message)[:300]}".rstrip(": ")
 
 
+def frame_of(log: LogFacts, error: RunError) -> Frame | None:
+    """The frame of the user's code that led to an exception; None if its traceback is not in the log."""
+    return log.error_frames.get(f"{error.type}: {error.message}")
+
+
 def first_in_chain(log: LogFacts, error: RunError) -> str:
     """The exception at the beginning of the chain that this one ends, in a line; empty without a chain."""
     first = log.first_in_chain.get(f"{error.type}: {error.message}", "")
@@ -84,7 +90,7 @@ def first_in_chain(log: LogFacts, error: RunError) -> str:
 
 def raised_at(log: LogFacts, error: RunError) -> list[str]:
     """The user's own line that led to an exception, if its traceback is in the log, and the first of its chain."""
-    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    frame = frame_of(log, error)
     first = first_in_chain(log, error)
     return [*([at_line("raised at", frame)] if frame is not None else []), *([f"{BEFORE_IT} {first}"] if first else [])]
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import frame_of, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -89,7 +89,7 @@ def advice_in_message(said: str) -> str:
 
 def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:
     """What the line that raised an exception says of it, whatever its message; None for most lines."""
-    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    frame = frame_of(log, error)
     if frame is None:
         return None
     if _SPOOLED_SCRIPT.search(frame.file) is not None:
@@ -120,7 +120,7 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
         return None
     if is_heading(essential_line(error.message)):
         return None  # what TensorFlow says after it is cut off
-    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    frame = frame_of(log, error)
     code = frame.code if frame is not None and not frame.is_library else ""
     package = frame.error_package if frame is not None else ""
     raised_by_python = (
@@ -144,7 +144,7 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
 
 def advice_for_error(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
-    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    frame = frame_of(log, error)
     text = f"{line_of(error)}\n{frame.code if frame is not None else ''}"
     known = first_match(_BY_EXCEPTION_TYPE, text) or advice_by_kind(line_of(error))
     place = _where_to_look(frame, shown=log.last_error_has_traceback)

@@ -1,4 +1,4 @@
-"""How findings name GPUs, processes and lines of programs."""
+"""Texts that several findings share: names of processes, quoted lines, advice on slow input."""
 
 from __future__ import annotations
 

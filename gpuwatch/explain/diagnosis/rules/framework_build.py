@@ -1,4 +1,4 @@
-"""The framework's build: against the driver's CUDA version and the card's compute capability, and its CUDA libraries.
+"""The framework's build: without CUDA, or too new for the driver, or without code for the GPU's compute capability.
 
 A driver runs every CUDA version up to its own, and later minor versions of the same major version ("minor version
 compatibility"), except that it cannot compile their PTX.

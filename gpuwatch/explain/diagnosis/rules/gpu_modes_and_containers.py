@@ -1,4 +1,4 @@
-"""Parts of a machine: MIG instances and compute modes of GPUs, and processes of other containers or users."""
+"""MIG instances and compute modes of GPUs, and processes of other containers or users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that a log shows without a GPU, or with one that they leave, where it does not say why."""
+"""Logs of programs that had no GPU, or did not use it, and do not say why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that did not run on the requested device."""
+"""Ops that did not run on the requested device, and strategies on devices that do not exist."""
 
 from __future__ import annotations
 

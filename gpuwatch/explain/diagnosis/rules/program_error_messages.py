@@ -1,4 +1,4 @@
-"""What a message means: the table of errors, ends and signals in ``program_error_messages.txt``.
+"""Reads ``program_error_messages.txt``, the table of what errors, ends and signals mean, and what to do about them.
 
 Sources of its texts: PyTorch (``aten/src/ATen/native``, ``torch/autograd``, ``torch/amp``, ``torch/distributed``,
 ``torch/_inductor``, ``torch/serialization.py``, ``torch/utils/cpp_extension.py``), TensorFlow and Keras, DeepSpeed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.error_evidence import ON_PURPOSE, ends_log, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import ON_PURPOSE, ends_log, frame_of, line_of, names_cause
 from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     NCCL_INTERNAL,
     PEER,
@@ -83,7 +83,7 @@ def ended_by_own_error(log: LogFacts) -> bool:
     error = log.errors[-1]
     if follows_from_another_process(log) or ("gpu.none" in log.topics and "process group" in error.message):
         return False  # without a GPU there are no groups of NCCL
-    frame = log.error_frames.get(f"{error.type}: {error.message}")
+    frame = frame_of(log, error)
     if error.type in _FILE_AND_CODE_EXCEPTIONS:
         return _DRIVER_WORDS.search(error.message) is None
     text = f"{error.message} {frame.code if frame is not None else error.type}"

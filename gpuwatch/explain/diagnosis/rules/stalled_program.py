@@ -1,4 +1,4 @@
-"""A watched program that lives and makes no more steps."""
+"""A watched program that still runs but makes no more steps, and a cluster that waits for tasks that never connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tf.function that TensorFlow traces again and again: each trace runs its Python code and builds a graph."""
+"""Use of tf.function: functions traced again and again, run eagerly, or with large constants, and graphs that grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures that no known cause explains: reported, so that the run does not look healthy."""
+"""Failures that no known cause explains, also of programs that exited with 0: reported, so that none looks healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watched program whose GPU waits for its input, by looks at its threads; from outside: conditions/input_bound.py."""
+"""Watched programs whose GPU waits for input, by samples of threads (from outside: conditions/input_bound.py)."""
 
 from __future__ import annotations
 
