@@ -23,7 +23,7 @@ _THROTTLE_REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_E
 
 
 def topics_of(line: str) -> Iterator[tuple[str, str]]:
-    """The topics of a sample, each with the line that shows it; an Xid is told as the kernel does."""
+    """The topics of a sample, each with the line that shows it; an Xid is written as the kernel writes it."""
     sample = _SAMPLE.match(line)
     if sample is None or (value := float(sample[3])) >= _MIN_BLANK:
         return

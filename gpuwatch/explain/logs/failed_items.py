@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs.failure_lines import logs_failure
-from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
+from gpuwatch.explain.logs.line_prefixes import bare_message, undecorated
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
@@ -42,7 +42,7 @@ class FailedItems:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
         facts.failed_items = explain_device_type(self._of_all(last_lines)[:_MAX_LINE_CHARS])
         logged = (line for line in self._first.values() if logs_failure(line))
-        facts.logged_error = explain_device_type(without_prefixes(undecorated(next(logged, "")))[:_MAX_LINE_CHARS])
+        facts.logged_error = explain_device_type(bare_message(next(logged, ""))[:_MAX_LINE_CHARS])
 
     def _of_all(self, last_lines: Sequence[str]) -> str:
         """The error that came for each of the items that the last lines count; empty without one."""
@@ -51,5 +51,5 @@ class FailedItems:
         for shape, count in self._count.items():
             each = (count // number for number in items if number >= _MIN_ITEMS and count % number == 0)
             if any(0 < times <= _MAX_LINES_PER_ITEM for times in each):
-                return without_prefixes(undecorated(self._first[shape]))
+                return bare_message(self._first[shape])
         return ""

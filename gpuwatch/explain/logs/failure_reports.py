@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from gpuwatch.explain.logs.failure_lines import reports_failure
-from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
+from gpuwatch.explain.logs.line_prefixes import bare_message, last_bar_state, undecorated
 
 _MAX_READ_CHARS = 1000
 _MAX_LINES_AFTER_GROMACS = 9
@@ -33,7 +33,7 @@ _NAMES_NOTHING = re.compile(
 
 def report_line(lines: Sequence[str]) -> str:
     """The report of several lines with which GROMACS, Triton or CMake stopped, as one line; empty without one."""
-    plain = [without_prefixes(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines]
+    plain = [bare_message(raw, _MAX_READ_CHARS) for raw in lines]
     for at in (at for at in range(len(plain) - 1, 0, -1) if _GROMACS.match(plain[at]) is not None):
         end = next((to for to in range(at + 1, len(plain)) if plain[to].startswith(_ENDS_IT)), len(plain))
         text = " ".join(line for line in plain[at + 1 : end] if not line.startswith(_BESIDE_IT))
@@ -50,7 +50,7 @@ def report_line(lines: Sequence[str]) -> str:
 
 def first_failed_line(lines: Sequence[str], failed: str) -> str:
     """The first line that names what failed of those that end with ``failed``; ``failed`` itself without another."""
-    plain = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_READ_CHARS]) for raw in lines if raw.strip()]
+    plain = [undecorated(last_bar_state(raw)[:_MAX_READ_CHARS]) for raw in lines if raw.strip()]
     first, apart = failed, 0
     for line in reversed(plain[: max((at for at, line in enumerate(plain) if line == failed), default=0)]):
         if reports_failure(line):

@@ -16,7 +16,7 @@ _NAMED = re.compile(
     r"|\S*[/\\]\S*|\b(?!rc=|code=|status=|exit)[\w.-]+=\S+"  # a file, an option's value
     r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.[a-z]\w{0,4}\b(?:[:(]\d+)?"
 )
-"""Names and texts, in which a word tells nothing."""
+"""Names and texts, in which a word means nothing."""
 _WORDS = re.compile(
     r"traceback \(most recent|\b(?:fail\w*|err(?:or)?s?|exceptions?|traceback|abort\w*|killed(?! \d)|cannot"
     r"|can(?:no|')t|can not|could(?: not|n't)|unable"

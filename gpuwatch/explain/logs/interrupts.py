@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.line_prefixes import undecorated
+from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated
 from gpuwatch.explain.logs.progress_and_success_patterns import ENDED_WELL, PROGRESS, SERVER_ANSWER, SERVER_STARTED
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
@@ -33,7 +33,7 @@ _INTERRUPT_REPORTED = re.compile(
     r"|\b(?:interrupt|term(?:ination)?) signal (?:was )?(?:received|caught)\b",
     re.IGNORECASE,
 )
-"""An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, told in words of its own."""
+"""An interrupt (Ctrl+C) or SIGTERM that a program caught, or a time limit of its own, as the program reports it."""
 _SERVER_OUTPUT = re.compile(
     rf"{SERVER_ANSWER}|{SERVER_STARTED}|Finished server process|Application shutdown|Handling signal: term"
     r"|signal=SIGTERM|Draining|TensorBoard",
@@ -55,7 +55,7 @@ def interrupt_line(lines: Sequence[str]) -> str:
     found, reported = "", any(map(_INTERRUPT_REPORTED.search, map(undecorated, lines)))
     step_counts: set[str] = set()  # a bar that is drawn again, as its program ends, is no more work
     for raw in (line for line in reversed(lines) if reported and line.strip()):
-        line = undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS])
+        line = undecorated(last_bar_state(raw)[:_MAX_LINE_CHARS])
         if _INTERRUPT_REPORTED.search(line) is not None:
             found = found if "SIGTERM" in line and any(map(_SERVER_OUTPUT.search, lines)) else line
         elif PROGRESS.search(line) is not None and ENDED_WELL.search(line) is None and not line.startswith("wandb:"):

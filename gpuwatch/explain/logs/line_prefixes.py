@@ -79,6 +79,16 @@ def without_prefixes(line: str) -> str:
     return line
 
 
+def bare_message(line: str, max_chars: int | None = None) -> str:
+    """The message of a line, as it is, without decoration and prefixes; at most from its first ``max_chars``."""
+    return without_prefixes(undecorated(line[:max_chars]))
+
+
+def last_bar_state(line: str) -> str:
+    """A line without its end; of a progress bar, which overwrites itself, the last state."""
+    return line.rstrip("\r\n").rpartition("\r")[2]
+
+
 _UNFINISHED_LINE = re.compile(
     r"(?:(?<=[\]\d%)}\u2026])|(?<=\.\.\.)|(?<=[\]%] )|(?<=\.\.\. ))(?="
     r"(?:(?:Killed|Terminated)(?:: \d{1,2})?|Segmentation fault|Aborted|Bus error|Illegal instruction"

@@ -21,7 +21,7 @@ from gpuwatch.explain.logs.failure_lines import (
     reports_failure,
 )
 from gpuwatch.explain.logs.failure_reports import first_failed_line, report_line
-from gpuwatch.explain.logs.line_prefixes import rank_prefix, undecorated, without_prefixes
+from gpuwatch.explain.logs.line_prefixes import bare_message, last_bar_state, rank_prefix, undecorated, without_prefixes
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.nan_losses import nan_loss_line
 from gpuwatch.explain.logs.program_output import last_output_line
@@ -86,7 +86,7 @@ programs that failed without words.
 
 
 def announces_work(line: str) -> bool:
-    """Whether a line tells that the work is to begin, which proves none."""
+    """Whether a line says that work begins, which proves none."""
     return re.search(WORK_STARTS, line, re.IGNORECASE) is not None
 
 
@@ -112,7 +112,7 @@ def shows_work(line: str) -> bool:
 
 
 def reports_completion(line: str) -> bool:
-    """Whether a line tells that its program did its work to the end, or was stopped in order."""
+    """Whether a line says that its program completed its work, or was stopped in order."""
     return ENDED_WELL.search(line) is not None
 
 
@@ -150,7 +150,7 @@ def end_of(lines: Sequence[str], *, is_server: bool = False) -> LogEnd:
     checked = gpu_related_lines(lines)
     if is_server:
         checked = [raw for raw in list(lines)[-1:] if ADD_ON_ERROR.match(undecorated(raw[:_MAX_READ_CHARS])) is None]
-    last = [undecorated(raw.rstrip("\r\n").rpartition("\r")[2][:_MAX_READ_CHARS]) for raw in checked if raw.strip()]
+    last = [undecorated(last_bar_state(raw)[:_MAX_READ_CHARS]) for raw in checked if raw.strip()]
     last = last[-_CHECKED_LINES:]
     steps, doubt = 0, ""
     in_order = interrupts.received_sigterm(last) and reports_completion(last[-1])  # of a program that was asked to end
@@ -182,7 +182,7 @@ def store_last_lines(facts: LogFacts, lines: Sequence[str], end: LogEnd, program
     facts.received_sigterm = interrupts.received_sigterm(lines)
     if end.kind == FAILURE:
         near = islice(reversed(program_lines), NEAR_END_LINES)
-        facts.last_lines = tuple(_shortened(without_prefixes(undecorated(text))) for text in near)
+        facts.last_lines = tuple(_shortened(bare_message(text)) for text in near)
 
 
 def _shortened(text: str) -> str:
@@ -212,7 +212,7 @@ def _without_ignored_exceptions(lines: Sequence[str]) -> Iterator[str]:
             yield raw
             continue
         ignored.append(raw)
-        if _TRACEBACK_END.match(without_prefixes(undecorated(raw[:_MAX_READ_CHARS]))) is not None:
+        if _TRACEBACK_END.match(bare_message(raw, _MAX_READ_CHARS)) is not None:
             ignored = []
     yield from ignored
 
@@ -237,8 +237,10 @@ def kind_and_line(lines: Sequence[str], *, is_server: bool = False) -> tuple[str
         if of_part and not found[0]:
             return _kind_and_line(lines)
         return found if found[0] or len(kept) == len(lines) else (WORK, undecorated(last[:_MAX_READ_CHARS]))
-    told = _kind_and_line(of_service)
-    return (WORK, undecorated(lines[-1][:_MAX_READ_CHARS])) if not told[0] and len(lines) >= MIN_SERVICE_LINES else told
+    found = _kind_and_line(of_service)
+    if found[0] or len(lines) < MIN_SERVICE_LINES:
+        return found
+    return WORK, undecorated(lines[-1][:_MAX_READ_CHARS])
 
 
 def _kind_and_line(lines: Sequence[str]) -> tuple[str, str]:

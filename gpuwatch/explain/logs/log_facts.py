@@ -185,7 +185,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     not_a_number: str = ""
     """A line near the end with a loss that is NaN or infinite."""
     last_lines: tuple[str, ...] = ()
-    """Those near the end of a log that tells a failure, the last first."""
+    """Those near the end of a log that ends in a failure, the last first."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     memory_request_frame: Frame | None = None
@@ -220,9 +220,9 @@ class LogFacts(msgspec.Struct, kw_only=True):
     last_warning: str = ""
     """The last warning of Python's module in its last lines."""
     interrupt_line: str = ""
-    """The line near its end in which the program itself tells that it was interrupted, or stopped at its time limit."""
+    """The line near its end in which the program reports that it was interrupted, or stopped at its time limit."""
     failed_after_interrupt: bool = False
-    """Whether an exception follows that line, and was told to be from the keyboard."""
+    """Whether an exception follows that line, which reports an interrupt from the keyboard."""
     leaked_resources_line: str = ""
     """What Python's resource tracker cleaned up after a process that ended in the middle of its work."""
     last_line: str = ""

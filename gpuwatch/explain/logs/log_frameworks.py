@@ -22,8 +22,8 @@ FRAMEWORK_WORDS = (
     ("cuda error: cusolver", "pytorch"), ("cuda error: cusparse", "pytorch"), (":tensorflow:", "tensorflow"),
     ("caffe", "caffe"), ("darknet", "darknet"),
 )  # fmt: skip
-"""Words of a relevant line, in lower case, to the name that findings use. Of several in one line the first tells which
-program failed: others use PyTorch, XLA's lines look like TensorFlow's."""
+"""Words of a relevant line, in lower case, to the name that findings use. Of several in one line the first names the
+program that failed: others use PyTorch, XLA's lines look like TensorFlow's."""
 
 _MISTAKEN_FOR = {"whisper.cpp": "llama.cpp", "Lua Torch": "pytorch"}
 """Programs whose lines contain the words of another one, which they are not."""

@@ -14,16 +14,13 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.safe_text import bounded
-from gpuwatch.explain.logs import (
-    dcgm_metrics,
-    log_ending,
-    message_topics,
-    pytorch_oom,
-)
+from gpuwatch.explain.logs import dcgm_metrics, log_ending, message_topics, pytorch_oom
 from gpuwatch.explain.logs.failed_items import FailedItems
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_prefixes import (
+    bare_message,
     json_text,
+    last_bar_state,
     rank_prefix,
     source_message,
     split_unfinished_line,
@@ -47,9 +44,8 @@ from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterErro
 
 _MAX_LINE_CHARS = 20_000
 _MAX_KEPT_CHARS = 2000
-_PYTORCH_HINTS = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
 _ENVIRONMENT_OF_PATH = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
-"""Parts of the path of a program, which tell the system or the service on which it ran."""
+"""The system or service on which a program ran, by a part of its path."""
 _MEMO_CHARS = 600
 _MEANINGLESS_KIND, _REFUSED_KIND, _TORCH_OOM_KIND, _ERROR_KIND = 1, 2, 3, 4
 _hinted, _shape = message_topics.may_matter, message_topics.message_shape
@@ -101,9 +97,8 @@ class LogParser:
         self._facts.ooms = self._ooms.result()
         self._facts.frame = self._frames.frame
         self._facts.went_on_after_last_error = self._work.went_on
-        self._facts.last_survived_error_line = max(
-            self._facts.last_survived_error_line, self._work.survived_error_line * self._work.went_on
-        )
+        if self._work.went_on:
+            self._work.note_survived_error()
         self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_continued_after
         self._facts.memory_request_frame = self._frames.memory_request_frame
         self._name_packages()
@@ -142,10 +137,10 @@ class LogParser:
             self._after_exception(line)
         if self._frames.open:
             self._frames.rank = rank_prefix(line)
-            self._frames.take_code(without_prefixes(undecorated(line[:_MAX_LINE_CHARS])))
+            self._frames.take_code(bare_message(line, _MAX_LINE_CHARS))
         if framed:
             self._frames.rank = rank_prefix(line)
-        if framed and self._frames.take_frame(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
+        if framed and self._frames.take_frame(bare_message(line, _MAX_LINE_CHARS)):
             if self._frames.is_new_program and self._is_another_start(line):
                 return
             facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.lines
@@ -219,9 +214,6 @@ class LogParser:
     def _after_exception(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
         if self._facts.last_error_line == self._facts.lines:
-            self._facts.last_survived_error_line = max(
-                self._facts.last_survived_error_line, self._work.survived_error_line
-            )
             self._work.start(raw, self._facts.lines, ended=bool(self._frames.ended_program))
             ended = self._frames.ended_program and not rank_prefix(raw)
             if ended or self._ended_program.lines_since is not None:
@@ -247,9 +239,7 @@ class LogParser:
         ooms = self._facts.topics.get("memory.oom", 0)
         if ooms != self._ooms_seen:
             self._ooms_seen = ooms
-            self._facts.last_survived_error_line = max(
-                self._facts.last_survived_error_line, self._work.survived_error_line
-            )
+            self._work.note_survived_error()
             self._work.restart()
         self._work.take(line)
         if max(self._work.steps, self._work.bar_advances) >= MIN_MANY_STEPS or self._work.success_answers > 1:
@@ -287,43 +277,39 @@ class LogParser:
         self._facts.lines += 1
 
     def close(self) -> None:
-        """Ends the log, and all units of several lines."""
+        """Ends the log, and all messages of several lines."""
+        facts, last_lines = self._facts, self._last_lines
         self._multiline.close_all()
-        self._take_unfinished_line(self._last_lines[-1].rstrip("\r\n").rpartition("\r")[2] if self._last_lines else "")
-        for raw in self._last_lines:
-            if any(words in raw for words in _PYTORCH_HINTS):
-                self._frames.take_package_names(raw)
+        self._take_unfinished_line(last_bar_state(last_lines[-1]) if last_lines else "")
+        self._frames.take_last_lines(last_lines)
         file = self._frames.frame.file if self._frames.frame is not None else ""
         for part, environment in _ENVIRONMENT_OF_PATH:
             if part in file.lower():
-                self._facts.note(f"environment.{environment}", file)
-        closing = [without_prefixes(undecorated(text[:_MAX_LINE_CHARS])) for text in list(self._last_lines)[-2:]]
+                facts.note(f"environment.{environment}", file)
+        closing = [bare_message(text, _MAX_LINE_CHARS) for text in list(last_lines)[-2:]]
         self._reported_ends.close(closing[-1] if closing else "", closing[0] if closing else "")
-        kept, printed = program_lines([*self._last_lines], whole=len(self._last_lines) < log_ending.LAST_LINES)
-        end = log_ending.end_of(kept, is_server="server.started" in self._facts.topics)
+        kept, printed = program_lines([*last_lines], whole=len(last_lines) < log_ending.LAST_LINES)
+        end = log_ending.end_of(kept, is_server="server.started" in facts.topics)
         line, placed = end.line, bool(self._placements.result())
         worked = end.kind in (log_ending.WORK, log_ending.KERAS_WORK)
         if worked:
-            if "memory.retried" in self._facts.topics or self._worked_after_dumps(line):
-                self._ooms_continued_after = self._facts.topics.get("memory.oom", 0)
+            if "memory.retried" in facts.topics or self._worked_after_dumps(line):
+                self._ooms_continued_after = facts.topics.get("memory.oom", 0)
             self._messages.forget_warnings(line)
-            if end.kind == log_ending.WORK and only_imported_tensorflow(self._facts, placed=placed):
-                self._facts.missing_libraries.clear()
-                self._facts.forget("cuda.missing-library")
-        since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(self._last_lines))
-        self._facts.lines_after_ending_line = sum(
-            1 for text in since if without_prefixes(undecorated(text[:_MAX_LINE_CHARS]))
-        )
+            if end.kind == log_ending.WORK and only_imported_tensorflow(facts, placed=placed):
+                facts.missing_libraries.clear()
+                facts.forget("cuda.missing-library")
+        since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(last_lines))
+        facts.lines_after_ending_line = sum(1 for text in since if bare_message(text, _MAX_LINE_CHARS))
         if worked and log_ending.shows_work(line):
-            self._reported_ends.forget_unstarted_command(self._facts.lines - self._facts.lines_after_ending_line)
+            self._reported_ends.forget_unstarted_command(facts.lines - facts.lines_after_ending_line)
         self._name_packages()
-        if self._facts.errors and self._facts.errors[-1].type == "KeyboardInterrupt":
-            self._reported_ends.forget_unstarted_command(self._facts.last_error_line or 0)
-        drop_unused_frameworks(
-            self._facts, placed=placed, worked=end.kind == log_ending.WORK and "tensorflow" not in line
-        )
-        self._failed_items.store_in(self._facts, self._last_lines)
-        log_ending.store_last_lines(self._facts, self._last_lines, end, printed)
+        if facts.errors and facts.errors[-1].type == "KeyboardInterrupt":
+            self._reported_ends.forget_unstarted_command(facts.last_error_line or 0)
+        worked_without_tensorflow = end.kind == log_ending.WORK and "tensorflow" not in line
+        drop_unused_frameworks(facts, placed=placed, worked=worked_without_tensorflow)
+        self._failed_items.store_in(facts, last_lines)
+        log_ending.store_last_lines(facts, last_lines, end, printed)
 
     def _name_packages(self) -> None:
         for name in sorted(self._frames.packages):
@@ -389,8 +375,6 @@ class LogParser:
             self._facts.note("memory.oom", line)
         self._ooms.take_dump_line(message, absl_thread(line))
 
-    # Everything else
-
     def _take_plain_line(self, raw: str) -> bool:
         """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
         if self._take_bar_states(raw) or self._take_unfinished_line(raw):
@@ -407,9 +391,9 @@ class LogParser:
             self._placements.take_eager_line(line)
             return True
         if line.startswith(dcgm_metrics.PREFIX):
-            for topic, told in dcgm_metrics.topics_of(line):
-                facts.note(topic, told)
-                facts.note_xid(told, told)
+            for topic, evidence in dcgm_metrics.topics_of(line):
+                facts.note(topic, evidence)
+                facts.note_xid(evidence, evidence)
             return True
         if "pu:" in line.lower() and not is_error(line) and self._placements.take_placer_line(line):
             return True

@@ -8,13 +8,7 @@ from itertools import islice
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping, Oom
-from gpuwatch.explain.logs import (
-    cuda_errors,
-    log_ending,
-    message_topics,
-    other_oom_messages,
-    pytorch_oom,
-)
+from gpuwatch.explain.logs import cuda_errors, log_ending, message_topics, other_oom_messages, pytorch_oom
 from gpuwatch.explain.logs.failure_lines import is_warning, reports_skipping
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
@@ -75,7 +69,7 @@ class MessageReader:
         self._nccl_error_follows = False
         """Whether the line before was the heading of what NCCL says of its last error."""
         self.skipped_by_topic: dict[str, int] = {}
-        """Count by topic of lines of which the program said that it left something out and went on."""
+        """Lines by topic with which the program said that it skipped something and went on."""
 
     def read(self, source: str, line: str, message: str) -> bool:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
@@ -92,7 +86,7 @@ class MessageReader:
             self._facts.warnings_by_topic[topic] = self._facts.warnings_by_topic.get(topic, 0) + 1
 
     def forget_warnings(self, work_line: str) -> None:
-        """Drops the topics of which only warnings told, to no consequence: ``work_line`` ends a program that worked."""
+        """Drops topics that only warnings had, without consequence: ``work_line`` ends a program that worked."""
         facts = self._facts
         used, finished = "device.used" in facts.topics, log_ending.reports_completion(work_line)
         for topic, count in [*facts.topics.items()]:

@@ -152,7 +152,7 @@ def states_explicitly(text: str, topic: str) -> bool:
 
 
 def _is_gpu_memory(needle: str, lower: str) -> bool:
-    """Whether "Out Of Memory" is said of a GPU: Slurm writes it so too, of a task on a host named gpu01."""
+    """Whether "Out Of Memory" is about a GPU: Slurm writes it so too, of a task on a host named gpu01."""
     return (
         needle == _SLURM_OOM
         and _GPU_WORD.search(lower) is not None

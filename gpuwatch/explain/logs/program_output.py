@@ -1,6 +1,6 @@
 """Which lines a program printed, whatever program: not source code, configuration, or what people wrote around a log.
 
-A program prints lines, each of which tells something: what it measured, where it is, what it wrote. Code and markup
+A program prints lines that inform: what it measured, where it is, what it wrote. Code and markup
 have statements, keys and brackets; prose has sentences; people put logs between Markdown's fences.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.explain.logs.failure_words import speaks_of_failure
-from gpuwatch.explain.logs.line_prefixes import undecorated
+from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated
 
 _CODE = re.compile(
     r"(?:import|from|def|class|return|if|elif|else|for|while|try|except|with|raise|assert|async|await|using|namespace"
@@ -33,7 +33,7 @@ _LINES_READ, _MIN_OUTPUT_LINES, _MAX_LINE_CHARS = 30, 3, 1000
 
 def last_output_line(lines: Sequence[str]) -> str:
     """The last one of the last lines of a log, if they are a program's output; empty for other texts."""
-    last = [line.rstrip("\r\n").rpartition("\r")[2][:_MAX_LINE_CHARS] for line in lines if line.strip()][-_LINES_READ:]
+    last = [last_bar_state(line)[:_MAX_LINE_CHARS] for line in lines if line.strip()][-_LINES_READ:]
     plain = [undecorated(line) for line in last]
     no_code = [line for line in plain if _CODE.match(line) is None]
     rest = [line for line in no_code if _PRINTED.search(line) is None]
@@ -69,7 +69,7 @@ def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list
         outside = (before % 2 == 0) if whole else before == len(fences) == 1
         alone = _HEADING.match(raw) is not None and not any(map(_HEADING.match, lines[at + 1 : at + 2]))
         title = whole and at < _HEADING_LINES and alone
-        said = title or (bool(fences) and (outside or alone) and _PRINTED_OUTSIDE_FENCES.search(raw) is None)
-        printed += [raw] * (not said)
-        kept += [raw] * (not said or not speaks_of_failure(undecorated(raw)))
+        of_a_person = title or (bool(fences) and (outside or alone) and _PRINTED_OUTSIDE_FENCES.search(raw) is None)
+        printed += [raw] * (not of_a_person)
+        kept += [raw] * (not of_a_person or not speaks_of_failure(undecorated(raw)))
     return kept, printed

@@ -23,7 +23,7 @@ _SAME_START_LINES = 500
 _NEAR_END_LINES = 20
 """An error ended a start if at most so many lines follow it."""
 _MAX_PROGRAMS = 16
-"""Programs of one log that are told apart, at most."""
+"""Programs of one log that are distinguished, at most."""
 _LSF_REPORT = "Sender: LSF System"
 """LSF's report, with which a log may begin, follows the job that it is about."""
 _DATE = re.compile(r"^\w{3} \w{3} +\d{1,2} [\d:]{8} (?:\w{2,5} )?\d{4}\s*$")

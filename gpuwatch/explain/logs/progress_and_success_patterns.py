@@ -115,5 +115,5 @@ SCRIPT_END = re.compile(
     r"|(?:^|\| )READY +\|$|^Submitted batch job \d|^wandb: \W{0,6}View run |^Requirement already satisfied: ",
     re.IGNORECASE,
 )
-"""What a script says at its end, however its program ended: work if nothing else is told."""
+"""What a script says at its end, however its program ended: work if no other line says more."""
 ENDED_WELL = re.compile(_ENDED_WELL_PATTERN, re.IGNORECASE)

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.logs.line_prefixes import undecorated, without_prefixes
+from gpuwatch.explain.logs.line_prefixes import bare_message, undecorated
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder
@@ -159,16 +159,14 @@ class ExceptionFinder:
         """Takes a line, as it is, after the head of a traceback or an exception."""
         prefix = self._prefix.match(line) if self._prefix is not None else None
         rest = line[prefix.end() :] if prefix is not None else line
-        if self._message_follows and (text := without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))):
+        if self._message_follows and (text := bare_message(rest, _MAX_LINE_CHARS)):
             self._message_follows = False
             if not is_error(text):
                 self._set_message(text)
                 return
         if self._lines_below_heading and self._take_line_below_heading(line):
             return
-        if self._pydantic_lines_left and self._take_pydantic_line(
-            without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))
-        ):
+        if self._pydantic_lines_left and self._take_pydantic_line(bare_message(rest, _MAX_LINE_CHARS)):
             return
         if _CONTINUATION.match(rest):
             if self._in_traceback and rest.lstrip()[:1] in _BOX_CHARS:
@@ -180,9 +178,9 @@ class ExceptionFinder:
         self._in_message = False
         if self._in_traceback and ", line " not in line:
             self._in_traceback = False
-            text = without_prefixes(undecorated(rest[:_MAX_LINE_CHARS]))
+            text = bare_message(rest, _MAX_LINE_CHARS)
             named = _NAMED_ERROR.match(text)
-            if named is not None and not is_error(without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))):
+            if named is not None and not is_error(bare_message(line, _MAX_LINE_CHARS)):
                 self._add(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message or self._lines_below_heading > 0
 
@@ -200,7 +198,7 @@ class ExceptionFinder:
     def _take_line_below_heading(self, line: str) -> bool:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
         self._lines_below_heading -= 1
-        text = without_prefixes(undecorated(line[:_MAX_LINE_CHARS]))
+        text = bare_message(line, _MAX_LINE_CHARS)
         node, self._after_node = self._after_node, text.startswith("Node: '") or text.strip() == "^"
         if (found := _FIRST_ROOT_ERROR.match(text)) is None and (not node or is_heading(text)):
             return False
@@ -228,7 +226,7 @@ class ExceptionFinder:
         return True
 
     def is_ignored(self, line: str) -> bool:
-        """Whether a line without prefixes is an exception that Python itself ignored, as it has just said."""
+        """Whether a line without prefixes is an exception that Python ignored, as the line before said."""
         where, line_number = self._handled
         return where in _IGNORED_KINDS and self._facts.lines - line_number <= _MAX_TRACEBACK_LINES and is_error(line)
 

@@ -38,7 +38,7 @@ _ADVICE_BY_NAME = {
     "layers": f"Use tf.keras.layers. Unchanged it is tf.compat.v1.layers{_LEGACY}.",
     "enable_eager_execution": "TensorFlow 2 executes eagerly without it: remove the call.",
 }
-"""Names of which more is to be said than their place in ``tf.compat.v1``."""
+"""Names for which the place in ``tf.compat.v1`` is not the best advice."""
 _NO_ATTRIBUTE = re.compile(r"module '(tensorflow|keras)([\w.]{0,80})' has no attribute '(\w{1,60})'")
 _NO_MODULE = re.compile(r"No module named '(tensorflow|keras)\.([\w.]{1,80})")
 _KERAS_2_MODULES = (

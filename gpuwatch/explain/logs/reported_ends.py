@@ -187,7 +187,7 @@ _FOREIGN_WORDS = {
         "\u0441\u0435\u0433\u043c\u0435\u043d\u0442\u0430\u0446\u0438\u0438",
     ),
 }  # fmt: skip
-"""How shells name SIGKILL and SIGSEGV in other languages: said only by the last line of a log."""
+"""How shells name SIGKILL and SIGSEGV in other languages; only the last line of a log says so."""
 _TOPIC_OF_WORD = {"killed": KILLED, "terminated": TERMINATED}
 _CHILD_EXIT = re.compile(
     r"(?:non-zero exit status |Failed core proc\(s\): \{'[^']{1,60}': )(?P<code>-?\d{1,3})\b"

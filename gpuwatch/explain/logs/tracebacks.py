@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -28,6 +29,8 @@ _PYTORCH_TEXT = re.compile(
     r"|Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py"
 )
 """Said by transformers of its models and modules for PyTorch only."""
+_PYTORCH_HINTS = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
+"""One of these is in each line that names a framework outside tracebacks."""
 _MAX_CODE_CHARS = 200
 _MAY_BE_OUT_OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
@@ -179,6 +182,12 @@ class FrameFinder:
             self.last_package = self.last_package if name == "torch" else name
             if (framework := FRAMEWORK_OF_PACKAGE.get(name, FRAMEWORK_OF_PACKAGE.get(name.lower()))) is not None:
                 self.packages.add(framework)
+
+    def take_last_lines(self, lines: Iterable[str]) -> None:
+        """Takes the last lines of a log, whose warnings may name a framework's package."""
+        for line in lines:
+            if any(words in line for words in _PYTORCH_HINTS):
+                self.take_package_names(line)
 
     def _keep(self, frame: Frame) -> None:
         if len(self._frame_by_rank) >= _MAX_RANKS:

@@ -15,14 +15,14 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_ANSWER
 
 _MAX_LINES_AFTER_ERROR = 2000
-"""Lines after an error that are looked at."""
+"""Lines after an error that are read."""
 _MAX_LINES_BEFORE_ERROR = 3000
 """Lines at the start of a log in which steps are looked for."""
 _MAX_LINE_CHARS = 300
 """Only the first characters of a line are examined."""
 _COMPARED_LETTERS = 16
 _MAX_STEP_LINES, _FEW_STEP_LINES = 100, 2
-"""Lines of steps before the first error that are looked at; a few are not all the forms that a program prints."""
+"""Lines of steps before the first error that are read; a few are not all the forms that a program prints."""
 MIN_MANY_STEPS = 10
 """Steps after which even the ranks of a job, which wait for each other, show that none of them failed."""
 _INFO = re.compile(r"^.{0,80}?(?:\b(?:INFO|SUCCESS)\b|\"info\"|level=info|\[I \d{4}-)|^(?:\S{1,40} )?I\d{4} [\d:.]+ ")
@@ -83,7 +83,7 @@ class WorkAfterError:
         self._program_ended = False
         """Whether the program has ended, so that lines count only after one of these forms: another start of it."""
         self.success_answers = 0
-        """Requests that it answered after the error as they were meant."""
+        """Requests that a server answered with success after the error."""
         self._lines_before_left = _MAX_LINES_BEFORE_ERROR
         self._lines_left = 0
         self._rank = ""
@@ -101,6 +101,10 @@ class WorkAfterError:
         worked = self.went_on or facts.steps_printed_after_error > _FEW_STEP_LINES or facts.other_program_worked
         return self._error_line if worked else 0
 
+    def note_survived_error(self) -> None:
+        """Stores in the facts that work followed the error, if it did."""
+        self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self.survived_error_line)
+
     def take_before_error(self, line: str) -> None:
         """Takes a line before the first error."""
         self._lines_before_left -= 1
@@ -110,14 +114,12 @@ class WorkAfterError:
         self._had_steps_before = self._lines_before_left == 0 or bool(self._step_forms)
 
     def start(self, line: str, number: int, *, ended: bool) -> None:
-        """``line``, as it is, is an error, which ``ended`` the program: what went on after earlier ones counts no
-        more."""
+        """Starts to count after the error in ``line``, as it is, which may have ``ended`` the program."""
+        self.note_survived_error()
         self._error_line = number
         self.wants_lines, self._lines_left, self._rank = True, _MAX_LINES_AFTER_ERROR, rank_prefix(line)
-        self._program_ended, self._facts.other_program_worked = (
-            ended and self._step_forms.total() > _FEW_STEP_LINES,
-            False,
-        )
+        self._program_ended = ended and self._step_forms.total() > _FEW_STEP_LINES
+        self._facts.other_program_worked = False
         self.restart()
 
     def restart(self) -> None:
@@ -156,23 +158,17 @@ class WorkAfterError:
         if self._program_ended:
             steps = _STEP.search(line) is not None
             self._program_ended = not steps or _letters(line) not in self._step_forms
-            left_by_ended_program = (
-                bar is not None and self.bar_advances < _MIN_BAR_ADVANCES
-            )  # as the program that ended left it
-            facts.other_program_worked = self._program_ended and (
-                facts.other_program_worked or (steps and not left_by_ended_program)
-            )
-            if self._program_ended:
+            if not self._program_ended:
+                facts.other_program_worked = False
+            else:
+                # The program that ended left its bar as it is.
+                left_behind = bar is not None and self.bar_advances < _MIN_BAR_ADVANCES
+                facts.other_program_worked |= steps and not left_behind
                 return
         self._prompt_open |= _PROMPT_STARTED in line
         step = _STEP.search(line)
-        if (
-            not facts.steps_printed_after_error
-            and not self._had_steps_before
-            and step is not None
-            and int(step["number"]) <= 1
-        ):
-            self._prints_late = True
+        first_steps = step is not None and int(step["number"]) <= 1
+        self._prints_late |= first_steps and not (facts.steps_printed_after_error or self._had_steps_before)
         if not self._prints_late and _PRINTED_STEP.search(line) and not _END_OF_ANY_PROGRAM.search(line):
             facts.steps_printed_after_error += 1
         facts.server_answered_after_error |= _SERVER_ERROR_ANSWER.search(line) is not None
