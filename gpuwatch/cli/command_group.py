@@ -53,14 +53,14 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
                 formatter.write_dl([(names.ljust(widest), text) for names, text in rows])
 
 
-class Sectioned(click.Command):
+class SectionedCommand(click.Command):
     """A command whose options are under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_options(self, ctx, formatter)
 
 
-class Lazy(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that is imported on first use, so that one does not pay for another, nor the list for all."""
 
     summary: str
@@ -71,14 +71,14 @@ class Lazy(NamedTuple):
     """``module:attribute``; by default ``gpuwatch.cli.NAME:NAME``."""
 
 
-class Group(click.Group):
-    """A group whose commands may be :class:`Lazy`; its help begins with them.
+class LazyGroup(click.Group):
+    """A group whose commands may be :class:`LazyCommand`; its help begins with them.
 
     ``noun``: what its commands are called in errors.
     """
 
     def __init__(
-        self, *args: Any, lazy: Mapping[str, Lazy] | None = None, noun: str = "command", **settings: Any
+        self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, noun: str = "command", **settings: Any
     ) -> None:
         super().__init__(*args, **settings)
         self.lazy = dict(lazy or {})
@@ -115,11 +115,11 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command of a name; a typo is a :class:`UsageError` with the closest name."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise no_such(self.noun, args[0], self.list_commands(ctx))
+            raise unknown_name_error(self.noun, args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 
-def no_such(noun: str, name: str, names: Iterable[str]) -> UsageError:
+def unknown_name_error(noun: str, name: str, names: Iterable[str]) -> UsageError:
     """The error for an unknown name: the closest names one, and the list of all."""
     names = list(names)
     return UsageError(f"no such {noun}: {name!r}{did_you_mean(name, names)}", hint="choose from " + ", ".join(names))

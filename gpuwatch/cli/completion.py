@@ -50,7 +50,7 @@ def _cause_ids() -> Mapping[str, str]:
 
 
 _SETTINGS = ("columns", "sort", "gpu_fields", "layout", "gpu_order", "graphs", "tab", "theme")
-NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
+NAME_SOURCES: dict[str, Callable[[], Mapping[str, str]]] = {
     "cause": _cause_ids,
     "config": _configuration_names,
     "filter": _filter_words,
@@ -63,14 +63,14 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
 def complete_names(
     kind: str, *, several: bool = False
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Completes a name of :data:`NAMES`; with ``several`` the last of a comma-separated list, each once."""
+    """Completes a name of :data:`NAME_SOURCES`; with ``several`` the last of a comma-separated list, each once."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         listed = before.split(",")
         return [
             CompletionItem(before + comma + name, help=text or None)
-            for name, text in NAMES[kind]().items()
+            for name, text in NAME_SOURCES[kind]().items()
             if name.startswith(last) and name not in listed
         ]
 

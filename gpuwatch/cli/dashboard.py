@@ -45,7 +45,7 @@ def run_dashboard(ctx: click.Context, settings: LoadedSettings, alerts: Alerts |
     # The collector opens the driver while this process imports the screens. Imported objects stay: scanning them for
     # garbage costs a tenth of the start, and again at every later collection.
     gc.disable()
-    start = early_collector.take_started()
+    start = early_collector.take_early_start()
     first = start.collector if start is not None else None
     chosen = settings.preferences
     live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.completion import NAMES, complete_names
+from gpuwatch.cli.completion import NAME_SOURCES, complete_names
 from gpuwatch.cli.shared_options import option_set
 from gpuwatch.core.errors import UsageError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _choice_option(
     option: str, text: str, *, several: bool = False, metavar: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option that takes a name, or with ``several`` a list, of :data:`NAMES`."""
+    """An option that takes a name, or with ``several`` a list, of :data:`NAME_SOURCES`."""
     return click.option(
         option,
         metavar=metavar or ("NAME,..." if several else "NAME"),
@@ -113,7 +113,7 @@ def loaded_preferences(config_file: Path | None, given: dict[str, Any]) -> Loade
         try:
             changes[field] = checks[field](value)
         except preferences.InvalidValue as error:
-            choices = NAMES.get(field) if field != "filter" else None
+            choices = NAME_SOURCES.get(field) if field != "filter" else None
             hint = "choose from " + ", ".join(choices()) if choices else "see gpuwatch --help"
             raise UsageError(f"--{field.replace('_', '-')} {error}", hint=hint) from None
     if "sort" in changes:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _FIRST_PICTURE_SECONDS = 0.1
 """Seconds to wait for the first picture without doing anything else."""
-_FLAGS = frozenset({"--csv", "--json", "--redact", "--topology"})
+_SNAPSHOT_OPTIONS = frozenset({"--csv", "--json", "--redact", "--topology"})
 """Options of a snapshot that do not change what its collector reads, nor where."""
-_HEAVY = (
+_SLOW_MODULES = (
     "gpuwatch.ui.panes.process_table_lines",
     "gpuwatch.core.masking.mask_secrets",
     "click",
@@ -54,16 +54,16 @@ class EarlyStart:
         self.frames: list[tuple[bytes, bytes]] = []
         """Frames read from the collector so far: the next reader starts with these."""
 
-    def paint(self, chosen: Preferences, more: Sequence[str] = ()) -> None:
-        """Paints the devices, then the processes, as soon as they are known; imports Textual and ``more`` meanwhile."""
+    def paint(self, preferences: Preferences, extra_modules: Sequence[str] = ()) -> None:
+        """Paints the devices, then the processes, as soon as they are known; imports ``extra_modules`` meanwhile."""
         from gpuwatch.ui.startup.first_frame import FirstFrame
 
-        picture = FirstFrame(chosen)
+        picture = FirstFrame(preferences)
         if not picture.possible or self.frames:
             return
         self.picture = picture
         until = time.monotonic() + _FIRST_PICTURE_SECONDS
-        for module in (*_HEAVY, *more):
+        for module in (*_SLOW_MODULES, *extra_modules):
             # Until the devices are known, waiting for them briefly is better than importing.
             if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
                 return
@@ -121,20 +121,20 @@ def stream_ready(stream: IO[bytes], seconds: float) -> bool:
 _early_start: EarlyStart | None = None
 
 
-def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
+def start_early(arguments: Sequence[str], extra_modules: Sequence[str]) -> None:
     """Starts the collector if the command line certainly opens the dashboard on a terminal, or takes a snapshot.
 
-    ``more``: modules that the caller will need; named here, they would close a circle of imports. All other command
-    lines, and all errors, are left to the command line's parser.
+    ``extra_modules``: modules that the caller will need; named here, they would close a circle of imports. All other
+    command lines, and all errors, are left to the command line's parser.
     """
     global _early_start
-    if arguments[:1] == ["snapshot"] and _FLAGS.issuperset(arguments[1:]):
+    if arguments[:1] == ["snapshot"] and _SNAPSHOT_OPTIONS.issuperset(arguments[1:]):
         with suppress(OSError):  # a closed stdin or stdout, whose number a pipe would get
             for number in (0, 1, 2):
                 os.fstat(number)
             from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS
 
-            _early_start = _fork(SAMPLE_GAP_SECONDS, on_demand=True)
+            _early_start = _fork_collector(SAMPLE_GAP_SECONDS, on_demand=True)
         return
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
@@ -143,10 +143,10 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()
-    exit_signals.undo_early_start = undo_start
+    exit_signals.undo_early_start = undo_early_start
     from gpuwatch.machine.collector.collector_protocol import DEFAULT_INTERVAL_SECONDS
 
-    _early_start = _fork(DEFAULT_INTERVAL_SECONDS, share=True)
+    _early_start = _fork_collector(DEFAULT_INTERVAL_SECONDS, share=True)
     if _early_start is None:
         return
     from gpuwatch.ui.settings.settings_file import default_path, load_settings
@@ -155,11 +155,13 @@ def start_early(arguments: Sequence[str], more: Sequence[str]) -> None:
     if not loaded.notice:
         from dataclasses import replace
 
-        chosen = loaded.preferences
-        _early_start.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
+        preferences = loaded.preferences
+        _early_start.paint(
+            replace(preferences, read_only=preferences.read_only or "--read-only" in arguments), extra_modules
+        )
 
 
-def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> EarlyStart | None:
+def _fork_collector(interval: float, *, share: bool = False, on_demand: bool = False) -> EarlyStart | None:
     # Import what both processes need before there are two.
     import gpuwatch.machine.collector.collector_protocol  # noqa: F401
     from gpuwatch.machine.collector.forked_collector import fork_collector
@@ -170,7 +172,7 @@ def _fork(interval: float, *, share: bool = False, on_demand: bool = False) -> E
         return None  # the collector is spawned later instead, which reports the error
 
 
-def take_started() -> EarlyStart | None:
+def take_early_start() -> EarlyStart | None:
     """Hands over what :func:`start_early` started: the caller has to end it. None if nothing was started."""
     global _early_start
     exit_signals.undo_early_start = None
@@ -178,8 +180,8 @@ def take_started() -> EarlyStart | None:
     return start
 
 
-def undo_start() -> None:
+def undo_early_start() -> None:
     """Undo the early start."""
-    start = take_started()
+    start = take_early_start()
     if start is not None:
         start.leave()

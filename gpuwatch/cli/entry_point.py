@@ -18,14 +18,14 @@ def main() -> NoReturn:
     exit_signals.handle_exit_signals()
     _restore_locale(os.environ)
     try:
-        early_collector.start_early(sys.argv[1:], more=("gpuwatch.cli.main",))
+        early_collector.start_early(sys.argv[1:], extra_modules=("gpuwatch.cli.main",))
         from gpuwatch.cli.main import main as command_line
 
         command_line()
     except KeyboardInterrupt:  # before the command line's own handler was set up
         sys.exit(130)
     finally:
-        early_collector.undo_start()
+        early_collector.undo_early_start()
 
 
 def _restore_locale(environment: MutableMapping[str, str]) -> None:

@@ -17,7 +17,7 @@ import click
 
 from gpuwatch.cli.output import check_writable, output_option, print_line, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.read_log import lines_of
+from gpuwatch.cli.read_log import read_lines
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.core.formatting.file_names import file_name
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _QUIET_SECONDS = 0.3
 """Seconds without a line after which the log is judged: most bursts are over by then."""
-_JUDGE_SECONDS = 2.0
+_EXAMINE_SECONDS = 2.0
 """Seconds between judgements while lines keep coming."""
 _SILENT_SECONDS = 1.0
 """Seconds of silence after which a status line is shown."""
@@ -71,8 +71,8 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
         if sys.stdin is None:
             raise UsageError("cannot read stdin: it is closed")
         reader = LogReader()
-        with InputFollower(reader, talk=progress_wanted()) as follower:
-            document = explain_log.explain(lines_of(sys.stdin.fileno(), log, follower), source="stdin", reader=reader)
+        with InputFollower(reader, show_progress=progress_wanted()) as follower:
+            document = explain_log.explain(read_lines(sys.stdin.fileno(), log, follower), source="stdin", reader=reader)
         terminated = follower.ended_by == signal.SIGTERM
     else:
         document = explanation_of(log)
@@ -101,7 +101,7 @@ def explanation_of(path: Path) -> Explanation:
         if stat.S_ISREG(status.st_mode) and status.st_size == 0:
             raise UsageError(f"{file_name(path)} is empty")
         reader = LogReader()
-        lines = join_wrapped_lines(lines_of(descriptor, path), lambda: reader.parser.count_line())
+        lines = join_wrapped_lines(read_lines(descriptor, path), lambda: reader.parser.count_line())
         return trace_explanation(descriptor, path) or explain_log.explain(lines, source=str(path), reader=reader)
     finally:
         os.close(descriptor)
@@ -157,22 +157,22 @@ def _inflated(data: bytes, most: int) -> bytes:
 class InputFollower:
     """Waits for a pipe; on a terminal it shows causes and a status line meanwhile."""
 
-    def __init__(self, reader: LogReader, *, talk: bool) -> None:
+    def __init__(self, reader: LogReader, *, show_progress: bool) -> None:
         self._reader = reader
-        self._talk = talk
-        self._shown: set[tuple[str, str]] = set()
-        self._judged_lines = 0
-        self._judged = self._heard = time.monotonic()
-        self._status = False
-        self._pasted = talk and sys.stdin is not None and sys.stdin.isatty()
+        self._show_progress = show_progress
+        self._shown_findings: set[tuple[str, str]] = set()
+        self._examined_lines = 0
+        self._examined_at = self._last_data_at = time.monotonic()
+        self._status_shown = False
+        self._is_terminal_input = show_progress and sys.stdin is not None and sys.stdin.isatty()
         self.ended_by: int | None = None
         """The signal that ended the reading."""
-        self._wake, self._woken = os.pipe()
+        self._wake_read_end, self._wake_write_end = os.pipe()
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._interrupt) for number in _END_SIGNALS}
-        if self._pasted:
+        if self._is_terminal_input:
             self._print_line("gpuwatch: paste a log here, then press Ctrl+D")
         return self
 
@@ -183,24 +183,24 @@ class InputFollower:
         if self.ended_by is None:
             for number, handler in self._before.items():
                 signal.signal(number, handler)  # type: ignore[arg-type]
-        os.close(self._wake)
-        os.close(self._woken)
+        os.close(self._wake_read_end)
+        os.close(self._wake_write_end)
 
     def ready(self, descriptor: int) -> bool:
         """Waits for data or the end of file; False after Ctrl+C or SIGTERM."""
         waiting = select.poll()
         waiting.register(descriptor, select.POLLIN)
-        waiting.register(self._wake, select.POLLIN)
+        waiting.register(self._wake_read_end, select.POLLIN)
         while self.ended_by is None:
             # Once the status line is shown there is nothing to do until data arrives.
-            found = waiting.poll(None if not self._talk or self._status else _QUIET_SECONDS * 1000)
+            found = waiting.poll(None if not self._show_progress or self._status_shown else _QUIET_SECONDS * 1000)
             if any(number == descriptor for number, _ in found):
-                self._heard = time.monotonic()
+                self._last_data_at = time.monotonic()
                 self._clear()
-                if self._talk and self._heard - self._judged > _JUDGE_SECONDS:
+                if self._show_progress and self._last_data_at - self._examined_at > _EXAMINE_SECONDS:
                     self._print_new_causes()
                 return True
-            if self._talk and not found:
+            if self._show_progress and not found:
                 self._pause()
         return False
 
@@ -208,32 +208,36 @@ class InputFollower:
         self.ended_by = number
         for ending in _END_SIGNALS:
             signal.signal(ending, signal.SIG_DFL)  # a second signal ends the program
-        os.write(self._woken, b"!")
+        os.write(self._wake_write_end, b"!")
 
     def _pause(self) -> None:
         self._print_new_causes()
         # Not between pasted lines, which the terminal shows itself.
-        if time.monotonic() - self._heard > _SILENT_SECONDS and not self._status and not self._pasted:
+        if (
+            time.monotonic() - self._last_data_at > _SILENT_SECONDS
+            and not self._status_shown
+            and not self._is_terminal_input
+        ):
             lines = self._reader.parser.facts.lines
-            self._status = True
+            self._status_shown = True
             so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
             progress(f"waiting for more ({so_far}); Ctrl+C shows the explanation")
 
     def _print_new_causes(self) -> None:
         """Prints new causes, each with its line and what to do."""
-        self._judged = time.monotonic()
+        self._examined_at = time.monotonic()
         facts = self._reader.parser.facts
-        if facts.lines == self._judged_lines:
+        if facts.lines == self._examined_lines:
             return
-        self._judged_lines = facts.lines
+        self._examined_lines = facts.lines
         from gpuwatch.explain.diagnosis.explain_log import findings_so_far
 
-        telling = [found for found in findings_so_far(facts) if found.severity in ("error", "warning")]
-        for found in telling[:_MAX_FINDINGS_AT_ONCE]:
+        problems = [found for found in findings_so_far(facts) if found.severity in ("error", "warning")]
+        for found in problems[:_MAX_FINDINGS_AT_ONCE]:
             key = (found.id, found.device_uuid or "")
-            if key in self._shown:
+            if key in self._shown_findings:
                 continue
-            self._shown.add(key)
+            self._shown_findings.add(key)
             likely = "" if found.certainty == "fact" else "likely: "
             self._print_line(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})")
             if found.action:
@@ -244,6 +248,6 @@ class InputFollower:
         print_line(line, links=True)
 
     def _clear(self) -> None:
-        if self._status:
-            self._status = False
+        if self._status_shown:
+            self._status_shown = False
             progress("")

@@ -23,7 +23,7 @@ from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli import early_collector, exit_signals
-from gpuwatch.cli.command_group import Group, Lazy
+from gpuwatch.cli.command_group import LazyCommand, LazyGroup
 from gpuwatch.cli.dashboard_options import dashboard_options, loaded_preferences
 from gpuwatch.cli.hosts_options import HOSTS_PARAMETERS, chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import FiniteRange
@@ -34,31 +34,31 @@ from gpuwatch.core.formatting.terminal_support import why_only_ascii
 from gpuwatch.core.safe_text import printable
 
 _COMMANDS = {
-    "snapshot": Lazy("Print the GPUs and their processes once, or repeatedly with --every.", "Look"),
-    "doctor": Lazy("Check whether TensorFlow or PyTorch can use the GPUs here.", "Look"),
-    "explain": Lazy("Explain a TensorFlow or PyTorch log: what happened, and why.", "Look"),
-    "cause": Lazy("Explain a cause, or list all causes.", "Look"),
-    "pick": Lazy("Pick free GPUs, or run COMMAND on them.", "Look"),
-    "run": Lazy("Run a program and report what it did on the GPUs.", "Try"),
-    "try": Lazy(
+    "snapshot": LazyCommand("Print the GPUs and their processes once, or repeatedly with --every.", "Look"),
+    "doctor": LazyCommand("Check whether TensorFlow or PyTorch can use the GPUs here.", "Look"),
+    "explain": LazyCommand("Explain a TensorFlow or PyTorch log: what happened, and why.", "Look"),
+    "cause": LazyCommand("Explain a cause, or list all causes.", "Look"),
+    "pick": LazyCommand("Pick free GPUs, or run COMMAND on them.", "Look"),
+    "run": LazyCommand("Run a program and report what it did on the GPUs.", "Try"),
+    "try": LazyCommand(
         "Run a program under several settings and compare the runs.", "Try", "gpuwatch.cli.try_command:experiment"
     ),
-    "probe": Lazy("Try memory and placement settings on small workloads.", "Try"),
-    "sim": Lazy("Run a command on simulated GPUs.", "Try"),
-    "record": Lazy("Record the GPUs and their processes to FILE.", "Keep"),
-    "replay": Lazy("Open the dashboard on a recording.", "Keep"),
-    "usage": Lazy("Sum up GPU-hours held and used.", "Keep"),
-    "export": Lazy("Convert a recording to the format of another tool.", "Keep"),
-    "exporter": Lazy("Serve GPU metrics for Prometheus.", "Keep"),
-    "report": Lazy("Write a report to send to whoever helps you.", "Share"),
-    "compare": Lazy("Compare saved runs, or snapshots of many machines, side by side.", "Share"),
-    "diff": Lazy("Compare two machines, or two days of one: what changed?", "Share"),
-    "capture": Lazy("Capture what the driver reports about these GPUs in a file.", "Share"),
-    "mcp": Lazy("Serve GPU facts and causes to an assistant (MCP).", "Share"),
-    "schema": Lazy("Print the JSON Schema of a document.", "More"),
-    "completion": Lazy("Print a completion script for bash, zsh or fish.", "More"),
-    "clean": Lazy("Remove what gpuwatch keeps on this machine.", "More"),
-    "node": Lazy("", ""),
+    "probe": LazyCommand("Try memory and placement settings on small workloads.", "Try"),
+    "sim": LazyCommand("Run a command on simulated GPUs.", "Try"),
+    "record": LazyCommand("Record the GPUs and their processes to FILE.", "Keep"),
+    "replay": LazyCommand("Open the dashboard on a recording.", "Keep"),
+    "usage": LazyCommand("Sum up GPU-hours held and used.", "Keep"),
+    "export": LazyCommand("Convert a recording to the format of another tool.", "Keep"),
+    "exporter": LazyCommand("Serve GPU metrics for Prometheus.", "Keep"),
+    "report": LazyCommand("Write a report to send to whoever helps you.", "Share"),
+    "compare": LazyCommand("Compare saved runs, or snapshots of many machines, side by side.", "Share"),
+    "diff": LazyCommand("Compare two machines, or two days of one: what changed?", "Share"),
+    "capture": LazyCommand("Capture what the driver reports about these GPUs in a file.", "Share"),
+    "mcp": LazyCommand("Serve GPU facts and causes to an assistant (MCP).", "Share"),
+    "schema": LazyCommand("Print the JSON Schema of a document.", "More"),
+    "completion": LazyCommand("Print a completion script for bash, zsh or fish.", "More"),
+    "clean": LazyCommand("Remove what gpuwatch keeps on this machine.", "More"),
+    "node": LazyCommand("", ""),
 }
 """Grouped as in the README. A test compares the summaries with the commands' own."""
 
@@ -77,7 +77,7 @@ Examples:
 
 
 @click.group(
-    cls=Group,
+    cls=LazyGroup,
     lazy=_COMMANDS,
     invoke_without_command=True,
     epilog=_EXAMPLES,
@@ -125,20 +125,20 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
     """Rejects dashboard options before a command, except those that the command accepts there."""
     command = group.get_command(ctx, name)
     own = {option for parameter in command.params for option in parameter.opts} if command is not None else set()
-    lost, elsewhere = [], []
+    without_effect, elsewhere = [], []
     for parameter in group.params:
         given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         option = parameter.opts[0]
         if given and option not in own:
             off = ctx.params.get(parameter.name or "") is False and parameter.secondary_opts
-            lost.append(parameter.secondary_opts[0] if off else option)
+            without_effect.append(parameter.secondary_opts[0] if off else option)
         elif given and option not in ALLOWED_BEFORE_COMMAND:
             elsewhere.append(option)
-    if lost or elsewhere:
-        hints = [f"leave {' and '.join(lost)} out"] if lost else []
+    if without_effect or elsewhere:
+        hints = [f"leave {' and '.join(without_effect)} out"] if without_effect else []
         hints += [f"write gpuwatch {name} {' '.join(elsewhere)} ..."] if elsewhere else []
         raise UsageError(
-            f"{' and '.join([*lost, *elsewhere])} before {name} would have no effect", hint="; ".join(hints)
+            f"{' and '.join([*without_effect, *elsewhere])} before {name} would have no effect", hint="; ".join(hints)
         )
 
 
@@ -162,7 +162,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         code = 128 + signal.SIGINT
     except BrokenPipeError:
-        code = _give_up_output(128 + signal.SIGPIPE)
+        code = _discard_output(128 + signal.SIGPIPE)
     except SystemExit as ending:
         # click catches a closed pipe itself, and marks stdout with a wrapper of its own.
         if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
@@ -174,7 +174,7 @@ def main() -> NoReturn:
         if isinstance(error, OSError) and _raised_by_stdout(error):
             why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
             _print_error(f"cannot write the output: {why}")
-            code = _give_up_output(code)
+            code = _discard_output(code)
         else:
             from gpuwatch.core.crash_files import describe_error
 
@@ -201,7 +201,7 @@ def _replace_closed_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _give_up_output(code: int) -> int:
+def _discard_output(code: int) -> int:
     """Writes nothing more to stdout, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
@@ -210,17 +210,17 @@ def _give_up_output(code: int) -> int:
 def _print_error(message: str, hint: str = "") -> None:
     from gpuwatch.cli.progress import progress
 
-    early_collector.undo_start()  # the message must be visible
+    early_collector.undo_early_start()  # the message must be visible
     _replace_symbols()
     with suppress(OSError):  # stderr may be closed
         progress("")
         click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)
 
 
-_ERRORS = "gpuwatch.signs"
+_SYMBOL_ERRORS = "gpuwatch.signs"
 _ASCII = "gpuwatch-ascii"
 """Another name of ASCII: click replaces streams with the encoding "ascii" by its own UTF-8 streams."""
-_BYTE = re.compile("[\udc80-\udcff]")
+_UNDECODABLE_BYTE = re.compile("[\udc80-\udcff]")
 """An undecodable byte of a file name (PEP 383)."""
 
 
@@ -229,8 +229,8 @@ def _replace_symbols() -> None:
 
     Documents for programs (JSON, CSV, HTML) are not written this way: they are always UTF-8.
     """
-    codecs.register(_codec)
-    codecs.register_error(_ERRORS, _replacement)
+    codecs.register(_find_codec)
+    codecs.register_error(_SYMBOL_ERRORS, _replace_unencodable)
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
@@ -238,10 +238,10 @@ def _replace_symbols() -> None:
         if why_only_ascii(os.environ, encoding, terminal=stream.isatty()):
             # The letters of another 8-bit locale stay; only symbols are replaced.
             kept = _ASCII if encoding.lower().startswith(("utf", "ascii", "us-ascii", "ansi")) else encoding
-            stream.reconfigure(encoding=kept, errors=_ERRORS)
+            stream.reconfigure(encoding=kept, errors=_SYMBOL_ERRORS)
 
 
-def _codec(name: str) -> codecs.CodecInfo | None:
+def _find_codec(name: str) -> codecs.CodecInfo | None:
     if name.replace("_", "-") != _ASCII:
         return None
     codec = codecs.lookup("ascii")
@@ -250,10 +250,10 @@ def _codec(name: str) -> codecs.CodecInfo | None:
     )
 
 
-def _replacement(error: UnicodeError) -> tuple[str, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     from gpuwatch.ui.drawing.glyphs import to_ascii
 
     text = error.object[error.start : error.end]
-    return to_ascii(_BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)), error.end
+    return to_ascii(_UNDECODABLE_BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)), error.end

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.command_group import Sectioned
+from gpuwatch.cli.command_group import SectionedCommand
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.hosts_options import ChosenHosts, chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import Duration, Size
@@ -52,7 +52,7 @@ _MAX_WAIT_SECONDS = 30 * 86_400.0
 _WAIT_HINT = "--wait 1h waits for them"
 
 
-@click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="Number of GPUs.")
 @click.option("--free", type=Size(1), help="Only GPUs with this much free memory, for example 20GiB.")
 @click.option("--idle", is_flag=True, help="Only idle GPUs: no process computes on them.")
@@ -151,7 +151,7 @@ def _pick_until(
 ) -> tuple[Pick, HeldReservation | None]:
     """The choice, reserved if ``reserve_gpus``; looks again until ``wait`` seconds are over."""
     until = time.monotonic() + wait
-    lost = 0
+    lost_races = 0
     progress("reading the GPUs")
     while True:
         machine, answered = take_snapshot(deadline)
@@ -166,7 +166,7 @@ def _pick_until(
             )
         if why := why_impossible(machine, requirements):
             raise GpuwatchError(why)
-        picked = _choose(machine, requirements)
+        picked = _pick_now(machine, requirements)
         if picked.chosen and not reserve_gpus:
             return picked, None
         if picked.chosen:
@@ -176,22 +176,22 @@ def _pick_until(
                 raise GpuwatchError(f"--reserve needs Unix sockets, which fail here: {error.strerror}") from error
             if reservation is not None:
                 return picked, reservation
-            lost += 1
-            if lost >= _MAX_ATTEMPTS:
+            lost_races += 1
+            if lost_races >= _MAX_ATTEMPTS:
                 raise GpuwatchError("other users kept reserving these GPUs first", hint="try again")
             continue
         if left <= 0:
             return picked, None
-        _wait(requirements, refusal_reasons(picked), left)
+        _wait_for_gpus(requirements, refusal_reasons(picked), left)
 
 
-def _wait(requirements: Requirements, why: str, left: float) -> None:
+def _wait_for_gpus(requirements: Requirements, why: str, left: float) -> None:
     """Waits until the GPUs are looked at again, at most ``left`` seconds."""
     progress(f"waiting for {requirements}; {why}"[: shutil.get_terminal_size().columns - 3])
     time.sleep(min(_POLL_SECONDS, left))
 
 
-def _choose(machine: Snapshot, requirements: Requirements) -> Pick:
+def _pick_now(machine: Snapshot, requirements: Requirements) -> Pick:
     """The choice; looks twice at reservations, since one that wants several GPUs may hold some for a moment in vain."""
     found, holders = findings_of(machine), reservation_holders()
     picked = pick_gpus(machine, requirements, os.environ, holders, found)
@@ -248,7 +248,7 @@ def _pick_host_until(
         picked = pick_host(fleet, requirements)
         if picked.host is not None or left <= 0:
             return picked
-        _wait(requirements, fleet.problem or refusal_reasons(picked), left)
+        _wait_for_gpus(requirements, fleet.problem or refusal_reasons(picked), left)
 
 
 def _wait_for_answers(source: FleetSource, changed: threading.Event, deadline: float) -> Fleet:

@@ -24,29 +24,29 @@ def progress_wanted() -> bool:
 def progress(doing: str) -> None:
     """Says what is being done: on a terminal in one line that the next one replaces and an empty one removes; elsewhere
     in one line, once, if it takes over a second."""
-    global _late, _shown
+    global _delayed_line, _line_shown
     if SENDS_PROGRESS:
         sys.stderr.write(f"\x1f{doing}\n" if doing else "")
         sys.stderr.flush()
     elif progress_wanted():
-        if doing or _shown:
+        if doing or _line_shown:
             sys.stderr.write("\r\x1b[K" + (f"{doing} …" if doing else ""))
             sys.stderr.flush()
-        _shown = bool(doing)
+        _line_shown = bool(doing)
     elif os.environ.get("GPUWATCH_PROGRESS") == "terminal":
         return
     elif not doing:
-        if _late is not None:
-            _late.cancel()
-        _late = None
-    elif _late is None:
-        _late = _Late(doing)
-        _late.start()
+        if _delayed_line is not None:
+            _delayed_line.cancel()
+        _delayed_line = None
+    elif _delayed_line is None:
+        _delayed_line = _DelayedLine(doing)
+        _delayed_line.start()
     else:
-        _late.doing = doing
+        _delayed_line.doing = doing
 
 
-class _Late(threading.Timer):
+class _DelayedLine(threading.Timer):
     """One line for work that is not over after a second."""
 
     def __init__(self, doing: str) -> None:
@@ -59,8 +59,8 @@ class _Late(threading.Timer):
 
 
 _SILENT_SECONDS = 1.0
-_late: _Late | None = None
-_shown = False
+_delayed_line: _DelayedLine | None = None
+_line_shown = False
 """Whether a line of progress is on the terminal."""
 
 
@@ -71,18 +71,18 @@ def compile_notice() -> Iterator[None]:
 
     began: list[float] = []
 
-    def say_compiling() -> None:
+    def print_compiling() -> None:
         if not began:
-            say_line("compiling the simulated GPUs; this is done once and can take a minute")
+            print_over_progress("compiling the simulated GPUs; this is done once and can take a minute")
         began.append(time.monotonic())
 
-    with install_libraries.announced_builds(say_compiling):
+    with install_libraries.announced_builds(print_compiling):
         yield
     if began:
-        say_line(f"compiled in {time.monotonic() - began[0]:.0f} s")
+        print_over_progress(f"compiled in {time.monotonic() - began[0]:.0f} s")
 
 
-def say_line(text: str) -> None:
+def print_over_progress(text: str) -> None:
     """Prints a line to stderr, in place of the progress."""
     progress("")
     print_line(f"gpuwatch: {text}")

@@ -58,10 +58,10 @@ class _Zstd:
         return text
 
 
-_Make = Callable[[str], _Decompressor]
+_MakeDecompressor = Callable[[str], _Decompressor]
 
 
-def _zstd(name: str) -> _Decompressor:
+def _make_zstd(name: str) -> _Decompressor:
     try:
         standard = importlib.import_module("compression.zstd")  # Python 3.14
     except ImportError:
@@ -76,18 +76,18 @@ def _zstd(name: str) -> _Decompressor:
     return found
 
 
-_FORMATS: tuple[tuple[bytes, _Make], ...] = (
+_COMPRESSION_FORMATS: tuple[tuple[bytes, _MakeDecompressor], ...] = (
     (b"\x1f\x8b", lambda _: zlib.decompressobj(wbits=31)),
     (b"BZh", lambda _: bz2.BZ2Decompressor()),
     (b"\xfd7zXZ\0", lambda _: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=input_size_limits.UNPACKING.bytes)),
-    (b"(\xb5/\xfd", _zstd),
+    (b"(\xb5/\xfd", _make_zstd),
 )
 
 
 def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """The chunks themselves, or the text that they are compressed from; :class:`UsageError` if they are broken."""
     first = next(chunks, b"")
-    make = next((make for mark, make in _FORMATS if first.startswith(mark)), None)
+    make = next((make for mark, make in _COMPRESSION_FORMATS if first.startswith(mark)), None)
     if make is None:
         if first:
             yield first
@@ -108,7 +108,7 @@ def decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         raise
 
 
-def _decompressed_texts(first: bytes, chunks: Iterator[bytes], make: _Make, name: str) -> Iterator[bytes]:
+def _decompressed_texts(first: bytes, chunks: Iterator[bytes], make: _MakeDecompressor, name: str) -> Iterator[bytes]:
     reader, data = make(name), first
     while True:
         text = reader.decompress(data, _MAX_UNPACKED_BYTES)
@@ -138,7 +138,7 @@ _BOMS = (
 """Python's codecs of these names skip the mark themselves."""
 
 
-def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None) -> Iterator[str]:
+def read_lines(descriptor: int, name: Path, follower: InputFollower | None = None) -> Iterator[str]:
     """The lines of a file or pipe as they arrive, in any encoding, with constant memory."""
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
@@ -151,8 +151,8 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
             shown = time.monotonic()
             progress(f"reading {source}: {size / 1e6:.1f} MB")
         if decoder is None:
-            _refuse_what_is_no_log(chunk, source)
-            decoder = codecs.getincrementaldecoder(_encoding(chunk))("replace")
+            _refuse_other_files(chunk, source)
+            decoder = codecs.getincrementaldecoder(_detect_encoding(chunk))("replace")
         text = decoder.decode(chunk)
         if "\0" in text:
             text = text.replace("\0", "")
@@ -175,7 +175,7 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         yield rest
 
 
-def _refuse_what_is_no_log(start: bytes, source: str) -> None:
+def _refuse_other_files(start: bytes, source: str) -> None:
     """Raises :class:`UsageError` for an archive, and for a gpuwatch document."""
     from gpuwatch.explain.diagnosis import explain_trace_file
 
@@ -194,7 +194,7 @@ def _refuse_what_is_no_log(start: bytes, source: str) -> None:
 _GPUWATCH_SCHEMA = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
 
 
-def _encoding(start: bytes) -> str:
+def _detect_encoding(start: bytes) -> str:
     """The encoding by the byte order mark; without one, UTF-16 if every other byte is 0."""
     for marks, encoding in _BOMS:
         if start.startswith(marks):

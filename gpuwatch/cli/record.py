@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch.cli import exit_signals
-from gpuwatch.cli.command_group import Group, Lazy
+from gpuwatch.cli.command_group import LazyCommand, LazyGroup
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
@@ -41,7 +41,7 @@ Examples:
 """
 
 
-class _Record(Group):
+class _Record(LazyGroup):
     """``record FILE``, or one of the subcommands; a file named like a subcommand is given as ``./info``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -54,13 +54,13 @@ class _Record(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in self.lazy:
             return super().resolve_command(ctx, args)
-        return _to_file.name, _to_file, args
+        return _record_to_file.name, _record_to_file, args
 
 
 @click.command("file", hidden=True, add_help_option=False)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
-def _to_file(ctx: click.Context, file: Path) -> None:
+def _record_to_file(ctx: click.Context, file: Path) -> None:
     """Records to a file, with the options of the group."""
     _record(ctx, file, **ctx.obj)
 
@@ -68,9 +68,9 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 @click.group(
     cls=_Record,
     lazy={
-        "info": Lazy("Print what is in a recording.", where="gpuwatch.cli.record:info"),
-        "check": Lazy("Read a whole recording and report damage and gaps.", where="gpuwatch.cli.record:check"),
-        "cut": Lazy("Write part of a recording to a new file.", where="gpuwatch.cli.record:cut"),
+        "info": LazyCommand("Print what is in a recording.", where="gpuwatch.cli.record:info"),
+        "check": LazyCommand("Read a whole recording and report damage and gaps.", where="gpuwatch.cli.record:check"),
+        "cut": LazyCommand("Write part of a recording to a new file.", where="gpuwatch.cli.record:cut"),
     },
     invoke_without_command=True,
     epilog=_EXAMPLES,
@@ -114,7 +114,7 @@ def record(ctx: click.Context, /, **options: Any) -> None:
     read it, change its mode or group. Dashboards on this machine take their samples from the recording, so that only
     one process queries the driver, and they can go back to its start.
     """
-    if ctx.invoked_subcommand in (None, _to_file.name):
+    if ctx.invoked_subcommand in (None, _record_to_file.name):
         output = options.pop("output")
         ctx.obj = options
         if ctx.invoked_subcommand is None:
@@ -232,18 +232,18 @@ def _writable_default_file() -> Path:
         raise UsageError(why, hint="name a file") from None
 
 
-_file = click.argument("file", type=click.Path(path_type=Path))
+_file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
-_INFO = """\b
+_INFO_EXAMPLES = """\b
 Examples:
   gpuwatch record info night.gpuwatch
   gpuwatch record info night.gpuwatch --json | jq .problems
 """
 
 
-@click.command(epilog=_INFO)
-@_file
+@click.command(epilog=_INFO_EXAMPLES)
+@_file_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.recording/1), with all problems and gaps.")
 def info(file: Path, as_json: bool) -> None:
     """Print what is in a recording.
@@ -257,11 +257,11 @@ def info(file: Path, as_json: bool) -> None:
         recording.verify()
         found = recording_info(recording)
         progress("")
-        _print(to_json(found) if as_json else info_lines(found))
+        _print_json_or_lines(to_json(found) if as_json else info_lines(found))
 
 
 @click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo intact\n")
-@_file
+@_file_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.recording-check/1).")
 @click.pass_context
 def check(ctx: click.Context, file: Path, as_json: bool) -> None:
@@ -274,11 +274,11 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     progress(f"reading {file_name(file)}")
     report = check_recording(file)
     progress("")
-    _print(to_json(report) if as_json else check_lines(report))
+    _print_json_or_lines(to_json(report) if as_json else check_lines(report))
     ctx.exit(0 if report.whole else EXIT_FAILED)
 
 
-def _print(document: str | Iterable[str]) -> None:
+def _print_json_or_lines(document: str | Iterable[str]) -> None:
     """Prints JSON, or the lines of a text."""
     if isinstance(document, str):
         print_document(document)
@@ -286,15 +286,15 @@ def _print(document: str | Iterable[str]) -> None:
         click.echo(harmless("\n".join(document)))
 
 
-_CUT = """\b
+_CUT_EXAMPLES = """\b
 Examples:
   gpuwatch record cut night.gpuwatch --since 14:00 --until 14:20 -o incident.gpuwatch
   gpuwatch record cut night.gpuwatch --since '20 min ago' -o incident.gpuwatch --redact
 """
 
 
-@click.command(epilog=_CUT)
-@_file
+@click.command(epilog=_CUT_EXAMPLES)
+@_file_argument
 @click.option("--since", metavar="TIME", help="Start: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all).")
 @click.option(
     "--until", metavar="TIME", help="End, in the same format; '20 min ago' counts back from the recording's end."

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.command_group import Sectioned
+from gpuwatch.cli.command_group import SectionedCommand
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import loaded_preferences, replay_options
 from gpuwatch.cli.option_types import FiniteRange
@@ -30,7 +30,7 @@ Examples:
 """
 
 
-@click.command(cls=Sectioned, epilog=_EXAMPLES)
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-t",

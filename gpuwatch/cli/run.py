@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.command_group import Sectioned
+from gpuwatch.cli.command_group import SectionedCommand
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import (
@@ -43,7 +43,7 @@ Examples:
 """
 
 
-@click.command(cls=Sectioned, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
+@click.command(cls=SectionedCommand, epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("--placement", is_flag=True, help="Record which op ran where, and which device was requested for it.")
 @click.option("--memory", is_flag=True, help="Record what holds the memory at its peak: op, shape, layer, variable.")
 @click.option(
@@ -137,14 +137,14 @@ def run(
             # While the program starts: these imports take longer than everything before.
             from gpuwatch.experiment.probing.watch_program import Watch
 
-            keeper = _RunWriter(output, as_json, keep=not no_save, redact=redact)
+            run_writer = _RunWriter(output, as_json, keep=not no_save, redact=redact)
             with Watch(
-                program, keeper.finish_and_save, snapshots=feed, snapshot_before=before, sample_now=feed.sample_now
+                program, run_writer.finish_and_save, snapshots=feed, snapshot_before=before, sample_now=feed.sample_now
             ) as watching:
                 finished = watching.run()
     finally:
         feed.stop()
-    keeper.end(finished, quiet=quiet)
+    run_writer.end(finished, quiet=quiet)
     outcome = finished.outcome
     if outcome.signal is not None:
         ctx.close()  # the next call does not return
@@ -152,7 +152,9 @@ def run(
     ctx.exit(outcome.exit_code or 0)
 
 
-_SCREENS = frozenset({"less", "more", "most", "man", "vi", "vim", "nvim", "nano", "emacs", "htop", "top", "nvtop"})
+_FULL_SCREEN_PROGRAMS = frozenset(
+    {"less", "more", "most", "man", "vi", "vim", "nvim", "nano", "emacs", "htop", "top", "nvtop"}
+)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux", "screen", "script"})
 
 
@@ -163,7 +165,7 @@ def _is_interactive(command: Sequence[str]) -> bool:
     :mod:`gpuwatch.experiment.probing.output_passthrough` they would have neither keys nor job control.
     """
     name = Path(command[0]).name
-    if name in _SCREENS:
+    if name in _FULL_SCREEN_PROGRAMS:
         return True
     # A shell with a script or a command (-c) is an ordinary program.
     return name in _SHELLS and all(re.fullmatch(r"--[\w-]+|-[^-c]+", word) for word in command[1:])

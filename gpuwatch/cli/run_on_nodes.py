@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.command_group import Sectioned
+from gpuwatch.cli.command_group import SectionedCommand
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value, option_set
@@ -27,7 +27,7 @@ _ARGV_KEY = "gpuwatch.nodes.arguments"
 _OPTIONS_KEY = "gpuwatch.nodes"
 
 
-class NodeCommand(Sectioned):
+class NodeCommand(SectionedCommand):
     """A command that remembers its arguments, to be run on nodes with the same ones."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -94,7 +94,7 @@ _LOCAL_ONLY = word_set(
     "on remote_command launcher_options node_timeout output format_name redact as_json as_csv quiet no_save"
 )
 """Parameters that are for this side only: nodes print JSON, and save nothing."""
-_SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0, "try": 7200.0}
+_NODE_SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 1800.0, "try": 7200.0}
 """How long a node has by default."""
 _MAX_LINES = 12
 
@@ -131,7 +131,7 @@ def run_on_nodes(
         replies, interrupted = fan_out(
             launcher,
             [name, *node_arguments(ctx)],
-            seconds=timeout or _SECONDS[name],
+            seconds=timeout or _NODE_SECONDS[name],
             start_seconds=timeout,
             on_change=shown.show if progress_wanted() else lambda replies: None,
         )

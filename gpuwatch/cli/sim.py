@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.command_group import Group, Lazy
+from gpuwatch.cli.command_group import LazyCommand, LazyGroup
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.replace_process import program_path, replace_process
 from gpuwatch.cli.sim_options import shape_option_value, sim_option, sim_tier_option
@@ -14,7 +14,7 @@ from gpuwatch.core.errors import UsageError
 _AFTER_DOUBLE_DASH = "gpuwatch.sim.after-double-dash"
 
 
-class _Sim(Group):
+class _Sim(LazyGroup):
     """Any program, or ``fault``; a program of that name is run as ``-- fault``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -55,7 +55,9 @@ Examples:
 
 @click.group(
     cls=_Sim,
-    lazy={"fault": Lazy("Inject faults into a running simulated machine.", where="gpuwatch.cli.sim_fault:fault")},
+    lazy={
+        "fault": LazyCommand("Inject faults into a running simulated machine.", where="gpuwatch.cli.sim_fault:fault")
+    },
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli import output
-from gpuwatch.cli.command_group import Group, no_such
+from gpuwatch.cli.command_group import LazyGroup, unknown_name_error
 from gpuwatch.cli.option_types import Choice, FiniteRange
 from gpuwatch.cli.shared_options import option_set
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
@@ -56,7 +56,7 @@ Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
 
 
 @click.group(
-    cls=Group,
+    cls=LazyGroup,
     noun="fault",
     no_args_is_help=False,
     epilog=_EXAMPLES,
@@ -77,7 +77,7 @@ def _machine_fault(name: str | None = None) -> Callable[[Callable[..., str]], cl
     def declare(function: Callable[..., str]) -> click.Command:
         @functools.wraps(function)
         def run(**arguments: Any) -> None:
-            _say(function(_machine_in_use(), **arguments))
+            _print_result(function(_machine_in_use(), **arguments))
 
         return fault.command(name)(_machine_options(run))
 
@@ -92,7 +92,7 @@ def _gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[.
         def run(gpu: str, **arguments: Any) -> None:
             machine = _machine_in_use()
             device = faults.gpu_index(machine, gpu)
-            _say(f"GPU {device} of {machine.shape} {function(machine, device, **arguments)}")
+            _print_result(f"GPU {device} of {machine.shape} {function(machine, device, **arguments)}")
 
         return fault.command(name, context_settings=settings)(_machine_options(click.argument("gpu")(run)))
 
@@ -110,14 +110,14 @@ def _machine_in_use() -> SimMachine:
     return chosen.machine
 
 
-def _say(text: str) -> None:
+def _print_result(text: str) -> None:
     """Prints what was done to stderr, with a note if nobody uses the machine."""
     if text:
         output.print_line(f"gpuwatch: {text}{click.get_current_context().meta.get(_UNUSED, '')}")
 
 
-_SECONDS = FiniteRange(min=0.05, max=86_400)
-_LINK_ERRORS = {
+_FAULT_SECONDS = FiniteRange(min=0.05, max=86_400)
+_LINK_ERROR_VALUES = {
     "crc": "nvlink_crc_errors",
     "data-crc": "nvlink_data_crc_errors",
     "ecc": "nvlink_ecc_errors",
@@ -129,7 +129,7 @@ _LINK_ERRORS = {
 }
 _NVLINK_5 = frozenset({"failed-recovery", "receive", "effective"})
 """Counters that exist only for NVLink 5."""
-_WITHIN = "; a running dashboard shows it within a minute"
+_SHOWN_SOON = "; a running dashboard shows it within a minute"
 
 
 def _duration_text(seconds: float | None) -> str:
@@ -137,7 +137,7 @@ def _duration_text(seconds: float | None) -> str:
 
 
 @_machine_fault()
-@click.argument("seconds", type=_SECONDS, required=False)
+@click.argument("seconds", type=_FAULT_SECONDS, required=False)
 def hang(machine: SimMachine, seconds: float | None) -> str:
     """Make every NVML call hang."""
     faults.hang(machine, seconds)
@@ -146,7 +146,7 @@ def hang(machine: SimMachine, seconds: float | None) -> str:
 
 @_machine_fault()
 @click.argument("delay", type=FiniteRange(min=0.001, max=3600))
-@click.argument("seconds", type=_SECONDS, required=False)
+@click.argument("seconds", type=_FAULT_SECONDS, required=False)
 def slow(machine: SimMachine, delay: float, seconds: float | None) -> str:
     """Make every NVML call take DELAY seconds."""
     faults.slow(machine, delay, seconds)
@@ -169,7 +169,7 @@ def back(machine: SimMachine, device: int) -> str:
 @_machine_fault()
 @click.argument("function")
 @click.argument("code")
-@click.argument("seconds", type=_SECONDS, required=False)
+@click.argument("seconds", type=_FAULT_SECONDS, required=False)
 @click.option("--gpu", metavar="GPU", help="Affect only calls about this GPU.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Affect only this many calls.")
 def fail(
@@ -196,7 +196,7 @@ def fail(
 
 @_machine_fault()
 @click.argument("code")
-@click.argument("seconds", type=_SECONDS, required=False)
+@click.argument("seconds", type=_FAULT_SECONDS, required=False)
 def init(machine: SimMachine, code: str, seconds: float | None) -> str:
     """Make NVML fail to start with CODE; open sessions end."""
     faults.fail_init(machine, faults.nvml_code(code), seconds)
@@ -204,7 +204,7 @@ def init(machine: SimMachine, code: str, seconds: float | None) -> str:
 
 
 @_machine_fault()
-@click.argument("seconds", type=_SECONDS, required=False)
+@click.argument("seconds", type=_FAULT_SECONDS, required=False)
 def mismatch(machine: SimMachine, seconds: float | None) -> str:
     """Make driver library and kernel module differ in version."""
     faults.fail_init(machine, faults.MISMATCH, seconds)
@@ -223,7 +223,7 @@ def throttle(machine: SimMachine, device: int, reasons: str) -> str:
     wanted = [] if reasons == "off" else reasons.split(",")
     for reason in wanted:
         if reason not in bits:
-            raise no_such("event reason", reason, bits)
+            raise unknown_name_error("event reason", reason, bits)
     machine.override(device, "clock_event_reasons", sum({bits[reason] for reason in wanted}) if wanted else None)
     return f"is throttled: {reasons}" if wanted else "is no longer throttled"
 
@@ -252,7 +252,7 @@ def xid(machine: SimMachine, device: int, code: int) -> str:
 
 @_gpu_fault()
 @click.argument("errors", type=click.IntRange(min=0))
-@click.option("--kind", type=Choice(_LINK_ERRORS), default="crc", show_default=True, help="Which errors.")
+@click.option("--kind", type=Choice(_LINK_ERROR_VALUES), default="crc", show_default=True, help="Which errors.")
 def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
     """Count ERRORS on the GPU's NVLinks.
 
@@ -266,8 +266,8 @@ def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
         machine.override(device, "nvlink_version", 5)
     elif kind != "recovery" and before.get("nvlink_version") == 5:
         machine.override(device, "nvlink_version", None)
-    machine.override(device, _LINK_ERRORS[kind], errors)
-    return f"reports {errors} NVLink errors ({kind}){_WITHIN}"
+    machine.override(device, _LINK_ERROR_VALUES[kind], errors)
+    return f"reports {errors} NVLink errors ({kind}){_SHOWN_SOON}"
 
 
 @_gpu_fault()
@@ -277,7 +277,7 @@ def sram(machine: SimMachine, device: int, errors: int, threshold: bool) -> str:
     """Count ERRORS uncorrected errors in caches and registers."""
     machine.override(device, "sram_uncorrected", errors)
     machine.override(device, "sram_threshold_exceeded", int(threshold))
-    return f"reports {errors} uncorrected SRAM errors{', threshold exceeded' if threshold else ''}{_WITHIN}"
+    return f"reports {errors} uncorrected SRAM errors{', threshold exceeded' if threshold else ''}{_SHOWN_SOON}"
 
 
 @_gpu_fault()
@@ -297,7 +297,7 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     wanted = troubles.split(",")
     for name in wanted:
         if name not in names:
-            raise no_such("fabric trouble", name, names)
+            raise unknown_name_error("fabric trouble", name, names)
         if name in alone and len(wanted) > 1:
             raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give only {name}")
     mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
@@ -310,7 +310,7 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     }
     for name, value in values.items():
         machine.override(device, name, None if troubles == "off" else value)
-    return f"has NVLink fabric {troubles}{_WITHIN}"
+    return f"has NVLink fabric {troubles}{_SHOWN_SOON}"
 
 
 @_gpu_fault("set", ignore_unknown_options=True)
@@ -323,7 +323,7 @@ def set_value(machine: SimMachine, device: int, value_name: str, value: str) -> 
     numa_node and more; an unknown name lists them all.
     """
     if value_name not in (names := machine.override_names()):
-        raise no_such("value", value_name, names)
+        raise unknown_name_error("value", value_name, names)
     try:
         number = None if value == "off" else int(value)
     except ValueError:

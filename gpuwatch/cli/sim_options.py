@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.progress import compile_notice, say_line
+from gpuwatch.cli.progress import compile_notice, print_over_progress
 from gpuwatch.cli.shared_options import CommandFunction
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SHAPE = "gpuwatch.sim.machine_shape"
 _FILE_NAME_END = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
-_HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
+_FILE_HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
 SIM_NAME = "gpuwatch.sim.name"
 """Key in a context's ``meta``: the name of a simulated machine, where one was given."""
 SIM_GIVEN = "gpuwatch.sim.given"
@@ -93,7 +93,7 @@ def enter_simulation(
     if shape is not None:
         name = ctx.meta.get(SIM_NAME)
         if private and name is None:
-            _set_environment(_private_environment(ctx, shape, _tier_for(tier, command)))
+            _set_environment(_private_environment(ctx, shape, _choose_tier(tier, command)))
         else:
             _set_environment(simulated_environment(shape, tier, name=name, command=command))
         return
@@ -104,7 +104,7 @@ def enter_simulation(
     machine = SimMachine.from_environment(os.environ)
     if machine is None:
         raise UsageError("--sim-tier needs simulated GPUs", hint="add --sim 2x24GiB")
-    _set_environment(machine.environment(os.environ, tier=_tier_for(tier, command)))
+    _set_environment(machine.environment(os.environ, tier=_choose_tier(tier, command)))
 
 
 def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dict[str, str]:
@@ -112,9 +112,11 @@ def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dic
     from gpuwatch.sim.state_files import private_name
 
     with compile_notice():
-        around = SimMachine.from_environment(os.environ) if os.environ.get("GPUWATCH_SIM") == str(shape) else None
-        if around is not None:
-            return around.environment(os.environ, tier=tier)
+        outer_machine = (
+            SimMachine.from_environment(os.environ) if os.environ.get("GPUWATCH_SIM") == str(shape) else None
+        )
+        if outer_machine is not None:
+            return outer_machine.environment(os.environ, tier=tier)
         machine = SimMachine.open(shape, name=private_name(), tier=tier)
     ctx.call_on_close(machine.remove)  # also keeps it open until then
     return machine.environment(os.environ)
@@ -140,7 +142,7 @@ def simulated_environment(
     """
     from gpuwatch.sim.simulated_machine import SimMachine
 
-    chosen = _tier_for(tier, command)
+    chosen = _choose_tier(tier, command)
     with compile_notice():
         machine = SimMachine.open(shape, name=name, tier=chosen)
         if hold:
@@ -148,7 +150,7 @@ def simulated_environment(
         return machine.environment(os.environ)
 
 
-def _tier_for(tier: str, command: Sequence[str]) -> Tier:
+def _choose_tier(tier: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
     from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
     from gpuwatch.sim import install_libraries
@@ -180,7 +182,7 @@ def offer_simulation(ctx: click.Context) -> None:
         return
     at = sys.argv.index(name) + 1
     words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
-    say_line(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
+    print_over_progress(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
 
 
 def _file_and_time(value: str) -> tuple[Path, str | None] | None:
@@ -213,14 +215,16 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
     except OSError as error:
         raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from error
     except UsageError as error:
-        raise UsageError(f"cannot simulate {file_name(path)}: {error.message}", hint=error.hint or _HINT) from error
+        raise UsageError(
+            f"cannot simulate {file_name(path)}: {error.message}", hint=error.hint or _FILE_HINT
+        ) from error
     digest = hashlib.sha256(repr(gpus).encode()).hexdigest()[:8]
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.partition(".")[0])[:40]
     return SimMachine.open(shape, name=f"{stem or 'file'}-{digest}", described=gpus)
 
 
 def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
-    from gpuwatch.cli.read_log import lines_of
+    from gpuwatch.cli.read_log import read_lines
     from gpuwatch.cli.recording_input import is_recording
     from gpuwatch.core.model.json_codec import NotADocument, read
     from gpuwatch.core.model.snapshot import Snapshot
@@ -250,7 +254,7 @@ def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
             return document
         reader = SmiQueryReader()
         file.seek(0)
-        for line in lines_of(file.fileno(), path):
+        for line in read_lines(file.fileno(), path):
             reader.take(line)
     snapshot = reader.snapshot()
     if snapshot is None:

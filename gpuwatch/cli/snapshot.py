@@ -77,7 +77,7 @@ def snapshot(
     if every is not None:
         _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=redact)
     progress("reading the GPUs")
-    early_start = early_collector.take_started()
+    early_start = early_collector.take_early_start()
     sample, _ = take_snapshot(
         deadline, gpm=bool(gpm_option_value(ctx)), first=early_start.collector if early_start is not None else None
     )

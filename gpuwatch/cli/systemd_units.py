@@ -54,7 +54,7 @@ def _quoted(word: str) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-_UNIT = """\
+_UNIT_TEMPLATE = """\
 # gpuwatch {command} --print-unit | sudo tee /etc/systemd/system/{name}.service
 # sudo useradd --system --no-create-home --shell /usr/sbin/nologin gpuwatch
 # sudo systemctl daemon-reload && sudo systemctl enable --now {name}
@@ -77,13 +77,13 @@ RestartSec=30
 [Install]
 WantedBy=multi-user.target
 """
-_STATE = "/var/lib/gpuwatch"
+_STATE_FOLDER = "/var/lib/gpuwatch"
 _RECORDER_NOTES = """\
 #
 # Members of the group gpuwatch see its samples in their dashboards, and can go back in time:
 # sudo usermod -aG gpuwatch alice, and once, after the start: sudo chmod 0640 {folder}/*.gpuwatch*
 """
-_RECORDER = """\
+_RECORDER_SERVICE = """\
 StateDirectory=gpuwatch
 StateDirectoryMode=0750
 RuntimeDirectory=gpuwatch
@@ -111,7 +111,7 @@ def exporter_unit(ctx: click.Context, *, loopback: bool) -> str:
     if gpm_option_value(ctx):
         words.append("--gpm")
     writes = f"ReadWritePaths={_quoted(str(folder.absolute()))}\n" if folder is not None else ""
-    return _UNIT.format(
+    return _UNIT_TEMPLATE.format(
         command="exporter",
         name="gpuwatch-exporter",
         notes="",
@@ -130,16 +130,16 @@ def recorder_unit(file: Path | None, every: float, max_size: int, max_age: float
     """The recorder's unit: its file, the interval and the longest age in seconds, the largest size in bytes."""
     age = f"{max_age / 86_400:g}d" if max_age >= 86_400 else f"{max_age:g}s"
     limits = ["--every", f"{every:g}s", "--max-size", f"{max_size / 2**20:g}MiB", "--max-age", age]
-    name = _quoted(str(file.absolute())) if file is not None else f"{_STATE}/%H.gpuwatch"  # %H is the host name
-    folder = _quoted(str(file.absolute().parent)) if file else _STATE
-    return _UNIT.format(
+    name = _quoted(str(file.absolute())) if file is not None else f"{_STATE_FOLDER}/%H.gpuwatch"  # %H is the host name
+    folder = _quoted(str(file.absolute().parent)) if file else _STATE_FOLDER
+    return _UNIT_TEMPLATE.format(
         command="record",
         name="gpuwatch",
         notes=_RECORDER_NOTES.format(folder=folder),
         about="record the GPUs and their processes",
         after="",
         start=f"{_command_line('record')} {name} {' '.join(map(_quoted, limits))}",
-        service=_RECORDER.format(folder=folder, state=_STATE),
+        service=_RECORDER_SERVICE.format(folder=folder, state=_STATE_FOLDER),
         task="writes one file",
         hardening=_HARDENING,
         network="RestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",

@@ -193,7 +193,7 @@ def experiment(
     run_on_nodes(ctx, output, as_json=as_json, redact=redact)
     enter_simulation(ctx, tier, command, private=True)
     try:
-        document, interrupted = _conduct(options)
+        document, interrupted = _run_trials(options)
     except Interrupted as first:  # at the first start, when nothing is known yet
         ctx.exit(128 + first.number)
     if document is None:
@@ -276,7 +276,7 @@ def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str,
                 raise UsageError(f"{name} does not apply to {form}", hint=f"omit {name}")
 
 
-def _conduct(options: _Options) -> tuple[Experiment | None, int | None]:
+def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
@@ -384,7 +384,7 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
         click.echo(_plan_text(options, chosen, not_tried, rule, start))
         return None
     if not options.quiet:
-        _announce(options, len(chosen), rule, start)
+        _print_announcement(options, len(chosen), rule, start)
     left = max(options.budget - (time.monotonic() - began), 1.0)
     if options.copies:
         return run_copies(setup, chosen, rule, copies=options.copies, budget=left, share=options.share)
@@ -431,7 +431,7 @@ def _check_free(setup: TrialSetup, options: _Options, variables: Mapping[str, st
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 
-def _announce(options: _Options, settings: int, rule: StopRule, start: PilotRun | None) -> None:
+def _print_announcement(options: _Options, settings: int, rule: StopRule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
     times = settings * options.runs_per_setting
     note = ""

@@ -255,8 +255,8 @@ def test_work_is_announced_once_without_a_terminal(
 ) -> None:
     """Timers run where the test lets them: what is over by then says nothing."""
     monkeypatch.delenv("GPUWATCH_PROGRESS")
-    begun: list[progress._Late] = []
-    monkeypatch.setattr(progress._Late, "start", lambda late: begun.append(late))
+    begun: list[progress._DelayedLine] = []
+    monkeypatch.setattr(progress._DelayedLine, "start", lambda late: begun.append(late))
     log = tmp_path / "train.log"
     log.write_text("step 3: loss 0.2\n" * 9)
     assert command.explanation_of(log).primary == "healthy"
@@ -305,10 +305,10 @@ def test_whatever_reads_much_says_so_before_it_reads(
     """As if each began its work a second ago; nothing is left of it when it ends."""
     monkeypatch.delenv("GPUWATCH_PROGRESS")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress._Late, "start", lambda late: late._say())
+    monkeypatch.setattr(progress._DelayedLine, "start", lambda late: late._say())
     done = click.testing.CliRunner().invoke(cli, [str(one) for one in arguments])
     begun = done.stderr.splitlines()[0]
     assert re.fullmatch(r"gpuwatch: (reading|writing|comparing|querying) .* …", begun), done.stderr
-    ended = progress._late is None
+    ended = progress._delayed_line is None
     progress.progress("")
     assert ended or isinstance(done.exception, GpuwatchError), "which the program tells last"

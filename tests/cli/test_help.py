@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from gpuwatch.cli.command_group import Group
+from gpuwatch.cli.command_group import LazyGroup
 from gpuwatch.cli.main import cli
 from tests.every import every
 
@@ -50,10 +50,10 @@ def test_examples_name_commands_and_options_that_exist(path: str) -> None:
         assert {word for word in words if word.startswith("-") and not word[1:2].isdigit()} <= known, line
 
 
-@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if isinstance(command, Group)])
+@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if isinstance(command, LazyGroup)])
 def test_lists_have_the_commands_own_summaries(path: str) -> None:
     group = COMMANDS[path]
-    assert isinstance(group, Group)
+    assert isinstance(group, LazyGroup)
     for name, lazy in group.lazy.items():
         assert not lazy.section or lazy.summary == COMMANDS[f"{path} {name}"].get_short_help_str(100)
 

@@ -16,7 +16,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], err
         raise error
 
     monkeypatch.setattr(module.cli, "main", fail)
-    monkeypatch.setattr(module, "_give_up_output", lambda code: code)
+    monkeypatch.setattr(module, "_discard_output", lambda code: code)
     with pytest.raises(SystemExit) as ended:
         module.main()
     assert ended.value.code == 1

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuwatch.cli.read_log import lines_of
+from gpuwatch.cli.read_log import read_lines
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.wrapped_lines import join_wrapped_lines
@@ -68,7 +68,7 @@ def rows() -> list[dict[str, str]]:
 def explanation_of(path: Path) -> Explanation:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return explain(join_wrapped_lines(lines_of(descriptor, path)), source=path.name)
+        return explain(join_wrapped_lines(read_lines(descriptor, path)), source=path.name)
     finally:
         os.close(descriptor)
 

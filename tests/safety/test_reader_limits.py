@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.explain import explanation_of
-from gpuwatch.cli.read_log import lines_of
+from gpuwatch.cli.read_log import read_lines
 from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
@@ -83,12 +83,12 @@ def prometheus(answer: bytes, **files: Path) -> str:
 def long_line(path: Path) -> str:
     path.write_text("x" * 3 * SMALL + "\nlast")
     with path.open("rb") as file:
-        line, last = lines_of(file.fileno(), path)
+        line, last = read_lines(file.fileno(), path)
     assert (line, last) == ("x" * SMALL, "last")
     states = [f"{number}%" for number in range(SMALL)]
     path.write_text("\r".join(states) + "\nlast")
     with path.open("rb") as file:
-        line, last = lines_of(file.fileno(), path)
+        line, last = read_lines(file.fileno(), path)
     assert len(line) <= SMALL
     assert line.split("\r") == states[-line.count("\r") - 1 :]
     return ""
