@@ -150,7 +150,7 @@ class RecordedFindings(FindingSource):
             for at, devices in self._recording.devices(since if since is not None else float("-inf"), until):
                 self._take(at, devices, first=first)
                 first = False
-        return self._episodes.of(uuid, until)
+        return self._episodes.of_device(uuid, until)
 
     def _take(self, at: float, devices: Sequence[Device], *, first: bool = False) -> None:
         assert self._episodes is not None

@@ -162,7 +162,7 @@ class ConditionEngine:
 
     def throttling(self, uuid: str, until: float) -> list[ClockEventEpisode]:
         """When and why a device was throttled, as known at a moment; the latest onset first."""
-        return self._episodes.of(uuid, until)
+        return self._episodes.of_device(uuid, until)
 
     # -- input ----------------------------------------------------------------------------------
 

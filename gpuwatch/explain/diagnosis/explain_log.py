@@ -22,7 +22,7 @@ from gpuwatch.explain.diagnosis.log_without_finding import is_provisional, shows
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
-from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, error_line, names_cause
 from gpuwatch.explain.diagnosis.rules.missing_gpu import WITHOUT_REASON
 from gpuwatch.explain.diagnosis.rules.reported_process_failures import ended_by_own_error, follows_from_another_process
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
@@ -154,7 +154,7 @@ def _without_survived_failures(log: LogFacts) -> LogFacts:
     dropped = set()
     stopped, survived_until = _was_stopped(log), _survived_until_line(log)
     ended_otherwise = stopped or ended_by_own_error(log)
-    of_memory = bool(log.errors) and "memory" in line_of(log.errors[-1]).lower()  # LogFacts.oom_survived tells more
+    of_memory = bool(log.errors) and "memory" in error_line(log.errors[-1]).lower()  # LogFacts.oom_survived tells more
     for topic, line_number in log.topic_line_numbers.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):
             only_warned = log.topics[topic] == log.warnings_by_topic.get(topic, 0)

@@ -67,7 +67,7 @@ class ClockEventEpisodes:
                 self._lasting[key] = previous
         self._episodes = deque((*earlier._episodes, *self._episodes), maxlen=_MAX_EPISODES)
 
-    def of(self, uuid: str, until: float) -> list[ClockEventEpisode]:
+    def of_device(self, uuid: str, until: float) -> list[ClockEventEpisode]:
         """Episodes of a device as known at a moment, the latest onset first."""
         known = [episode for episode in self._episodes if episode.uuid == uuid and episode.began <= until]
         return [

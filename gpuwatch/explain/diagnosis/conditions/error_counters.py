@@ -36,7 +36,9 @@ class _ErrorCounters(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One per device. A reset starts over; a counter that cannot be read has not changed."""
         for device in context.devices.values():
-            known = [count for metric in self.descriptions if (count := _count(context, device, metric)) is not None]
+            known = [
+                count for metric in self.descriptions if (count := _update_count(context, device, metric)) is not None
+            ]
             if not known:
                 yield Sign(cause="hardware.fault", device=device, variant=self.name, holds=None)
             elif self._nonzero_counters(context, device):
@@ -100,7 +102,7 @@ class _ErrorCounters(Condition):
         return f"GPU {occurrence.device.index} error counters were reset"
 
 
-def _count(context: SampleContext, device: Device, metric: str) -> float | None:
+def _update_count(context: SampleContext, device: Device, metric: str) -> float | None:
     """The current count, remembered with its first value."""
     key, counters = (device.uuid, metric), context.history.counters
     latest = number(device.readings.get(metric))

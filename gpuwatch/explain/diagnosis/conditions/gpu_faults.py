@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, 
 from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 
-_FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
+_STATE_TEXTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 _MAX_XIDS_SHOWN = 3
 """Xids in the evidence."""
 _RECENT_SECONDS = 3600.0
@@ -47,7 +47,7 @@ class LostGpu(Condition):
         return self.make_finding(
             occurrence,
             "error",
-            title=f"GPU {device.index} {_FAULTS[device.state] if listed else 'is no longer listed'}",
+            title=f"GPU {device.index} {_STATE_TEXTS[device.state] if listed else 'is no longer listed'}",
             evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _gpu_identity(device)),
             action=Xid(at=0.0, code=OFF_THE_BUS).action
             if device.state == "lost"

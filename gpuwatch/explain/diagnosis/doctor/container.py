@@ -16,7 +16,7 @@ _NO_GPU_VALUES = ("", "void", "none")
 
 
 @check("container.kind", "Container")
-def kind(facts: Facts) -> Answer | None:
+def container_kind(facts: Facts) -> Answer | None:
     """Whether this is a container, which only has the GPUs that it was started with."""
     if facts.system is None:
         return skip("not checked in time")

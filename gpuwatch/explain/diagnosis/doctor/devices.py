@@ -28,7 +28,7 @@ _NO_DRIVER = "NVML does not answer"
 
 
 @check("devices.files", "Device files")
-def files(facts: Facts) -> Answer | None:
+def device_files(facts: Facts) -> Answer | None:
     """/dev/nvidiactl, one file per GPU, and nvidia-uvm, without which cuInit returns 999."""
     if facts.simulated:
         return skip("simulated GPUs have no device files")
@@ -66,7 +66,7 @@ def permissions(facts: Facts) -> Answer | None:
 
 
 @check("devices.present", "GPUs listed by NVML")
-def listed(facts: Facts) -> Answer | None:
+def listed_gpus(facts: Facts) -> Answer | None:
     """Checks that NVML lists GPUs, all in a good state."""
     if facts.snapshot is None:
         answer = deadline_answer(facts)
@@ -92,7 +92,7 @@ def listed(facts: Facts) -> Answer | None:
 
 
 @check("devices.mode", "Compute mode")
-def mode(facts: Facts) -> Answer | None:
+def compute_mode(facts: Facts) -> Answer | None:
     """Exclusive: one process at a time. Prohibited: none."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
@@ -184,7 +184,7 @@ def persistence(facts: Facts) -> Answer | None:
 
 
 @check("devices.memory", "Free memory")
-def memory(facts: Facts) -> Answer | None:
+def free_memory(facts: Facts) -> Answer | None:
     """TensorFlow allocates nearly all free memory; a context alone needs some hundred MiB."""
     if not facts.gpus:
         return skip(_NO_DRIVER)

@@ -69,7 +69,7 @@ class Facts(Evidence):
         return self.environment.get("CUDA_VISIBLE_DEVICES")
 
     @property
-    def hidden(self) -> bool:
+    def hides_every_gpu(self) -> bool:
         """Whether CUDA_VISIBLE_DEVICES hides every GPU of this machine."""
         devices = self.gpus if self.nvml_answers else None
         return self.visible is not None and read_visible(self.visible, devices).hides_all

@@ -100,7 +100,7 @@ def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
             evidence=[line],
             action=cuinit_error_advice(code),
         )
-    elif code == 100 and facts.nvml_answers and not facts.hidden:
+    elif code == 100 and facts.nvml_answers and not facts.hides_every_gpu:
         yield likely_error(
             "container.lost-devices",
             title="NVML answers, but CUDA finds no device",
@@ -110,7 +110,7 @@ def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
 
 
 @_rule("driver.missing")
-def half_a_driver(facts: Facts) -> Iterator[Finding]:
+def driver_library_missing(facts: Facts) -> Iterator[Finding]:
     """Only one of the driver's two libraries is present: a container started with half of the driver."""
     answer = facts.driver
     if answer is None or answer.libcuda is None or answer.nvml is None:

@@ -71,7 +71,7 @@ def deadline_answer(facts: Facts) -> Answer:
 
 
 @check("driver.cards", "NVIDIA cards on the bus")
-def cards(facts: Facts) -> Answer | None:
+def cards_on_bus(facts: Facts) -> Answer | None:
     """The installed cards, with any kernel driver."""
     if facts.simulated:
         return skip(_SIMULATED)
@@ -196,7 +196,7 @@ def nvml(facts: Facts) -> Answer | None:
 
 
 @check("driver.start", "CUDA starts (cuInit)")
-def start(facts: Facts) -> Answer | None:
+def cuda_start(facts: Facts) -> Answer | None:
     """The first call of every CUDA program, in this environment."""
     answer = facts.driver
     if answer is None or answer.libcuda is None or answer.libcuda.error is not None:
@@ -215,7 +215,7 @@ def start(facts: Facts) -> Answer | None:
             return fail("cuInit succeeds, but CUDA finds no device", "See the device and environment checks.")
         return ok(f"cuInit succeeds in {tenths_of_seconds(answer.cuinit_seconds)}{count}")
     reason = cuinit_error_text(code)
-    if code == 100 and facts.hidden:
+    if code == 100 and facts.hides_every_gpu:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
     return fail(reason, RECREATE_CONTAINER_ACTION if code == 100 else cuinit_error_advice(code))
 
@@ -248,7 +248,7 @@ def driver_versions(facts: Facts) -> dict[str, str]:
 
 
 @check("driver.cuda-version", "Supported CUDA")
-def supported(facts: Facts) -> Answer | None:
+def supported_cuda(facts: Facts) -> Answer | None:
     """The highest CUDA version that the driver supports."""
     version, whose = facts.cuda_version
     by = ", by libcuda" if whose == "libcuda" else f" ({whose})"

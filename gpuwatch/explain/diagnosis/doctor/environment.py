@@ -84,7 +84,7 @@ def visible_devices(facts: Facts) -> Answer | None:
 
 
 @check("environment.device-order", "CUDA_DEVICE_ORDER")
-def order(facts: Facts) -> Answer | None:
+def device_order(facts: Facts) -> Answer | None:
     """CUDA counts the fastest GPU first, nvidia-smi by PCI bus: with mixed cards the numbers differ."""
     value = facts.environment.get("CUDA_DEVICE_ORDER")
     if value is not None and value not in _ORDERS:
@@ -103,7 +103,7 @@ def order(facts: Facts) -> Answer | None:
 
 
 @check("environment.misspelt", "Misspelled variables")
-def misspelt(facts: Facts) -> Answer | None:
+def misspelled_variables(facts: Facts) -> Answer | None:
     """Names similar to a known variable."""
     names = (name for name in sorted(facts.environment) if name not in _EFFECTS)
     found = [(name, meant) for name in names if (meant := known_variable_meant(name)) is not None]
@@ -132,7 +132,7 @@ def memory_growth(facts: Facts) -> Answer | None:
 
 
 @check("environment.allocator", "TF_GPU_ALLOCATOR")
-def allocator(facts: Facts) -> Answer | None:
+def gpu_allocator(facts: Facts) -> Answer | None:
     """An allocator other than TensorFlow's default."""
     value = facts.environment.get("TF_GPU_ALLOCATOR")
     if value is None or facts.checks_pytorch:

@@ -111,7 +111,7 @@ def framework_import(facts: Facts, installation: FrameworkFacts) -> Answer | Non
 
 
 @check_of_framework("framework.build", "Build")
-def build(facts: Facts, installation: FrameworkFacts) -> Answer | None:
+def cuda_build(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """Whether it is built with CUDA, and which."""
     framework = facts.framework
     gpu_build = framework.gpu_build if framework is not None else installation.gpu_build
@@ -170,7 +170,7 @@ def capabilities(facts: Facts, installation: FrameworkFacts) -> Answer | None:
 
 
 @check_of_framework("framework.libraries", "CUDA libraries")
-def libraries(facts: Facts, installation: FrameworkFacts) -> Answer | None:
+def cuda_libraries(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """Each is opened in the loader's order; if one is missing, TensorFlow uses no GPU."""
     if installation.gpu_build is False:
         return None
@@ -241,7 +241,7 @@ def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> st
 
 
 @check_of_framework("framework.devices", "Framework devices")
-def devices(facts: Facts, installation: FrameworkFacts) -> Answer | None:
+def framework_devices(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """The devices that the framework lists."""
     run = facts.run
     if run is None or run.framework is None:
@@ -283,7 +283,7 @@ def op_on_each_device(facts: Facts, installation: FrameworkFacts) -> Answer | No
 
 
 @check_of_framework("framework.log", "Framework log")
-def log(facts: Facts, installation: FrameworkFacts) -> Answer | None:
+def framework_log(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     """The log of the framework's GPU code, parsed as in ``explain``."""
     found = facts.log
     if found is NO_LOG:

@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, libraries_advice
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import CUDA_ERROR_ADVICE
-from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, line_of, raised_at
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, error_lines, raised_at
 from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.message_topics import states_explicitly
 from gpuwatch.explain.logs.removed_api import find_removed_api
@@ -46,7 +46,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
         title, specific_action = _finding_text(evidence, cause, lines)
         if cause == "api.removed":
-            removed_errors = (error for error in log.errors if find_removed_api(line_of(error)) is not None)
+            removed_errors = (error for error in log.errors if find_removed_api(error_line(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in removed_errors)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=specific_action or row.action)
 

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
-from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, raised_at
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, raised_at
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.signals import host_evidence, signal_meaning
 from gpuwatch.explain.logs.log_parser import parse
@@ -30,7 +30,7 @@ def broken_pool(evidence: Evidence) -> tuple[str, ...]:
     if run is None or not (run.killed_children and log.errors):
         return ()
     error = log.errors[-1]
-    return (line_of(error), *raised_at(log, error)) if error.type == "BrokenProcessPool" else ()
+    return (error_line(error), *raised_at(log, error)) if error.type == "BrokenProcessPool" else ()
 
 
 @rule("unknown", needs="run")

@@ -193,7 +193,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
 
 
 @rule("driver.missing", needs="log")
-def half_a_driver(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
+def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """Only one of the driver's two libraries is present: a container that got only a part of the driver."""
     if evidence.gpu_usable or evidence.driver_answers is False:
         return

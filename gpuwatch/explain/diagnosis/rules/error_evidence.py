@@ -49,7 +49,7 @@ def stated_error(evidence: Evidence, cause: str, action: str, title: str = "") -
 NO_NCCL = "cuda.nccl-missing"
 """The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
-BEFORE_IT = "raised while another was handled, the first of them:"
+FIRST_IN_CHAIN_LABEL = "raised while another was handled, the first of them:"
 END_LINES = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
 _ENOUGH = word_set(
@@ -71,7 +71,7 @@ def raised_for(evidence: Evidence, cause: str) -> bool:
     return any(cause in topics_of(error.message) for error in errors)
 
 
-def line_of(error: RunError) -> str:
+def error_line(error: RunError) -> str:
     """``type: message`` of an exception, shortened."""
     return f"{error.type}: {essential_line(error.message)[:300]}".rstrip(": ")
 
@@ -85,14 +85,17 @@ def first_in_chain(log: LogFacts, error: RunError) -> str:
     """The exception at the beginning of the chain that this one ends, in a line; empty without a chain."""
     first = log.first_in_chain.get(f"{error.type}: {error.message}", "")
     name, _, message = first.partition(": ")
-    return line_of(RunError(type=name, message=message)) if first and name not in ON_PURPOSE else ""
+    return error_line(RunError(type=name, message=message)) if first and name not in ON_PURPOSE else ""
 
 
 def raised_at(log: LogFacts, error: RunError) -> list[str]:
     """The user's own line that led to an exception, if its traceback is in the log, and the first of its chain."""
     frame = frame_of(log, error)
     first = first_in_chain(log, error)
-    return [*([at_line("raised at", frame)] if frame is not None else []), *([f"{BEFORE_IT} {first}"] if first else [])]
+    return [
+        *([at_line("raised at", frame)] if frame is not None else []),
+        *([f"{FIRST_IN_CHAIN_LABEL} {first}"] if first else []),
+    ]
 
 
 def ends_log(log: LogFacts) -> bool:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.explain.diagnosis.rules.error_evidence import frame_of, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, frame_of, names_cause
 from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -16,7 +16,8 @@ from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line, is_heading
 from gpuwatch.explain.logs.tracebacks import FRAMEWORK_OF_PACKAGE, Frame, file_name
 
-_MAX_TITLE_CHARS = 120
+MAX_TITLE_CHARS = 120
+"""Characters of an error in a title."""
 _PACKAGE_PATH_PARTS = 3
 """Last parts of a path that name a package's file."""
 _GENERAL_EXCEPTION = re.compile(
@@ -93,7 +94,7 @@ def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:
     if frame is None:
         return None
     if _SPOOLED_SCRIPT.search(frame.file) is not None:
-        return first_match((row_named("spooled-script"),), line_of(error))
+        return first_match((row_named("spooled-script"),), error_line(error))
     missing_module = error.message.partition("No module named ")[2].strip("'\"").partition(".")[0]
     folder = PurePath(frame.file.replace("\\", "/")).parent.name
     if (
@@ -102,9 +103,9 @@ def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:
         and missing_module not in _GPU_PACKAGES
         and f"{missing_module}." in frame.code
     ):
-        return first_match((row_named("own-folder"),), line_of(error))
+        return first_match((row_named("own-folder"),), error_line(error))
     rows = (row for row in section_rows("named") if row.code and re.search(row.code, frame.code) is not None)
-    return first_match([*rows][:1], line_of(error))
+    return first_match([*rows][:1], error_line(error))
 
 
 def message_meaning(error: str) -> Meaning | None:
@@ -135,7 +136,7 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
     elif log.last_error_has_traceback and not _POSSIBLE_GPU_WORDS.search(
         f"{error.type} {essential_line(error.message)}"
     ):
-        title = f"{how} {shorten(line_of(error), _MAX_TITLE_CHARS)}"
+        title = f"{how} {shorten(error_line(error), MAX_TITLE_CHARS)}"
         cause = "unknown" if _GENERAL_EXCEPTION.match(error.type) or package in _GPU_PACKAGES else PROGRAM_ERROR
     else:
         return None
@@ -145,8 +146,8 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
 def advice_for_error(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
     frame = frame_of(log, error)
-    text = f"{line_of(error)}\n{frame.code if frame is not None else ''}"
-    known = first_match(_BY_EXCEPTION_TYPE, text) or advice_by_kind(line_of(error))
+    text = f"{error_line(error)}\n{frame.code if frame is not None else ''}"
+    known = first_match(_BY_EXCEPTION_TYPE, text) or advice_by_kind(error_line(error))
     place = _where_to_look(frame, shown=log.last_error_has_traceback)
     if advice := advice_in_message(error.message):
         return f"Do what its message says: {advice}. {place} if that is done already"

@@ -33,7 +33,7 @@ _MAX_EDIT_DISTANCE = 2
 
 
 def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that affect GPUs, also misspelt ones; no others are reported."""
+    """The variables that affect GPUs, also misspelled ones; no others are reported."""
     return {
         name: value
         for name, value in sorted(environment.items())
@@ -42,7 +42,7 @@ def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @rule("visibility.misspelt")
-def misspelt(evidence: Evidence) -> Iterator[Finding]:
+def misspelled_variables(evidence: Evidence) -> Iterator[Finding]:
     """A variable whose name is nearly that of one that matters."""
     for name in sorted(evidence.variables):
         known = known_variable_meant(name)

@@ -31,7 +31,7 @@ _TOO_LATE, _OVERRIDDEN, _REFUSED, _UNUSED = "too late", "overridden by ", "refus
 
 
 @rule("config.too-late", "config.inconsistent")
-def not_in_effect(evidence: Evidence) -> Iterator[Finding]:
+def settings_without_effect(evidence: Evidence) -> Iterator[Finding]:
     """A program asked for a setting that TensorFlow does not have, also if it caught the error."""
     run = evidence.program
     settings = run.settings if run is not None else {}
@@ -113,7 +113,7 @@ _MIN_NAME_SIMILARITY = 0.7
 
 
 @rule("config.inconsistent")
-def inconsistent(evidence: Evidence) -> Iterator[Finding]:
+def rejected_settings(evidence: Evidence) -> Iterator[Finding]:
     """Settings that TensorFlow rejects: in combination, or because it has no field of that name."""
     lines, _ = error_lines(evidence, "config.inconsistent")
     unknown = next((match for line in lines if (match := _UNKNOWN_FIELD.search(line))), None)

@@ -109,10 +109,12 @@ class _GrantedOnGpu:
 
     @property
     def alone_bytes(self) -> int:
+        """What it takes without others."""
         return self.granted + self.overhead
 
     @property
     def arithmetic(self) -> str:
+        """``GPU 0, NVIDIA L4: 20 GiB of limits + 300 MiB held by others ≤ 22 GiB``."""
         beside = f" + {size(self.overhead)} for the driver and the CUDA context" if self.overhead else ""
         others = f" + {size(self.others)} held by others" if self.others is not None else ""
         sign = ">" if self.alone_bytes + (self.others or 0) > self.total else "≤"
@@ -188,6 +190,8 @@ _TOGETHER_SECONDS = 2.0
 
 
 class _ProcessOnGpu(NamedTuple):
+    """A process of the run on one GPU, with what it was granted and held there, in bytes."""
+
     pid: int
     granted: int
     took: int | None

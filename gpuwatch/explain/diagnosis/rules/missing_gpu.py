@@ -8,7 +8,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build_advice
 from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, likely_warning, rule, warning_finding
-from gpuwatch.explain.diagnosis.rules.error_evidence import line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, names_cause
 from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
@@ -21,7 +21,7 @@ _XLA_WITHOUT_CUDA = "xla.interpreter"
 
 def requires_a_gpu(log: LogFacts) -> bool:
     """Whether the last exception says that there is no GPU."""
-    return bool(log.errors) and _NO_GPU_TOPIC in topics_of(line_of(log.errors[-1]))
+    return bool(log.errors) and _NO_GPU_TOPIC in topics_of(error_line(log.errors[-1]))
 
 
 @rule("unknown", "build.cpu-only", needs="log")

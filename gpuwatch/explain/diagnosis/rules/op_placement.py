@@ -13,14 +13,13 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
+from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 from gpuwatch.explain.logs.sizes_and_device_names import NOT_SIMULATED, device_name
 
-LIMIT = "simulation.limit"
-"""A reason that says nothing about real GPUs and does not affect the verdict."""
 REFUSED = "refused"
 """Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""
 MADE_THERE = "TensorFlow creates it there, regardless of the request"
@@ -285,10 +284,10 @@ def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
 @rule("simulation.limit", needs="run")
 def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
-    if limits := _fallbacks_of(evidence, LIMIT):
+    if limits := _fallbacks_of(evidence, SIMULATION_LIMIT):
         kind = limits[0].kind + and_more(len(limits) - 1)
         yield info_finding(
-            LIMIT,
+            SIMULATION_LIMIT,
             title=printable(f"Only on this simulated GPU: it has no kernel for {kind}, so the CPU computed them"),
             evidence=[
                 f"{entry.op} {entry.dtype or ''} ran on {entry.actual}: {entry.detail}".replace("  ", " ")
@@ -299,7 +298,7 @@ def simulated_limit(evidence: Evidence, run: Run) -> Iterator[Finding]:
     lines, _ = error_lines(evidence, "placement.no-kernel")
     if lines and (detail := _simulated_only(evidence, moved=False)):
         yield finding(
-            LIMIT,
+            SIMULATION_LIMIT,
             "error",
             "fact" if detail.startswith("TensorFlow has") else "likely",
             title=printable(f"Only on this simulated GPU: {detail}"),

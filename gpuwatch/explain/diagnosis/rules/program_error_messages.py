@@ -94,13 +94,13 @@ def first_match(rows: Iterable[Meaning], error: str) -> Meaning | None:
     return None
 
 
-PEER = "ended.peer"
-WAITED = "ended.nccl-timeout"
+LOST_PEER = "ended.peer"
+NCCL_TIMEOUT = "ended.nccl-timeout"
 NCCL_INTERNAL = "ended.nccl-internal"
 """NCCL's "internal error", as it also calls a connection that another rank closed."""
 HOST_MEMORY = reported_ends.HOST_MEMORY
-WORKER = "ended.worker"
-TENSORRT = "ended.tensorrt"
+DATALOADER_WORKER = "ended.worker"
+TENSORRT_FAILED = "ended.tensorrt"
 ENDINGS: dict[str, Meaning] = {row.key: row for row in section_rows("ends")}
 """By topic, for failures with a log line of their own: of several in a log the first tells most."""
 SIGNALS: dict[signal.Signals, Meaning] = {signal.Signals[row.key]: row for row in section_rows("signals")}

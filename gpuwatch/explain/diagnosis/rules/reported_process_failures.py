@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.model.run import RunError
-from gpuwatch.explain.diagnosis.rules.error_evidence import ON_PURPOSE, ends_log, frame_of, line_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import ON_PURPOSE, ends_log, error_line, frame_of, names_cause
 from gpuwatch.explain.diagnosis.rules.program_error_messages import (
+    LOST_PEER,
     NCCL_INTERNAL,
-    PEER,
-    WAITED,
+    NCCL_TIMEOUT,
     Meaning,
     first_match,
     section_rows,
@@ -20,7 +20,7 @@ from gpuwatch.explain.logs.message_topics import topics_of
 
 _MAX_EPILOGUE_LINES = 200
 """Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
-_PEER_TOPICS = frozenset({PEER, NCCL_INTERNAL, WAITED})
+_PEER_TOPICS = frozenset({LOST_PEER, NCCL_INTERNAL, NCCL_TIMEOUT})
 _FILE_AND_CODE_EXCEPTIONS = frozenset(
     {"FileNotFoundError", "IsADirectoryError", "PermissionError", "UnicodeDecodeError", "JSONDecodeError"}
     | {"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError"}
@@ -46,7 +46,7 @@ def reported_end(log: LogFacts) -> tuple[str, str]:
     )
     waited_for_child = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near_end and not waited_for_child and reported_ends.is_about_child(last.type, last.message):
-        return reported_ends.end_of_child(last.message), line_of(last)
+        return reported_ends.end_of_child(last.message), error_line(last)
     return "", ""
 
 
@@ -64,7 +64,7 @@ def own_error(log: LogFacts) -> RunError | None:
     """The last exception that is not about another process."""
     own = (error for error in reversed(log.errors) if not reported_ends.is_about_child(error.type, error.message))
     return next(
-        (error for error in own if error.type not in ON_PURPOSE and not _PEER_TOPICS & {*topics_of(line_of(error))}),
+        (error for error in own if error.type not in ON_PURPOSE and not _PEER_TOPICS & {*topics_of(error_line(error))}),
         None,
     )
 
@@ -87,13 +87,13 @@ def ended_by_own_error(log: LogFacts) -> bool:
     if error.type in _FILE_AND_CODE_EXCEPTIONS:
         return _DRIVER_WORDS.search(error.message) is None
     text = f"{error.message} {frame.code if frame is not None else error.type}"
-    return not names_cause(topics_of(line_of(error))) and _GPU_WORDS.search(text) is None
+    return not names_cause(topics_of(error_line(error))) and _GPU_WORDS.search(text) is None
 
 
 def own_error_lines(log: LogFacts) -> list[str]:
     """That exception as evidence; empty without one."""
     own = own_error(log)
-    return [line_of(own)] if own is not None else []
+    return [error_line(own)] if own is not None else []
 
 
 def lost_rank(log: LogFacts) -> Meaning:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.rules.program_error_messages import (
+    DATALOADER_WORKER,
     ENDINGS,
     HOST_MEMORY,
     SIGNALS,
-    WORKER,
     Meaning,
     row_named,
 )
@@ -65,7 +65,7 @@ def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
         return Meaning(
             f"A DataLoader worker ended with a signal: {match[1]}", f"{_FAULTHANDLER_ACTION} Or use num_workers=0."
         ), []
-    meaning, host = ENDINGS[WORKER], run.host_memory if run is not None else None
+    meaning, host = ENDINGS[DATALOADER_WORKER], run.host_memory if run is not None else None
     if host is not None and (host.kernel_line or host.oom_kills):
         title = "A DataLoader worker was killed when the kernel ran out of host memory (RAM)"
         meaning = meaning._replace(title=title)

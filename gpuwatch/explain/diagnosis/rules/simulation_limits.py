@@ -14,7 +14,8 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
 from gpuwatch.sim.unsupported_messages import NO_XLA, SETTINGS_IGNORED, results_are_meaningful
 
-CAUSE = "simulation.limit"
+SIMULATION_LIMIT = "simulation.limit"
+"""A cause that says nothing about real GPUs; as the reason of a fallback it does not affect the verdict."""
 _NO_COMPILER = re.compile(r"No JIT device registered|no compiler registered|(?<!device=')XLA_GPU_JIT")
 """TensorFlow's messages for a GPU without a compiler (``common_runtime`` and ``compiler/jit``).
 
@@ -26,14 +27,14 @@ def lacks_compiler(message: str) -> bool:
     return _NO_COMPILER.search(message) is not None
 
 
-@rule(CAUSE, needs="run")
+@rule(SIMULATION_LIMIT, needs="run")
 def settings_not_honored(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """Settings that the simulated GPUs ignore, and numbers that they do not compute."""
     if not run.simulation_limits:
         return
     if not results_are_meaningful(run.simulation_limits):
         yield warning_finding(
-            CAUSE,
+            SIMULATION_LIMIT,
             title="The program's numbers are meaningless: these simulated GPUs compute only matrix products",
             evidence=run.simulation_limits,
             action="Omit --sim-tier, or use plugin, which computes.",
@@ -46,10 +47,10 @@ def settings_not_honored(evidence: Evidence, run: Run) -> Iterator[Finding]:
     action = "Check its effect on a real GPU; --sim-tier driver has CUDA's own allocators too."
     if any(limit.startswith(SETTINGS_IGNORED.removeprefix("gpuwatch: ")) for limit in limits):
         action = "Start its Python without -I, -E and -S: the simulation needs PYTHONPATH to carry settings over."
-    yield warning_finding(CAUSE, title=title, evidence=limits, action=action)
+    yield warning_finding(SIMULATION_LIMIT, title=title, evidence=limits, action=action)
 
 
-@rule(CAUSE, needs="run")
+@rule(SIMULATION_LIMIT, needs="run")
 def no_xla_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """The program requested XLA (``jit_compile=True``), which has no compiler for simulated GPUs that compute."""
     if run.simulation != "plugin":
@@ -60,7 +61,7 @@ def no_xla_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
     found += [line[:300] for line in lines if lacks_compiler(line)]
     if found:
         yield finding(
-            CAUSE,
+            SIMULATION_LIMIT,
             "error" if run.verdict == "error" else "warning",
             title="jit_compile=True was requested, but simulated GPUs have no XLA",
             evidence=found[:3],
@@ -85,7 +86,7 @@ def why_pytorch_has_no_gpu(run: Run) -> str | None:
 def is_of_simulated_driver(evidence: Evidence) -> bool:
     """Whether messages about a driver are about a simulated one, which reports itself what it lacks."""
     by_run = evidence.run is not None and why_pytorch_has_no_gpu(evidence.run) is not None
-    return by_run or CAUSE in evidence.log.topics
+    return by_run or SIMULATION_LIMIT in evidence.log.topics
 
 
 _PYTORCH_ACTION = (
@@ -95,16 +96,16 @@ _PYTORCH_ACTION = (
 _OTHER_ACTION = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
-@rule(CAUSE)
+@rule(SIMULATION_LIMIT)
 def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
-    lines, expected = error_lines(evidence, CAUSE)
+    lines, expected = error_lines(evidence, SIMULATION_LIMIT)
     reason = why_pytorch_has_no_gpu(evidence.run) if evidence.run is not None else None
     if reason:  # reported separately, below
         lines = [line for line in lines if reason not in line]
     if lines:
         yield finding(
-            CAUSE,
+            SIMULATION_LIMIT,
             "info" if expected else "error",
             title="Only on these simulated GPUs: the simulated driver lacks something the program needs",
             evidence=lines,
@@ -113,12 +114,12 @@ def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule(CAUSE, needs="run")
+@rule(SIMULATION_LIMIT, needs="run")
 def pytorch_without_gpus(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """PyTorch on a machine whose simulated GPUs it cannot use."""
     if reason := why_pytorch_has_no_gpu(run):
         yield finding(
-            CAUSE,
+            SIMULATION_LIMIT,
             "error" if run.verdict == "error" else "info",
             title="PyTorch has no GPU here, regardless of its message about a driver: these GPUs are simulated",
             evidence=[reason, *(f"{error.type}: {error.message}"[:300] for error in run.errors)],

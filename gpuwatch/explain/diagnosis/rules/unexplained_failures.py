@@ -17,21 +17,22 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import (
     END_LINES,
     ON_PURPOSE,
     ends_log,
+    error_line,
     first_in_chain,
-    line_of,
     names_cause,
     raised_at,
 )
+from gpuwatch.explain.diagnosis.rules.error_meanings import MAX_TITLE_CHARS
 from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.program_error_messages import (
+    DATALOADER_WORKER,
     ENDINGS,
     HOST_MEMORY,
+    LOST_PEER,
     NCCL_INTERNAL,
-    PEER,
-    TENSORRT,
-    WAITED,
-    WORKER,
+    NCCL_TIMEOUT,
+    TENSORRT_FAILED,
     Meaning,
     first_match,
     row_named,
@@ -60,7 +61,6 @@ from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
 from gpuwatch.explain.logs.python_exceptions import essential_line
 
-_MAX_TITLE_CHARS = 120
 _MAX_LINES_AFTER_TRACEBACK = 500
 """Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
 _IMPORT_EXCEPTIONS = ("ImportError", "ModuleNotFoundError")
@@ -71,7 +71,14 @@ _PROCESS_FAILED_IN = "A process of the job failed in"
 _TYPE_MISMATCH, _ASSERT = "ended.two-types", "ended.assert"
 _EXPLAINED_BELOW = ("ended.nccl", NCCL_INTERNAL, reported_ends.CRASH)
 """Topics of whose lines the next ones say more: NCCL's last error, the text of a C++ exception, the signal's name."""
-_TABLE_TOPICS = (*_EXPLAINED_BELOW, reported_ends.FATAL, reported_ends.NOT_STARTED, _TYPE_MISMATCH, _ASSERT, TENSORRT)
+_TABLE_TOPICS = (
+    *_EXPLAINED_BELOW,
+    reported_ends.FATAL,
+    reported_ends.NOT_STARTED,
+    _TYPE_MISMATCH,
+    _ASSERT,
+    TENSORRT_FAILED,
+)
 """Topics of whose lines the table of messages may know more."""
 _READ_END_ACTION = "Read the end of the log; if it is a bug in the framework or the driver, report it there."
 _NEAR_ADDRESS_LIMIT_BYTES = 16 << 30
@@ -103,7 +110,7 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     end = _end_of_run(run, log, lines) if run is not None else _end_of_log(log, lines)
     if end is None:
         name = lines[0].partition(":")[0]
-        title = f"{_how_it_ended(run, log)} {shorten(lines[0], _MAX_TITLE_CHARS)}" if name.isidentifier() else ""
+        title = f"{_how_it_ended(run, log)} {shorten(lines[0], MAX_TITLE_CHARS)}" if name.isidentifier() else ""
         end = Meaning(title, _READ_END_ACTION), lines
     (meaning, lines), action = end, end[0].action
     if log.errors and lines and _names_exception(lines[0], log.errors[-1]):
@@ -160,25 +167,28 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
     topic = next(_ending_topics(log), None)
     if topic == HOST_MEMORY and ends_log(log) and ended_by_own_error(log):
         # The kernel may have killed another program.
-        lines = [line_of(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
+        lines = [error_line(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _end_by_topic(None, log, _reported_topic(log), lines)
-        return known or (Meaning(f"It ended in {shorten(lines[0], _MAX_TITLE_CHARS)}", _READ_END_ACTION), lines)
+        return known or (
+            Meaning(f"It ended in {shorten(lines[0], MAX_TITLE_CHARS)}", _READ_END_ACTION),
+            lines,
+        )
     # NCCL's "internal error" may be the lost connection itself.
-    peer = PEER in log.topics and topic in (None, NCCL_INTERNAL)
-    if peer or (topic == WAITED and own_error(log) is not None):
+    peer = LOST_PEER in log.topics and topic in (None, NCCL_INTERNAL)
+    if peer or (topic == NCCL_TIMEOUT and own_error(log) is not None):
         topic = _reported_topic(log)
         if topic in (None, reported_ends.CRASH, reported_ends.TERMINATED):
             own = own_error(log)
-            if own is not None and (meaning := error_meanings.message_meaning(line_of(own))) is not None:
+            if own is not None and (meaning := error_meanings.message_meaning(error_line(own))) is not None:
                 return meaning, _without_repeats(own_error_lines(log), raised_at(log, own))
-            return lost_rank(log), _without_repeats(own_error_lines(log), log.lines_of(PEER, WAITED))
+            return lost_rank(log), _without_repeats(own_error_lines(log), log.lines_of(LOST_PEER, NCCL_TIMEOUT))
     return _end_by_topic(None, log, topic or _reported_topic(log), lines)
 
 
 def _ending_topics(log: LogFacts) -> Iterator[str]:
     """The topics of ends in a log; not of memory that a cell of a notebook lacked, after which another one failed."""
     errors = log.errors[:-_MIN_LATER_CELL_ERRORS] if log.open_traceback_line is not None else []
-    earlier = set(map(line_of, errors))
+    earlier = set(map(error_line, errors))
     for topic in ENDINGS:
         if topic in log.topics and not (topic == HOST_MEMORY and earlier.issuperset(log.lines_of(topic))):
             yield topic
@@ -187,9 +197,9 @@ def _ending_topics(log: LogFacts) -> Iterator[str]:
 def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list[str]) -> _End | None:
     """What a topic of the log, the launcher's report or the last error says."""
     topic_lines = log.lines_of(topic) if topic is not None else ()
-    if topic == TENSORRT:
+    if topic == TENSORRT_FAILED:
         topic_lines = (*log.lines_of("tensorrt.message")[:1], *topic_lines)
-    if topic == WORKER:
+    if topic == DATALOADER_WORKER:
         lines = _without_repeats(topic_lines, lines)
         worker, host = worker_meaning(" ".join(lines), run)
         return worker, [*lines, *host]
@@ -203,13 +213,13 @@ def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list
                 crash_meaning([" ".join((*lines, *detail_lines))]) if topic == reported_ends.CRASH else ENDINGS[topic]
             )
         if topic == reported_ends.CRASH and (text := " ".join(detail_lines).partition("what():")[2].strip()):
-            meaning = meaning._replace(title=f"A C++ exception was not caught: {shorten(text, _MAX_TITLE_CHARS)}")
+            meaning = meaning._replace(title=f"A C++ exception was not caught: {shorten(text, MAX_TITLE_CHARS)}")
         return _end_with_evidence(meaning, log, topic_lines, lines, detail_lines)
     if (report := reported_end(log))[0] and (own := own_error(log)) is not None:
-        title = f"A process of the job failed; the last error before is {shorten(line_of(own), _MAX_TITLE_CHARS)}"
-        meaning = _known_meaning([line_of(own)]) or _meaning_by_type(run, log, own, _PROCESS_FAILED_IN)
+        title = f"A process of the job failed; the last error before is {shorten(error_line(own), MAX_TITLE_CHARS)}"
+        meaning = _known_meaning([error_line(own)]) or _meaning_by_type(run, log, own, _PROCESS_FAILED_IN)
         meaning = meaning or Meaning(title, error_meanings.advice_for_error(own, log))
-        return _end_with_evidence(meaning, log, [line_of(own)], raised_at(log, own), report[1:], lines)
+        return _end_with_evidence(meaning, log, [error_line(own)], raised_at(log, own), report[1:], lines)
     if report[0]:
         compiler_lines = _compiler_lines(log)
         meaning = _first_meaning([*compiler_lines, report[1]])
@@ -301,7 +311,7 @@ def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
     unexpected = [error for error in run.errors if not error.expected]
     simulated = run.simulation == "plugin"
     lines = [
-        line_of(error)
+        error_line(error)
         for error in unexpected
         if not names_cause(topics_of(error.message)) and not (simulated and lacks_compiler(error.message))
     ]
@@ -311,7 +321,7 @@ def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
         return []
     number = ended_by(run)
     signal_name = f" ({number.name})" if number is not None and run.outcome.signal is None else ""
-    return [*map(line_of, log.errors[-1:]), run.outcome.text + signal_name]
+    return [*map(error_line, log.errors[-1:]), run.outcome.text + signal_name]
 
 
 def _deadline_finding(run: Run) -> Finding:
@@ -358,9 +368,9 @@ def _unexplained_end_of_log(log: LogFacts) -> list[str]:
             or (log.last_error_in == "thread" and log.ending_line_is_last and log.ending_kind == WORK)
             or (log.went_on_after_oom and "memory" in f"{error.type} {error.message}".lower())
         )
-        return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [line_of(error)]
+        return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [error_line(error)]
     if last is not None and _ended_at_last_error(log):
-        return [] if log.errors[-1].type in ON_PURPOSE else [line_of(log.errors[-1])]
+        return [] if log.errors[-1].type in ON_PURPOSE else [error_line(log.errors[-1])]
     if log.interrupt_line.startswith("^C"):
         return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
@@ -417,7 +427,7 @@ def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
         "unknown",
         "warning" if at_end or log.last_error_in else "info",
         title=title,
-        evidence=(line_of(error), *raised_at(log, error)),
+        evidence=(error_line(error), *raised_at(log, error)),
         action="If the program does not handle this error on purpose, let it exit with another code (sys.exit(1)), so"
         " that scripts and schedulers notice.",
     )

@@ -10,7 +10,7 @@ from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause
-from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
+from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks
 from gpuwatch.explain.diagnosis.runs.relevant_findings import relevant_findings
 from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import predict, requested_devices_of
@@ -62,7 +62,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         primary = primary_cause(findings)
         primary = None if primary == "healthy" else primary
     elif verdict == "fallback" and primary == "healthy":
-        primary = next((entry.reason for entry in run.fallbacks if entry.reason != LIMIT), primary)
+        primary = next((entry.reason for entry in run.fallbacks if entry.reason != SIMULATION_LIMIT), primary)
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
         # The runner's "It ran out of memory." says less than the numbers.

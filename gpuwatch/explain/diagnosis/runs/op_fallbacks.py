@@ -12,7 +12,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
-from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, LIMIT, MADE_THERE
+from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, MADE_THERE
+from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
@@ -65,7 +66,7 @@ def find_fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) 
 
     def order(entry: Fallback) -> tuple[bool, bool, bool]:
         """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
-        return entry.reason == LIMIT, entry.colocated is not None, RESOURCE_OPS.search(entry.op) is None
+        return entry.reason == SIMULATION_LIMIT, entry.colocated is not None, RESOURCE_OPS.search(entry.op) is None
 
     return tuple(sorted(_with_causes_of_resources(list(merged.values())), key=order))
 
@@ -107,7 +108,7 @@ def fallbacks_in_log(facts: LogFacts, evidence: Evidence, findings: tuple[Findin
         if (actual := ran_on.get(member.op, "CPU:0" if report.supported == ("CPU",) else "")).startswith("CPU")
     )
     if evidence.gpu_usable and evidence.simulation == "plugin":
-        reason, detail = LIMIT, _LIMITED_GROUP
+        reason, detail = SIMULATION_LIMIT, _LIMITED_GROUP
     elif evidence.gpu_usable:
         reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
     else:
@@ -218,7 +219,7 @@ def _without_kernel(placement: Placement, requested: str, actual: str, run: Run,
         detail = f"TensorFlow has no GPU kernel for {kind}"
     elif placement.why.startswith(_COLOCATED_PREFIX):
         op = placement.why.removeprefix(_COLOCATED_PREFIX)
-        reason = reason if op else LIMIT
+        reason = reason if op else SIMULATION_LIMIT
         detail = f"colocated with {op}, which has no GPU kernel" if op else _LIMITED_GROUP
     elif placement.gpu_kernel and any(
         member.op == placement.op
@@ -232,9 +233,9 @@ def _without_kernel(placement: Placement, requested: str, actual: str, run: Run,
     elif run.simulation != "plugin":
         reason, detail = "unknown", f"whether TensorFlow has a GPU kernel for {kind} could not be read"
     elif placement.cuda_kernel:
-        reason, detail = LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
+        reason, detail = SIMULATION_LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
     else:
-        reason, detail = LIMIT, f"only on this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
+        reason, detail = SIMULATION_LIMIT, f"only on this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
     return _new_fallback(placement, requested, actual, reason, detail)
 
 

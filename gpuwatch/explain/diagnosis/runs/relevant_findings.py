@@ -14,9 +14,9 @@ from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED_TITLES
 from gpuwatch.explain.diagnosis.rule_engine import by_severity
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
-from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.signals import ended_by
+from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.runs.verdict_and_reason import (
     PLACEMENT_UNCHECKED,
     exited_with_code_0,
@@ -46,7 +46,9 @@ def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) ->
     failed_elsewhere = run.verdict == "error" and unrelated_to_gpus
     unexplained_moves = [entry.detail for entry in run.fallbacks if entry.reason == "unknown"]
     healthy = (
-        uses_framework and run.verdict in ("ok", "fallback") and all(entry.reason == LIMIT for entry in run.fallbacks)
+        uses_framework
+        and run.verdict in ("ok", "fallback")
+        and all(entry.reason == SIMULATION_LIMIT for entry in run.fallbacks)
     )
     healthy = healthy and not any(found.title.startswith((CPU_SCOPE_TITLE, DESPITE_ERROR)) for found in findings)
     relevant = []

@@ -18,7 +18,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
-from gpuwatch.explain.diagnosis.rules.op_placement import LIMIT
+from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import hidden_on_purpose
 from gpuwatch.explain.logs.message_topics import topics_of
@@ -47,7 +47,7 @@ def verdict_of(run: Run, evidence: Evidence, primary: str | None) -> Verdict:
         return "ok" if run.is_program and exited_with_code_0(run) else "oom"
     if run.verdict == "error":
         return "error"
-    fell = any(entry.reason != LIMIT and _DATA_SET_OP.search(entry.op) is None for entry in run.fallbacks)
+    fell = any(entry.reason != SIMULATION_LIMIT and _DATA_SET_OP.search(entry.op) is None for entry in run.fallbacks)
     seen = run.framework is not None or bool(evidence.log.frameworks)
     on_cpu = seen and not evidence.gpu_usable and primary in NO_GPU and not hides_its_gpus(evidence)
     return "fallback" if fell or (run.is_program and (on_cpu or primary == _MISSING_REPLICA_DEVICES)) else "ok"
@@ -76,7 +76,7 @@ def _rounds_text(run: Run) -> str:
 
 def _moved_text(run: Run) -> str:
     """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
-    fell = (entry for entry in run.fallbacks if entry.reason != LIMIT)
+    fell = (entry for entry in run.fallbacks if entry.reason != SIMULATION_LIMIT)
     groups = group_by(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
