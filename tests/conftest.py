@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim import install_libraries
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -219,6 +220,24 @@ def sim_machine() -> Iterator[Callable[[str], SimMachine]]:
     for machine in opened:
         machine.clear_faults()
         machine.remove()
+
+
+@pytest.fixture
+def start_feed() -> Iterator[Callable[..., LiveFeed]]:
+    """Starts feeds with a collector of their own, ``start_feed(machine)``, and stops them afterwards."""
+    running: list[LiveFeed] = []
+
+    def start(
+        machine: SimMachine | None, interval: float = 0.1, wake: Callable[[], None] | None = None, **options: bool
+    ) -> LiveFeed:
+        environment = None if machine is None else machine.environment(os.environ)
+        running.append(LiveFeed(interval, environment=environment, **options))
+        running[-1].start(wake)
+        return running[-1]
+
+    yield start
+    for feed in running:
+        feed.stop()
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuwatch.core.model.json_codec import from_json
+from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
 from gpuwatch.fleet.cluster.launchers import Job, Plan
 from tests.waiting import wait_for
@@ -62,3 +65,19 @@ def running(mark: str) -> list[int]:
 def wait_for_none(mark: str, seconds: float = 20.0) -> None:
     """Until no process has ``mark`` in its command line."""
     wait_for(lambda: not running(mark), lambda: f"the end of {running(mark)}", seconds, pause=0.05)
+
+
+def is_program(pid: int, mark: str) -> bool:
+    """Whether it is the program itself, ``sleep MARK``, not one of those that started it."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]
+    except OSError:
+        return False
+
+
+def comparison(done: subprocess.CompletedProcess[str]) -> tuple[int, Comparison]:
+    """Exit code and document of a command with ``--json`` on several nodes."""
+    assert done.stdout, done.stderr
+    document = from_json(done.stdout.encode())
+    assert isinstance(document, Comparison)
+    return done.returncode, document

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run_comparison import Comparison
-from tests.cluster.nodes import running, wait_for_none
+from tests.cluster.nodes import comparison, is_program, running, wait_for_none
 from tests.waiting import wait_for
 
 pytestmark = [
@@ -73,10 +72,7 @@ def command(address: str, *arguments: str) -> list[str]:
 
 def gpuwatch(address: str, *arguments: str) -> tuple[int, Comparison]:
     done = subprocess.run(command(address, *arguments), capture_output=True, text=True, timeout=200)
-    assert done.stdout, done.stderr
-    document = from_json(done.stdout.encode())
-    assert isinstance(document, Comparison)
-    return done.returncode, document
+    return comparison(done)
 
 
 def test_a_snapshot_of_each_node(cluster: tuple[str, subprocess.Popen[str]]) -> None:
@@ -141,10 +137,3 @@ def test_no_cluster_is_one_line() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr == "gpuwatch: no Ray cluster at 127.0.0.1:1: Connection refused\n"
-
-
-def is_program(pid: int, mark: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]
-    except OSError:
-        return False

@@ -10,14 +10,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
 from gpuwatch.core.model.cluster_nodes import Node
 from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run_comparison import Comparison
-from tests.cluster.nodes import running, wait_for_none
+from tests.cluster.nodes import comparison, is_program, running, wait_for_none
 from tests.waiting import wait_for
 
 pytestmark = [
@@ -120,10 +119,7 @@ def gpuwatch(environment: dict[str, str], *arguments: str) -> tuple[int, Compari
         text=True,
         timeout=200,
     )
-    assert done.stdout, done.stderr
-    document = from_json(done.stdout.encode())
-    assert isinstance(document, Comparison)
-    return done.returncode, document
+    return comparison(done)
 
 
 def rows(nodes: Sequence[Node]) -> dict[str, tuple[str, str]]:
@@ -210,13 +206,6 @@ def test_nothing_is_left_in_slurm(slurm: dict[str, str], number: signal.Signals)
         process.wait(60)
     wait_for_none(mark, 40)
     wait_for(lambda: output(["squeue", "-h"], slurm).strip() == "", "an empty queue", pause=0.2)
-
-
-def is_program(pid: int, mark: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]
-    except OSError:
-        return False
 
 
 def test_json_is_json(slurm: dict[str, str]) -> None:

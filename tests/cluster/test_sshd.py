@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run_comparison import Comparison
-from tests.cluster.nodes import running, wait_for_none
+from tests.cluster.nodes import comparison, is_program, running, wait_for_none
 from tests.waiting import wait_for
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -36,10 +35,7 @@ class Server:
 
     def run(self, *arguments: str, host: str = "127.0.0.1", options: str = "") -> tuple[int, Comparison]:
         done = subprocess.run(self.command(*arguments, host=host, options=options), capture_output=True, text=True)
-        assert done.stdout, done.stderr
-        document = from_json(done.stdout.encode())
-        assert isinstance(document, Comparison)
-        return done.returncode, document
+        return comparison(done)
 
     def command(self, *arguments: str, host: str = "127.0.0.1", options: str = "") -> list[str]:
         name, *rest = arguments
@@ -114,10 +110,3 @@ def test_nothing_is_left_over_there(server: Server, number: signal.Signals) -> N
         process.send_signal(number)
         process.wait(60)
     wait_for_none(mark, 30)
-
-
-def is_program(pid: int, mark: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]
-    except OSError:
-        return False

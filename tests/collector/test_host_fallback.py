@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,28 +17,13 @@ from tests.waiting import wait_for
 Open = Callable[[str], SimMachine]
 
 
-@pytest.fixture
-def started() -> Iterator[Callable[[SimMachine], tuple[LiveFeed, threading.Event]]]:
-    running: list[LiveFeed] = []
-
-    def start(machine: SimMachine) -> tuple[LiveFeed, threading.Event]:
-        feed = LiveFeed(0.1, environment=machine.environment(os.environ))
-        woken = threading.Event()
-        feed.start(woken.set)
-        running.append(feed)
-        return feed, woken
-
-    yield start
-    for feed in running:
-        feed.stop()
-
-
 def test_a_driver_that_hangs_when_it_is_opened_does_not_hide_the_host(
-    sim_machine: Open, started: Callable[[SimMachine], tuple[LiveFeed, threading.Event]]
+    sim_machine: Open, start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("1x8GiB")
     faults.hang(machine, 60)
-    feed, woken = started(machine)
+    woken = threading.Event()
+    feed = start_feed(machine, wake=woken.set)
     assert woken.wait(15), "the dashboard is told"
     assert feed.drain() == [], "it is no sample: no GPU was looked at"
     first = feed.status().machine
@@ -59,7 +44,7 @@ def test_a_driver_that_hangs_when_it_is_opened_does_not_hide_the_host(
 
 def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
     sim_machine: Open,
-    started: Callable[[SimMachine], tuple[LiveFeed, threading.Event]],
+    start_feed: Callable[..., LiveFeed],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from gpuwatch.machine.collector import live_feed
@@ -68,7 +53,7 @@ def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
     monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 0.5)
     machine = sim_machine("1x8GiB")
     faults.hang(machine, 60)
-    feed, _ = started(machine)
+    feed = start_feed(machine)
     wait_for(lambda: feed.status().replaced)
     status = feed.status()
     assert status.state == "not-answering", "a new collector is no new beginning"

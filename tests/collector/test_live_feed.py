@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +26,6 @@ from tests.waiting import wait_for, wait_for_sample
 
 Open = Callable[[str], SimMachine]
 GIB = 1024**3
-
-
-@pytest.fixture
-def started() -> Iterator[Callable[..., LiveFeed]]:
-    running: list[LiveFeed] = []
-
-    def start(machine: SimMachine | None, interval: float = 0.1, on_demand: bool = False) -> LiveFeed:
-        environment = None if machine is None else machine.environment(os.environ)
-        feed = LiveFeed(interval, on_demand=on_demand, environment=environment)
-        feed.start()
-        running.append(feed)
-        return feed
-
-    yield start
-    for feed in running:
-        feed.stop()
 
 
 def test_a_feed_that_was_started_early_keeps_its_samples_for_who_comes_later(sim_machine: Open) -> None:
@@ -97,11 +81,13 @@ def test_what_somebody_else_has_read_of_a_collector_is_not_lost(sim_machine: Ope
     assert len({one.taken_at for one in found}) == len(found) >= 3
 
 
-def test_devices_and_processes(sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., LiveFeed]) -> None:
+def test_devices_and_processes(
+    sim_machine: Open, sleeper: Callable[[], int], start_feed: Callable[..., LiveFeed]
+) -> None:
     machine = sim_machine("2x24GiB")
     pid = sleeper()
     attach_process(machine, pid, 1, 3 * GIB, sm_percent=50, memory_percent=20)
-    feed = started(machine, 0.3)
+    feed = start_feed(machine, 0.3)
     feed.wait(4, 10)
     snapshot = feed.wait(4, 10)[-1]
     assert snapshot.simulated
@@ -121,22 +107,22 @@ def test_devices_and_processes(sim_machine: Open, sleeper: Callable[[], int], st
 
 
 def test_memory_that_nobody_owns_is_shown_as_such(
-    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., LiveFeed]
+    sim_machine: Open, sleeper: Callable[[], int], start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("1x8GiB")
     machine.attach(sleeper(), 0, 1 * GIB)
     machine.inject("nvmlDeviceGetComputeRunningProcesses_v3", code=999)
-    snapshot = started(machine).wait(1, 10)[-1]
+    snapshot = start_feed(machine).wait(1, 10)[-1]
     device = snapshot.devices[0]
     unexplained = device.get("memory.unexplained_bytes")
     assert isinstance(unexplained, Missing), "the list failed: nothing may be called unexplained"
     assert any(problem.reason == "failed" for problem in snapshot.problems)
 
 
-def test_without_a_driver_the_host_remains(started: Callable[..., LiveFeed]) -> None:
+def test_without_a_driver_the_host_remains(start_feed: Callable[..., LiveFeed]) -> None:
     if os.path.exists("/dev/nvidiactl"):
         pytest.skip("this machine has a driver")
-    snapshot = started(None).wait(2, 10)[-1]
+    snapshot = start_feed(None).wait(2, 10)[-1]
     assert snapshot.driver is None
     assert snapshot.devices == ()
     (problem,) = snapshot.problems
@@ -146,9 +132,9 @@ def test_without_a_driver_the_host_remains(started: Callable[..., LiveFeed]) -> 
     assert snapshot.host.memory_total_bytes
 
 
-def test_a_lost_device_keeps_its_row_and_comes_back(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
+def test_a_lost_device_keeps_its_row_and_comes_back(sim_machine: Open, start_feed: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("2x8GiB")
-    feed = started(machine)
+    feed = start_feed(machine)
     uuids = [device.uuid for device in feed.wait(1, 10)[-1].devices]
     machine.inject("*", code=15, device=0)
     lost = wait_for_sample(feed, lambda s: s.devices[0].state == "lost")
@@ -161,11 +147,11 @@ def test_a_lost_device_keeps_its_row_and_comes_back(sim_machine: Open, started: 
     assert back.devices[0].number("memory.total_bytes")
 
 
-def test_init_that_fails_is_tried_again(sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch) -> None:
+def test_init_that_fails_is_tried_again(sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch) -> None:
     machine = sim_machine("1x8GiB")
     machine.inject("nvmlInitWithFlags", code=18)
     machine.inject("nvmlInit_v2", code=18)
-    feed = started(machine, 0.2)
+    feed = start_feed(machine, 0.2)
     broken = feed.wait(1, 10)[-1]
     assert broken.problems[0].reason == "driver.mismatch"
     machine.clear_faults()
@@ -173,11 +159,11 @@ def test_init_that_fails_is_tried_again(sim_machine: Open, started: Callable[...
 
 
 def test_a_stopped_collector_is_noticed_and_replaced(
-    sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
+    sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 1.5)
     monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.3)
-    feed = started(sim_machine("1x8GiB"))
+    feed = start_feed(sim_machine("1x8GiB"))
     feed.wait(1, 10)
     process = feed._process
     assert process is not None
@@ -192,7 +178,7 @@ def test_a_stopped_collector_is_noticed_and_replaced(
 
 
 def test_a_collector_that_does_not_start_again_is_not_the_driver_s_silence(
-    sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
+    sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.1)
     monkeypatch.setattr(LiveFeed, "_spawn", lambda _: subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE))
@@ -238,10 +224,10 @@ def test_an_error_of_gpuwatch_itself_is_shown_as_that_at_once(sim_machine: Open,
 
 
 def test_what_the_driver_reported_once_outlives_the_collector(
-    sim_machine: Open, started: Callable[..., LiveFeed]
+    sim_machine: Open, start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("2x8GiB")
-    feed = started(machine)
+    feed = start_feed(machine)
     assert len(feed.wait(3, 10)) >= 3
     machine.override(1, "xid", 79)
     seen = wait_for_sample(feed, lambda s: s.devices[1].xids)
@@ -285,11 +271,11 @@ def test_a_driver_that_answers_slowly_is_not_silent(monkeypatch: pytest.MonkeyPa
 
 
 def test_while_the_driver_hangs_the_collector_is_not_blamed(
-    sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
+    sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_feed, "_OVERDUE_SECONDS", 0.3)
     machine = sim_machine("1x8GiB")
-    feed = started(machine)
+    feed = start_feed(machine)
     feed.wait(1, 10)
     faults.hang(machine, 60)
     wait_for(lambda: feed.status().state == "not-answering")
@@ -307,8 +293,8 @@ def test_while_the_driver_hangs_the_collector_is_not_blamed(
     assert feed.status().machine is None
 
 
-def test_nothing_is_left_after_stop(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
-    feed = started(sim_machine("1x8GiB"))
+def test_nothing_is_left_after_stop(sim_machine: Open, start_feed: Callable[..., LiveFeed]) -> None:
+    feed = start_feed(sim_machine("1x8GiB"))
     feed.wait(1, 10)
     process = feed._process
     assert process is not None
@@ -334,8 +320,8 @@ def test_the_collector_dies_with_a_parent_that_is_killed(sim_machine: Open) -> N
     wait_until_ended(pid)
 
 
-def test_a_fresh_snapshot_is_newer_than_the_question(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
-    feed = started(sim_machine("1x8GiB"), 30.0)
+def test_a_fresh_snapshot_is_newer_than_the_question(sim_machine: Open, start_feed: Callable[..., LiveFeed]) -> None:
+    feed = start_feed(sim_machine("1x8GiB"), 30.0)
     assert feed.wait(1, 10)
     began = time.time()
     snapshot = feed.fresh(5.0)
@@ -344,9 +330,11 @@ def test_a_fresh_snapshot_is_newer_than_the_question(sim_machine: Open, started:
     assert time.time() - began < 2, "it did not wait for the interval"
 
 
-def test_a_driver_that_went_away_is_named_and_found_again(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
+def test_a_driver_that_went_away_is_named_and_found_again(
+    sim_machine: Open, start_feed: Callable[..., LiveFeed]
+) -> None:
     machine = sim_machine("2x8GiB")
-    feed = started(machine, 0.2)
+    feed = start_feed(machine, 0.2)
     uuids = [device.uuid for device in feed.wait(1, 10)[-1].devices]
     faults.fail_init(machine, faults.MISMATCH, None)
     broken = wait_for_sample(feed, lambda s: not s.devices)
@@ -356,10 +344,10 @@ def test_a_driver_that_went_away_is_named_and_found_again(sim_machine: Open, sta
     assert [device.uuid for device in back.devices] == uuids
 
 
-def test_devices_come_and_go(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
+def test_devices_come_and_go(sim_machine: Open, start_feed: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("3x8GiB")
     uuids = [device.uuid for device in machine.devices()]
-    feed = started(machine, 0.2)
+    feed = start_feed(machine, 0.2)
     feed.wait(1, 10)
     machine.show_device(0, False)
     gone = wait_for_sample(feed, lambda s: len(s.devices) == 2)
@@ -371,10 +359,10 @@ def test_devices_come_and_go(sim_machine: Open, started: Callable[..., LiveFeed]
 
 
 def test_a_mig_layout_is_followed_while_it_changes(
-    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., LiveFeed]
+    sim_machine: Open, sleeper: Callable[[], int], start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("2x8GiB")
-    feed = started(machine, 0.2)
+    feed = start_feed(machine, 0.2)
     assert feed.wait(1, 10)[-1].devices[0].mig_instances == ()
     machine.set_mig(0, "1g,-,3g")
     pid = sleeper()
@@ -397,12 +385,12 @@ def test_a_mig_layout_is_followed_while_it_changes(
 
 
 def test_a_slow_driver_is_waited_for(
-    sim_machine: Open, started: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
+    sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_feed, "_REPLACE_SECONDS", 1.0)
     machine = sim_machine("1x8GiB")
     faults.slow(machine, 0.02, None)  # a first sample then takes some seconds
-    feed = started(machine)
+    feed = start_feed(machine)
     assert feed.wait(1, 120), "patience grows until a snapshot comes"
     replaced = feed.status().replaced
     assert replaced >= 1

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,29 +126,15 @@ def test_whatever_fails_is_missing_with_its_reason(call: str, code: int) -> None
     assert (never is not None) == (code in PERMANENT)
 
 
-@pytest.fixture
-def started() -> Iterator[Callable[..., LiveFeed]]:
-    running: list[LiveFeed] = []
-
-    def start(machine: SimMachine, *, gpm: bool) -> LiveFeed:
-        running.append(LiveFeed(0.2, gpm=gpm, environment=machine.environment(os.environ)))
-        running[-1].start()
-        return running[-1]
-
-    yield start
-    for feed in running:
-        feed.stop()
-
-
 def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
-    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., LiveFeed]
+    sim_machine: Open, sleeper: Callable[[], int], start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("2x8GiB")
     machine.override(0, "gpm", 1)
     machine.override(0, "tensor_percent", 50)
     attach_process(machine, sleeper(), 0, GIB, sm_percent=60, memory_percent=20)
     machine.inject("nvmlGpm*", count=1_000_000)  # counts the calls
-    feed = started(machine, gpm=False)
+    feed = start_feed(machine, 0.2, gpm=False)
     quiet = feed.wait(4, 10)[-1]
     (count,) = machine.faults()
     assert count.calls_left == 1_000_000, "not one call unless somebody opts in"
@@ -177,10 +163,10 @@ def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
     assert not IDS & feed.wait(2, 10)[-1].devices[0].missing.keys()
 
 
-def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
+def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, start_feed: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("1x8GiB")
     machine.set_mig(0, "1g,2g")
-    feed = started(machine, gpm=True)
+    feed = start_feed(machine, 0.2, gpm=True)
     feed.wait(2, 10)
     for instance in feed.wait(2, 10)[-1].devices[0].mig_instances:
         assert not IDS & instance.readings.keys()
@@ -189,19 +175,19 @@ def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, started: Calla
         instance.get("utilization.gpu_percent")
 
 
-def test_dcgm_beside_it_is_warned_of(sim_machine: Open, tmp_path: Path, started: Callable[..., LiveFeed]) -> None:
+def test_dcgm_beside_it_is_warned_of(sim_machine: Open, tmp_path: Path, start_feed: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("1x8GiB")
     engine = tmp_path / "nv-hostengine"
     shutil.copy(shutil.which("sleep") or "sleep", engine)
     running = subprocess.Popen([str(engine), "60"])
     try:
-        reasons = {problem.reason for problem in started(machine, gpm=True).wait(1, 10)[-1].problems}
+        reasons = {problem.reason for problem in start_feed(machine, 0.2, gpm=True).wait(1, 10)[-1].problems}
         assert "gpm.shared" in reasons
-        assert not started(machine, gpm=False).wait(1, 10)[-1].problems
+        assert not start_feed(machine, 0.2, gpm=False).wait(1, 10)[-1].problems
     finally:
         running.kill()
         running.wait()
-    assert not started(machine, gpm=True).wait(1, 10)[-1].problems
+    assert not start_feed(machine, 0.2, gpm=True).wait(1, 10)[-1].problems
 
 
 def test_at_the_command_line(sim_machine: Open, sleeper: Callable[[], int]) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
@@ -41,31 +38,17 @@ def test_the_kernel_is_read_as_it_writes(tmp_path: Path) -> None:
     assert RuntimePm(tmp_path / "nothing").gpus() == []
 
 
-@pytest.fixture
-def started() -> Iterator[Callable[[SimMachine], LiveFeed]]:
-    running: list[LiveFeed] = []
-
-    def start(machine: SimMachine) -> LiveFeed:
-        running.append(LiveFeed(0.2, environment=machine.environment(os.environ)))
-        running[-1].start()
-        return running[-1]
-
-    yield start
-    for feed in running:
-        feed.stop()
-
-
 def calls_left(machine: SimMachine) -> int | None:
     (fault,) = machine.faults()
     return fault.calls_left
 
 
 def test_a_gpu_that_falls_asleep_is_left_alone_until_it_wakes(
-    sim_machine: Open, started: Callable[[SimMachine], LiveFeed]
+    sim_machine: Open, start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("2x8GiB")
     machine.set_asleep(0, False)  # the kernel may put it to sleep
-    feed = started(machine)
+    feed = start_feed(machine, 0.2)
     name = wait_for_sample(feed, lambda s: s.devices[0].state == "ok").devices[0].name
     machine.set_asleep(0, True)
     slept = wait_for_sample(feed, lambda s: s.devices[0].state == "asleep")
@@ -83,13 +66,13 @@ def test_a_gpu_that_falls_asleep_is_left_alone_until_it_wakes(
 
 
 def test_a_gpu_that_sleeps_from_the_start_is_described_when_it_wakes(
-    sim_machine: Open, started: Callable[[SimMachine], LiveFeed]
+    sim_machine: Open, start_feed: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("2x8GiB")
     uuids = [device.uuid for device in machine.devices()]
     machine.set_asleep(1, True)
     machine.inject("*", device=1, count=1_000_000)
-    feed = started(machine)
+    feed = start_feed(machine, 0.2)
     first, sleeping = wait_for_sample(feed, lambda s: len(s.devices) == 2).devices
     assert (first.uuid, first.state) == (uuids[0], "ok")
     assert (sleeping.state, sleeping.pci_bus_id) == ("asleep", "0000:02:00.0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pynvml
 import pytest
@@ -26,19 +26,15 @@ Watch = Callable[[SimMachine], LiveFeed]
 
 
 @pytest.fixture
-def watched() -> Iterator[Watch]:
+def watched(start_feed: Watch) -> Watch:
     """Starts collectors whose slow look has been done twice, so that they listen."""
-    running: list[LiveFeed] = []
 
     def start(machine: SimMachine) -> LiveFeed:
-        running.append(LiveFeed(0.1, environment=machine.environment(os.environ)))
-        running[-1].start()
-        assert len(running[-1].wait(3, 10)) >= 3
-        return running[-1]
+        feed = start_feed(machine)
+        assert len(feed.wait(3, 10)) >= 3
+        return feed
 
-    yield start
-    for feed in running:
-        feed.stop()
+    return start
 
 
 def test_an_xid_is_heard_once_and_told_as_event_and_finding(

@@ -104,6 +104,11 @@ class Stage:
             await settle(pilot)
             yield pilot
 
+    async def show(self, pilot: Pilot[None], *snapshots: Snapshot) -> None:
+        """Samples arrive and are drawn."""
+        self.push(*snapshots)
+        await settle(pilot)
+
     def screen(self, kind: type[S]) -> S:
         """The screen that is shown, which must be of this kind."""
         shown = self.app.screen

@@ -30,7 +30,7 @@ from tests.exporter.machines import OPTIONS, one
 from tests.exporter.machines import found as exported_series
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import press
 
 GIB = machines.GIB
 WELL = Finding(id="healthy", severity="info", certainty="fact", title="well")
@@ -198,8 +198,7 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         overview = stage.app.overview
         shot = machines.pair()
-        stage.push(replace(shot, devices=(*shot.devices, idle(2)), findings=(machines.HELD, LOST)))
-        await settle(pilot)
+        await stage.show(pilot, replace(shot, devices=(*shot.devices, idle(2)), findings=(machines.HELD, LOST)))
         line = overview.summary.plain
         await pilot.click("#summary", offset=(line.index("Idle"), 0))
         assert overview.focused_pane == "processes"
@@ -219,12 +218,10 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
     async with stage.app.run_test(size=(120, 40)) as pilot:
         shot, table = machines.pair(), stage.app.overview.processes
         young = replace(machines.HELD, pid=51877, device_uuid=machines.uuid(0), severity="info")
-        stage.push(shot)
-        await settle(pilot)
+        await stage.show(pilot, shot)
         await pilot.press("down", "I")
         assert table.chosen.pid == 48121  # type: ignore[union-attr]
-        stage.push(replace(machines.pair(1), findings=(machines.HELD, young)))
-        await settle(pilot)
+        await stage.show(pilot, replace(machines.pair(1), findings=(machines.HELD, young)))
         rows = {
             pid: next(line for line in table.plain.splitlines() if pid in line) for pid in ("48121", "51877", "1999")
         }
@@ -234,14 +231,12 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         began = clock_text(machines.HELD.since.timestamp())[:-3]  # type: ignore[union-attr]
         said = f"idle holder 2 of 2: 14 min, at least since {began}; bob 51877, "
         assert said in stage.app.overview.keys.plain, "it began before the first sample"
-        stage.push(replace(machines.pair(2), findings=()))
-        await settle(pilot)
+        await stage.show(pilot, replace(machines.pair(2), findings=()))
         assert "▲" not in table.plain
         await pilot.press("I")
         assert "idle cannot be read" in stage.app.overview.keys.plain
         working = [replace(row, readings=row.readings | {"idle_since": 0}) for row in machines.pair(3).processes]
-        stage.push(replace(machines.pair(3), findings=(), processes=tuple(working)))
-        await settle(pilot)
+        await stage.show(pilot, replace(machines.pair(3), findings=(), processes=tuple(working)))
         await pilot.press("I")
         assert "no process holds memory idle" in stage.app.overview.keys.plain
 

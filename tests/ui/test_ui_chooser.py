@@ -108,11 +108,9 @@ async def test_what_nobody_can_supply_is_hidden_by_itself_and_listed_with_its_re
         assert "hidden" in text
         await pilot.press("escape")
         # Once a process has a value the column is there, and stays.
-        stage.push(machines.snapshot((machines.device(0),), (*rows, machines.process(7)), tick=1))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot((machines.device(0),), (*rows, machines.process(7)), tick=1))
         assert "SM%" in head(stage)
-        stage.push(machines.snapshot((machines.device(0),), rows, tick=2))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot((machines.device(0),), rows, tick=2))
         assert "SM%" in head(stage)
 
 

@@ -15,7 +15,7 @@ from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID as COLUMN
 from gpuwatch.ui.tables.process_columns import why_unavailable
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import press
 
 ENVIRONMENT: dict[str, str] = {"PATH": "/opt/venv/bin:/usr/bin", "VIRTUAL_ENV": "/opt/venv"}
 
@@ -55,8 +55,7 @@ async def test_it_has_a_row_and_enter_says_why(make_stage: Callable[..., Stage],
     stage = make_stage(read_process=hidden)
     async with stage.app.run_test(size=size) as pilot:
         row = on_cpu(cuda_visible_devices="-1")
-        stage.push(*(machine(row, machines.process(1), tick=tick) for tick in range(20)))
-        await settle(pilot)
+        await stage.show(pilot, *(machine(row, machines.process(1), tick=tick) for tick in range(20)))
         table = stage.app.overview.processes.plain
         line = next(line for line in table.splitlines() if "4711" in line)
         assert line.strip("│▶ ").startswith("CPU")
@@ -92,8 +91,7 @@ async def test_without_gpus_nothing_is_claimed(make_stage: Callable[..., Stage])
     stage = make_stage(read_process=started(ENVIRONMENT))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         made = machines.no_driver()
-        stage.push(machines.snapshot((), (on_cpu(),), problems=made.problems, host_processes=1))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot((), (on_cpu(),), problems=made.problems, host_processes=1))
         await press(pilot, "enter")
         text = " ".join(facts(stage).split())
         assert "gpuwatch sees no GPU here" in text

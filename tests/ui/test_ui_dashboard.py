@@ -24,7 +24,7 @@ from gpuwatch.ui.tables.device_notes import attention_mark
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
-from tests.ui.waiting import press, settle, until
+from tests.ui.waiting import opened, press, settle, until
 
 
 def shown_pids(stage: Stage) -> list[int]:
@@ -49,8 +49,7 @@ async def test_first_frame_comes_before_the_first_sample(stage: Stage) -> None:
         assert "◌ starting" in text
         assert "querying the driver for GPUs" in text
         assert stage.feed.started == 1
-        stage.push(machines.pair())
-        await settle(pilot)
+        await stage.show(pilot, machines.pair())
         assert "starting" not in everything(stage)
         assert "NVIDIA H200" in everything(stage)
     assert stage.feed.stopped == 1
@@ -102,8 +101,7 @@ async def test_cursor_follows_its_process_when_rows_are_sorted_anew(stage: Stage
         stage.app.overview.processes.sort_by("pid")
         assert chosen_pid(stage) == pid
         for tick in range(1, 12):
-            stage.push(machines.many(2, 10, tick=tick))
-            await settle(pilot)
+            await stage.show(pilot, machines.many(2, 10, tick=tick))
             assert chosen_pid(stage) == pid
 
 
@@ -115,8 +113,7 @@ async def test_no_other_process_is_selected_when_the_selected_one_ends(stage: St
         gone = chosen_pid(stage)
         left = tuple(p for p in machines.many(1, 4).processes if p.pid != gone)
         for tick in (1, 2):
-            stage.push(machines.snapshot(machines.many(1).devices, left, tick=tick))
-            await settle(pilot)
+            await stage.show(pilot, machines.snapshot(machines.many(1).devices, left, tick=tick))
         assert table.chosen is None
         assert "▶" not in table.plain
         await press(pilot, "f9")
@@ -133,8 +130,7 @@ async def test_a_reused_pid_is_another_process(stage: Stage) -> None:
         assert isinstance(row, Process)
         processes = [p for p in machines.many(1, 6).processes if p.pid != row.pid]
         again = machines.process(5, gpu=0, pid=row.pid, create_time=9e9, readings={"gpu_memory_bytes": 1})
-        stage.push(machines.snapshot(machines.many(1).devices, (*processes, again)))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(machines.many(1).devices, (*processes, again)))
         assert stage.app.overview.processes.chosen is not again
 
 
@@ -145,8 +141,7 @@ async def test_the_visible_rows_are_counted(stage: Stage, size: tuple[int, int])
         assert f"1–{room} of 200" in everything(stage)
         await press(pilot, "end")
         assert f"{201 - room}–200 of 200" in everything(stage)
-        stage.push(machines.many(2, 3, tick=1))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 3, tick=1))
         assert " of 3" not in everything(stage), "all of them are seen"
 
 
@@ -178,8 +173,7 @@ async def test_click_selects_a_row_and_the_wheel_leaves_it_alone(stage: Stage) -
         await settle(pilot)
         assert table.top == 3
         assert chosen_pid(stage) == pid
-        stage.push(machines.many(2, 40, tick=1))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 40, tick=1))
         assert table.top == 3, "a new sample must not scroll back"
 
 
@@ -194,8 +188,7 @@ async def test_filter_is_live_counts_and_is_cleared_by_escape(stage: Stage) -> N
         assert "1 of 3" in everything(stage)
         await press(pilot, "enter")
         assert shown_pids(stage) == [48121]
-        stage.push(machines.pair(1))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(1))
         assert shown_pids(stage) == [48121], "a filter stays while data come"
         await pilot.press("escape")
         assert len(shown_pids(stage)) == 3
@@ -252,8 +245,7 @@ async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> No
         await press(pilot, "P")
         before = (stage.app.overview.gpus.plain, stage.app.overview.processes.plain)
         assert "PAUSED" in everything(stage)
-        stage.push(*(machines.many(2, 9, tick=tick) for tick in range(10, 40)))
-        await settle(pilot)
+        await stage.show(pilot, *(machines.many(2, 9, tick=tick) for tick in range(10, 40)))
         assert (stage.app.overview.gpus.plain, stage.app.overview.processes.plain) == before
         assert stage.app.session.history.snapshots == 40
         assert "30 s ago" in everything(stage)
@@ -279,8 +271,7 @@ async def test_a_hung_driver_is_reported_once_and_old_data_are_dimmed(stage: Sta
         assert stage.app.overview.gpus.rich_style_of("strong") != fresh, "and is dimmed"
         await pilot.press("down")
         assert chosen_pid(stage) == 51877, "keys go on working"
-        stage.push(machines.pair(1))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(1))
         assert "not answering" not in everything(stage)
         assert stage.app.overview.gpus.rich_style_of("strong") == fresh
 
@@ -313,8 +304,7 @@ async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsens
         finding = Finding(
             id="driver.missing", severity="error", certainty="fact", title="No NVIDIA driver found", action=advice
         )
-        stage.push(structs.replace(machines.no_driver(), problems=(problem,), findings=(finding,)))
-        await settle(pilot)
+        await stage.show(pilot, structs.replace(machines.no_driver(), problems=(problem,), findings=(finding,)))
         overview = stage.app.overview
         assert not overview.summary.display, "the panel has it"
         lines = [line.strip("│ ") for line in overview.gpus.plain.splitlines()]
@@ -347,12 +337,11 @@ async def test_simulated_gpus_say_so_before_their_driver_answers(
     stage: Stage, make_stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GPUWATCH_SIM_STATE", raising=False)
-    async with stage.opened(size=(80, 24)) as pilot:
+    async with stage.opened(size=(80, 24)):
         assert "SIMULATED" not in everything(stage)
     monkeypatch.setenv("GPUWATCH_SIM_STATE", "/nowhere/shared-2x24GiB.state")
     asked = make_stage()
-    async with asked.app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(asked.app, (80, 24)):
         assert " SIMULATED " in everything(asked)
 
 
@@ -405,8 +394,7 @@ async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:
     async with stage.opened(machines.many(2, 4, problems=(problem,)), size=(80, 24)) as pilot:
         assert "/proc is hidden (hidepid=2)" in stage.app.overview.summary.plain
         assert "▲ 1 warning" in stage.app.overview.top_line.plain
-        stage.push(machines.many(2, 4))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 4))
         assert "Wrong" not in stage.app.overview.summary.plain
         assert "● all well" in stage.app.overview.top_line.plain
 
@@ -492,8 +480,7 @@ async def test_hostile_names_are_shown_and_never_obeyed(stage: Stage) -> None:
 async def test_data_go_on_behind_a_sheet(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         await pilot.press("question_mark")
-        stage.push(machines.many(3, 5, tick=9))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(3, 5, tick=9))
         await pilot.resize_terminal(100, 30)
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
@@ -513,8 +500,7 @@ async def test_tab_goes_round_the_panes_that_are_there(stage: Stage) -> None:
         assert seen == ["summary", "gpus", "processes", "summary"]
         assert "go there" in stage.app.overview.keys.plain
         assert stage.app.overview.summary.lines[0].highlighted
-        stage.push(machines.no_driver())
-        await settle(pilot)
+        await stage.show(pilot, machines.no_driver())
         for _ in range(3):
             await pilot.press("tab")
             assert stage.app.overview.focused_pane in ("processes", "summary"), "there are no GPUs"
@@ -645,8 +631,7 @@ async def test_a_filter_keeps_the_unit_of_memory(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         held = (40 * machines.GIB, 700 << 20)
         rows = [machines.process(n, pid=7000 + n, readings={"gpu_memory_bytes": held[n]}) for n in range(2)]
-        stage.push(machines.snapshot((machines.device(0),), tuple(rows)))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot((machines.device(0),), tuple(rows)))
         table = stage.app.overview.processes
         (before,) = (line for line in table.plain.splitlines() if " 7001 " in line)
         await press(pilot, "slash", *"pid:7001", "enter")
@@ -668,8 +653,7 @@ async def test_keys_below_a_sheet_are_not_offered(stage: Stage) -> None:
 async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.app.session.own_machine = True
-        stage.push(machines.no_driver())
-        await settle(pilot)
+        await stage.show(pilot, machines.no_driver())
         assert "I idle" not in stage.app.overview.keys.plain
         assert "# GPU" not in stage.app.overview.keys.plain
         assert "K signal" in stage.app.overview.keys.plain, "programs are listed"

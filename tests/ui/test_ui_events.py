@@ -36,8 +36,7 @@ def news(stage: Stage) -> str:
 async def test_newest_first_and_the_tab_says_that_something_is_new(stage: Stage, size: tuple[int, int]) -> None:
     async with stage.app.run_test(size=size) as pilot:
         stage.push(machines.pair(0))
-        stage.push(alone(1), machines.pair(2))
-        await settle(pilot)
+        await stage.show(pilot, alone(1), machines.pair(2))
         assert f"{KEY} Events new" in news(stage)
         assert " new " in stage.app.overview.top_line.plain
         await press(pilot, KEY)
@@ -49,14 +48,12 @@ async def test_newest_first_and_the_tab_says_that_something_is_new(stage: Stage,
         assert "after 74 min, 31.9 GiB" in text
         assert "12:04:33" in text
         assert " new " not in screen.top_line.plain
-        stage.push(alone(3))
-        await settle(pilot)
+        await stage.show(pilot, alone(3))
         assert screen.event_list.plain.count("(51877) exited on GPU 0") == 2
         assert " new " not in screen.top_line.plain
         await press(pilot, "1")
         assert " new " not in stage.app.overview.top_line.plain
-        stage.push(machines.pair(4))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(4))
         assert " new " in stage.app.overview.top_line.plain
 
 
@@ -65,8 +62,7 @@ async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) 
         await press(pilot, KEY, "down")
         screen = stage.screen(EventsScreen)
         chosen = screen.event_list.chosen
-        stage.push(alone(3))
-        await settle(pilot)
+        await stage.show(pilot, alone(3))
         assert screen.event_list.chosen is chosen
         await press(pilot, "enter")
         assert isinstance(stage.app.screen, LinesModal)
@@ -77,8 +73,7 @@ async def test_nothing_has_happened(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await press(pilot, KEY)
         assert "the driver's first answer" in plain(stage)
-        stage.push(machines.pair(0))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(0))
         assert "No events since" in plain(stage)
         assert "12:0" not in plain(stage).partition("\n")[2], "there is no event with its time"
         assert "view state" not in stage.app.screen.keys.plain, "nothing to view"  # type: ignore[attr-defined]
@@ -104,8 +99,7 @@ async def test_a_driver_that_hangs_and_answers_is_in_the_list(stage: Stage) -> N
         stage.feed.state = FeedStatus("not-answering", 6.0, 5.0)
         stage.now += 6
         stage.app._tick()
-        stage.push(machines.pair(30))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(30))
         await press(pilot, KEY)
         text = plain(stage)
         assert "does not answer" in text
@@ -116,8 +110,7 @@ async def test_a_frozen_list_stands_still(stage: Stage) -> None:
     async with stage.opened(machines.pair(0), alone(1)) as pilot:
         await press(pilot, KEY, "P")
         before = stage.app.tab.query_one("#event-list", PaintedPane).plain
-        stage.push(machines.pair(2), alone(3))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(2), alone(3))
         assert stage.app.tab.query_one("#event-list", PaintedPane).plain == before
         await press(pilot, "P")
         assert stage.app.tab.query_one("#event-list", PaintedPane).plain != before
@@ -126,8 +119,7 @@ async def test_a_frozen_list_stands_still(stage: Stage) -> None:
 async def test_a_wide_terminal_shows_the_event_and_the_machine_then_beside_the_list(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         stage.push(machines.pair(0))
-        stage.push(alone(1), machines.pair(2))
-        await settle(pilot)
+        await stage.show(pilot, alone(1), machines.pair(2))
         await press(pilot, KEY)
         screen = stage.screen(EventsScreen)
         text = screen.about.plain

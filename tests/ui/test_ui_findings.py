@@ -155,8 +155,7 @@ def test_picture(
     stage = make_stage(conditions=FixedFindings(HOT, LINK))
 
     async def before(pilot: Pilot[None]) -> None:
-        stage.push(machines.snapshot(machines.pair().devices))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(machines.pair().devices))
         await press(pilot, *keys)
 
     assert snap_compare(stage.app, terminal_size=size, run_before=before)

@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.gpu import GpuScreen
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import plain, press, settle
+from tests.ui.waiting import plain, press
 
 GIB = machines.GIB
 START = machines.NOON.timestamp()
@@ -187,8 +187,7 @@ async def test_back_in_time_the_tab_tells_what_was_known_then(stage: Stage) -> N
 async def test_hostile_names_do_no_harm(stage: Stage, size: tuple[int, int]) -> None:
     async with stage.app.run_test(size=size) as pilot:
         stage.push(divided(0))
-        stage.push(divided(1))
-        await settle(pilot)
+        await stage.show(pilot, divided(1))
         await press(pilot, "2")
         text = plain(stage)
         assert "\x1b" not in text

@@ -14,7 +14,7 @@ from gpuwatch.ui.tables.process_columns import job_text
 from gpuwatch.ui.tables.process_filter import parse_process_filter
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import press
 
 JOBS = ("slurm job 4711", "slurm job 4711", "pod train-0", None)
 
@@ -34,8 +34,7 @@ async def test_the_column_is_there_only_where_somebody_has_a_job(stage: Stage, s
     async with stage.opened(crowd((None, None)), size=size) as pilot:
         table = stage.app.overview.processes
         assert "container" not in table.columns_on_screen
-        stage.push(crowd())
-        await settle(pilot)
+        await stage.show(pilot, crowd())
         assert "container" in table.columns_on_screen
         assert "JOB" in table.plain
         assert "job 4711" in table.plain
@@ -72,8 +71,7 @@ async def test_without_jobs_u_goes_back_at_once_and_esc_always_does(stage: Stage
         overview = stage.app.overview
         await press(pilot, "u", "u")
         assert overview.users is None
-        stage.push(crowd())
-        await settle(pilot)
+        await stage.show(pilot, crowd())
         await press(pilot, "u", "u", "escape")
         assert overview.users is None
         assert overview.processes.has_focus

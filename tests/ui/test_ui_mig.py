@@ -75,8 +75,7 @@ def test_who_holds_most_is_named_first() -> None:
 async def test_the_column_goes_with_the_instances(stage: Stage) -> None:
     async with stage.opened(divided(), size=(160, 40)) as pilot:
         assert "MIG" in stage.app.overview.processes.plain.split("\n")[1]
-        stage.push(machines.pair(1))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(1))
         assert "MIG" not in stage.app.overview.processes.plain.split("\n")[1]
 
 
@@ -84,8 +83,7 @@ async def test_the_column_goes_with_the_instances(stage: Stage) -> None:
 async def test_a_process_has_the_number_of_its_instance(stage: Stage, width: int) -> None:
     async with stage.app.run_test(size=(width, 40)) as pilot:
         stage.app.set_preferences(columns=("pid", "mig", "memory", "command"))
-        stage.push(divided())
-        await settle(pilot)
+        await stage.show(pilot, divided())
         row = next(line for line in stage.app.overview.processes.plain.splitlines() if " 11 " in line)
         assert "0 (7/0)" in row
 
@@ -126,16 +124,14 @@ async def test_they_stand_beneath_their_gpu(stage: Stage, size: tuple[int, int],
             assert part in text
         assert len(pane.lines) == pane.size.height
         assert all(len(line) <= size[0] for line in text.splitlines())
-        stage.push(divided(gpus, instances=0, tick=1))
-        await settle(pilot)
+        await stage.show(pilot, divided(gpus, instances=0, tick=1))
         assert "MIG 0" not in pane.plain
 
 
 async def test_a_click_on_an_instance_chooses_its_gpu(stage: Stage) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         shot = divided(2)
-        stage.push(machines.snapshot((shot.devices[0], shot.devices[1]), shot.processes * 6))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot((shot.devices[0], shot.devices[1]), shot.processes * 6))
         pane = stage.app.overview.gpus
         lines = pane.plain.splitlines()
         if pane._plan.gpus_as != "line":

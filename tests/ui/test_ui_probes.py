@@ -53,9 +53,13 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "runs")
 
 
+@pytest.fixture
+def stage(bench: Bench) -> Stage:
+    return Stage(probe_runs=bench.probe_runs)
+
+
 async def open_probes(stage: Stage, pilot: Pilot[None]) -> ProbesScreen:
-    stage.push(machines.pair())
-    await settle(pilot)
+    await stage.show(pilot, machines.pair())
     await press(pilot, "4")
     return stage.screen(ProbesScreen)
 
@@ -67,8 +71,7 @@ def put_cursor(screen: ProbesScreen, config: str) -> None:
     screen.table.redraw()
 
 
-async def test_choosing_one_a_group_and_all(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_choosing_one_a_group_and_all(stage: Stage, bench: Bench) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         memory = {script.name for script in bench.probe_runs.scripts.values() if script.group == "memory"}
@@ -89,8 +92,7 @@ async def test_choosing_one_a_group_and_all(make_stage: MakeStage, bench: Bench)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tuple[int, int]) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_runs_fill_the_table(stage: Stage, bench: Bench, size: tuple[int, int]) -> None:
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
         await pilot.press("space", "x", "y")
@@ -120,11 +122,10 @@ async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tu
         assert len(bench.probe_runs.store.latest()) == len(names), "runs are kept"
 
 
-async def test_progress_events_and_memory_are_live(make_stage: MakeStage, bench: Bench) -> None:
+async def test_progress_events_and_memory_are_live(stage: Stage, bench: Bench) -> None:
     holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
     bench.collector.snapshot = machines.snapshot(machines.pair().devices, (holder,))
     bench.gate = threading.Event()
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await pilot.press("a", "x", "y")
@@ -145,9 +146,8 @@ async def test_progress_events_and_memory_are_live(make_stage: MakeStage, bench:
 
 
 @pytest.mark.parametrize("key", ["escape", "x"])
-async def test_a_batch_can_be_stopped(make_stage: MakeStage, bench: Bench, key: str) -> None:
+async def test_a_batch_can_be_stopped(stage: Stage, bench: Bench, key: str) -> None:
     bench.gate = threading.Event()
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
         await pilot.press("a", "x", "y")
@@ -165,14 +165,12 @@ async def test_a_batch_can_be_stopped(make_stage: MakeStage, bench: Bench, key: 
         )
 
 
-async def test_nothing_runs_before_the_users_of_the_gpu_are_shown(make_stage: MakeStage, bench: Bench) -> None:
+async def test_nothing_runs_before_the_users_of_the_gpu_are_shown(stage: Stage, bench: Bench) -> None:
     holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
     machine = machines.snapshot(tuple(machines.device(number, busy=0) for number in range(3)), (holder,))
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
-        stage.push(machine)
-        await settle(pilot)
+        await stage.show(pilot, machine)
         put_cursor(screen, "growth")
         for keys in (("x", "enter"), ("x", "escape"), ("x", "n"), ("enter", "escape")):
             await press(pilot, *keys)
@@ -191,7 +189,7 @@ async def test_nothing_runs_before_the_users_of_the_gpu_are_shown(make_stage: Ma
         assert len(bench.runners) == 1
 
 
-async def test_the_table_marks_scattered_steps_as_the_reports_do(make_stage: MakeStage, bench: Bench) -> None:
+async def test_the_table_marks_scattered_steps_as_the_reports_do(stage: Stage, bench: Bench) -> None:
     def scattered(script: ProbeScript, number: int = 0, **changes: Any) -> Any:
         run = run_of(script, number)
         assert run.throughput is not None
@@ -199,7 +197,6 @@ async def test_the_table_marks_scattered_steps_as_the_reports_do(make_stage: Mak
         return msgspec.structs.replace(run, throughput=slow) if script.name == "growth" else run
 
     bench.make = scattered  # type: ignore[assignment]
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await pilot.press("space", "x", "y")
@@ -214,8 +211,7 @@ async def test_the_table_marks_scattered_steps_as_the_reports_do(make_stage: Mak
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
-async def test_a_probe_is_found_by_its_name_and_run(make_stage: MakeStage, bench: Bench, size: tuple[int, int]) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_a_probe_is_found_by_its_name_and_run(stage: Stage, bench: Bench, size: tuple[int, int]) -> None:
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
         assert screen.filter_bar is None
@@ -235,12 +231,9 @@ async def test_a_probe_is_found_by_its_name_and_run(make_stage: MakeStage, bench
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
-async def test_selected_runs_are_compared_side_by_side(
-    make_stage: MakeStage, bench: Bench, size: tuple[int, int]
-) -> None:
+async def test_selected_runs_are_compared_side_by_side(stage: Stage, bench: Bench, size: tuple[int, int]) -> None:
     for name in ("growth", "default", "limit"):
         bench.probe_runs.runs[name] = run_of(bench.probe_runs.scripts[name])
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
         for chosen in (None, "growth"):
@@ -283,8 +276,7 @@ def test_what_the_verdict_leaves_goes_to_cut_columns() -> None:
     assert place_columns(150, wants=(("verdict", 90), ("asked", 40))) == place_columns(150), "the verdict needs them"
 
 
-async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_enter_folds_a_group(stage: Stage, bench: Bench) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         every = len(screen.table.items)
@@ -297,8 +289,7 @@ async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
         assert not bench.runners
 
 
-async def test_enter_opens_a_run_and_the_settings_of_what_has_none(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_enter_opens_a_run_and_the_settings_of_what_has_none(stage: Stage, bench: Bench) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         put_cursor(screen, "soft-missing")
@@ -323,10 +314,9 @@ async def test_enter_opens_a_run_and_the_settings_of_what_has_none(make_stage: M
 
 
 async def test_reports_are_written_where_it_says(
-    make_stage: MakeStage, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(200, 50)) as pilot:
         screen = await open_probes(stage, pilot)
         await press(pilot, "o")
@@ -346,12 +336,11 @@ async def test_reports_are_written_where_it_says(
         assert "cannot write" in plain(stage)
 
 
-async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stage: MakeStage, bench: Bench) -> None:
+async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(stage: Stage, bench: Bench) -> None:
     script = bench.probe_runs.scripts["growth"]
     bench.probe_runs.store.save(run_of(script, -7200))
     bench.probe_runs.store.save(msgspec.structs.replace(run_of(script, -60), config="gone\x1b[2J"))
     (bench.probe_runs.store.folder / "20990101T000000.0-bad.json").write_text("{")
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await until(pilot, lambda: len(bench.probe_runs.earlier) == 2)
@@ -369,10 +358,9 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stag
         assert "\x1b" not in plain(stage)
 
 
-async def test_one_earlier_run_is_shown_with_what_is_missing_to_compare(make_stage: MakeStage, bench: Bench) -> None:
+async def test_one_earlier_run_is_shown_with_what_is_missing_to_compare(stage: Stage, bench: Bench) -> None:
     last = list(bench.probe_runs.scripts)[-1]
     bench.probe_runs.store.save(run_of(bench.probe_runs.scripts[last], -7200))
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(80, 24)) as pilot:
         screen = await open_probes(stage, pilot)
         await until(pilot, lambda: len(bench.probe_runs.earlier) == 1)
@@ -383,12 +371,11 @@ async def test_one_earlier_run_is_shown_with_what_is_missing_to_compare(make_sta
         assert not screen.with_earlier
 
 
-async def test_no_framework_is_one_clear_line(make_stage: MakeStage, bench: Bench) -> None:
+async def test_no_framework_is_one_clear_line(stage: Stage, bench: Bench) -> None:
     def none(framework: str, asked: str | None) -> Interpreter:
         raise FrameworkMissing("TensorFlow is not installed in /usr/bin/python", hint="pip install tensorflow")
 
     bench.probe_runs.choose = none
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
         await pilot.press("x", "y")
@@ -400,8 +387,7 @@ async def test_no_framework_is_one_clear_line(make_stage: MakeStage, bench: Benc
         assert bench.collector.stopped == bench.collector.started
 
 
-async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_parameters_are_checked_and_reach_the_runner(stage: Stage, bench: Bench) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await press(pilot, "p")
@@ -447,8 +433,7 @@ def typed(stage: Stage, keys: str, *last: str) -> None:
         stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
-async def test_p_on_a_gpu_asks_which_probe_to_run_there(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_p_on_a_gpu_asks_which_probe_to_run_there(stage: Stage, bench: Bench) -> None:
     async with stage.opened(one_used()) as pilot:
         stage.app.overview.gpus.focus()
         await settle(pilot)
@@ -469,12 +454,11 @@ async def test_p_on_a_gpu_asks_which_probe_to_run_there(make_stage: MakeStage, b
 
 
 async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
-    make_stage: MakeStage, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acted: list[str] = []
     for name in ("action_diagnostic", "action_save_settings", "action_help", "action_options"):
         monkeypatch.setattr(ProbesScreen, name, lambda self, name=name: acted.append(name))
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.opened(one_used(), size=(80, 24)) as pilot:
         for keys in ("pgrowth", "plimit"):
             typed(stage, keys, "enter")
@@ -501,8 +485,7 @@ async def test_a_probe_typed_in_one_burst_runs_at_once_where_nobody_is(
         assert acted == ["action_diagnostic", "action_save_settings"]
 
 
-async def test_a_stale_machine_is_not_called_free(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(probe_runs=bench.probe_runs)
+async def test_a_stale_machine_is_not_called_free(stage: Stage, bench: Bench) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(one_used())
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=60.0)
@@ -514,9 +497,8 @@ async def test_a_stale_machine_is_not_called_free(make_stage: MakeStage, bench: 
         assert not bench.runners
 
 
-async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench) -> None:
+async def test_simulated_gpus_are_called_so(stage: Stage, bench: Bench) -> None:
     bench.make = lambda script, number=0: run_of(script, number, simulated=True)  # type: ignore[assignment]
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.opened(machines.simulated()) as pilot:
         await press(pilot, "4")
         assert "speeds are the CPU's" in plain(stage)
@@ -527,14 +509,13 @@ async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench)
         assert "SIMULATED" in plain(stage)
 
 
-async def test_hostile_runs_are_shown_harmlessly(make_stage: MakeStage, bench: Bench) -> None:
+async def test_hostile_runs_are_shown_harmlessly(stage: Stage, bench: Bench) -> None:
     bad = "\x1b[2J[bold]x[/bold]\u202eevil\nline"
 
     def hostile(script: ProbeScript, number: int = 0, **changes: Any) -> Any:
         return run_of(script, number, verdict="error", verdict_reason=bad, log_tail=(bad,), title=bad)
 
     bench.make = hostile  # type: ignore[assignment]
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
         await pilot.press("down", "x", "y")

@@ -74,8 +74,7 @@ async def test_map_settings_findings_relatives_and_environment(stage: Stage, siz
 async def test_secrets_of_its_command_are_masked_too(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         row = machines.process(0, command="python train.py --token=verysecret --bs 64")
-        stage.push(machines.snapshot(DEVICES, (row,)))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(DEVICES, (row,)))
         await press(pilot, "enter")
         assert "--token=••• --bs 64" in plain(stage)
         assert "verysecret" not in plain(stage) + about(stage)
@@ -125,12 +124,10 @@ async def test_a_process_that_exited_stays_on_screen_and_is_marked(make_stage: M
         await press(pilot, "enter")
         screen = stage.screen(ProcessScreen)
         answers.append(ProcessDetails(problem="it has already exited"))
-        stage.push(machines.many(2, 3, tick=6))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 3, tick=6))
         assert "✖ no longer uses a GPU" in plain(stage)
         screen._read_at = -100.0
-        stage.push(machines.many(2, 3, tick=7))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 3, tick=7))
         assert "these are its last values" in plain(stage)
         assert "HF_TOKEN=•••" in about(stage)
 
@@ -173,8 +170,7 @@ async def test_a_real_process_is_read(make_stage: MakeStage) -> None:
     stage = make_stage(read_process=lambda who: read_process_details(*who))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         row = machines.process(0, pid=os.getpid(), create_time=mine.create_time)
-        stage.push(machines.snapshot(DEVICES, (row,)))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(DEVICES, (row,)))
         await press(pilot, "enter")
         assert "PATH=" in about(stage)
         assert str(os.getppid()) in about(stage)
@@ -184,8 +180,7 @@ async def test_no_process_and_no_sample(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "3")
         assert "the driver's first answer" in plain(stage)
-        stage.push(machines.snapshot(DEVICES))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(DEVICES))
         assert "no process uses a GPU" in plain(stage)
 
 

@@ -31,7 +31,7 @@ from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
 from tests.ui.conftest import Stage
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import opened, press, settle
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 JUST = 0.0005
@@ -159,8 +159,7 @@ async def test_a_replay_draws_what_the_dashboard_drew(
     assert {"events", "findings"} <= {tab for _, tab in drawn}
     again: dict[tuple[int, str], list[list[tuple[str, str]]]] = {}
     then = replay(file.path)
-    async with then.app.run_test(size=size) as pilot:
-        await settle(pilot)
+    async with opened(then.app, size) as pilot:
         for place in moments:
             wanted = shots[place].taken_at.timestamp() + JUST
             if jump:
@@ -215,15 +214,13 @@ def test_a_picture_of_a_replay(snap_compare: Callable[..., bool], replay: Callab
 async def test_which_recording_is_said_at_the_start(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 10)))
     one.app._notice = "replaying node07.gpuwatch"
-    async with one.app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(one.app, (80, 24)):
         assert "replaying node07.gpuwatch" in one.footer
 
 
 async def test_space_plays_and_pauses(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 60)))
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await one.play(pilot, 5.01)
         assert round(one.moment) == 5
         assert "▶ REPLAY 8 %" in one.top
@@ -251,8 +248,7 @@ async def test_space_plays_and_pauses(replay: Callable[..., Replayed]) -> None:
 
 async def test_steps_minutes_and_ends(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 300)), at=BEGIN + 100.5)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await press(pilot, "right_square_bracket")
         assert one.session.paused
         for key, moment in (
@@ -278,8 +274,7 @@ async def test_steps_minutes_and_ends(replay: Callable[..., Replayed]) -> None:
 
 async def test_speed(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 300)))
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await pilot.press("plus", "plus", "plus")
         assert one.feed.speed == 8
         assert "REPLAY 8x" in one.top
@@ -297,8 +292,7 @@ async def test_speed(replay: Callable[..., Replayed]) -> None:
 
 async def test_problems_and_events_can_be_gone_to(replay: Callable[..., Replayed]) -> None:
     one = replay(troubled())
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         found = []
         for _ in range(6):
             await press(pilot, "n")
@@ -319,8 +313,7 @@ async def test_problems_and_events_can_be_gone_to(replay: Callable[..., Replayed
 
 async def test_a_time_is_typed(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 300)))
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         for typed, moment in (("12:06", 88), ("1 min ago", 238), ("2026-05-11T12:05:01", 29)):
             await press(pilot, "T", *("space" if char == " " else char for char in typed), "enter")
             assert moment <= one.moment <= moment + 1.1, typed
@@ -336,8 +329,7 @@ async def test_a_time_is_typed(replay: Callable[..., Replayed]) -> None:
 
 async def test_keys_typed_into_a_filter_are_text(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 60)))
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await press(pilot, "slash", *"a", "space", *"nNT+-.,")
         bar = one.app.overview.filter_bar
         assert bar is not None
@@ -351,8 +343,7 @@ async def test_nothing_is_done_to_this_machine(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     one = replay(list(day(1, 2, 60)))
-    async with one.app.run_test(size=(160, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app, (160, 40)) as pilot:
         for key in ("K", "f9"):
             await press(pilot, key)
             assert "this is a recording" in one.footer
@@ -378,8 +369,7 @@ async def test_a_report_is_of_the_recording(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     one = replay(troubled(200), at=BEGIN + 100.5)
-    async with one.app.run_test(size=(160, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app, (160, 40)) as pilot:
         await press(pilot, "r")
         await press(pilot, "enter")
         assert "about 12:04:31 to 12:06:11" in one.footer
@@ -397,8 +387,7 @@ async def test_settings_of_the_live_dashboard_stay(
     replay: Callable[..., Replayed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = replay(recorded(tmp_path / "slow.gpuwatch", day(1, 2, 30, apart=5.0), interval=5.0))
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         kept = one.app.current_preferences()
         assert (kept.interval, kept.read_only) == (1.0, False)
         await pilot.press("plus")
@@ -410,8 +399,7 @@ async def test_settings_of_the_live_dashboard_stay(
 
 async def test_gaps_are_passed_over_and_told(replay: Callable[..., Replayed]) -> None:
     one = replay(with_gap(120, at=60, seconds=3600), at=BEGIN + 57.5)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await one.play(pilot, 4)
         assert one.moment == pytest.approx(3661, abs=2)
         assert "12:05:30–13:05:31 (60 min)" in one.footer
@@ -450,8 +438,7 @@ async def test_a_hang_is_stopped_at_and_is_not_well(
     file.add(*shots[61:])
     file.end()
     one = replay(file.path, at=at)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await pilot.press(*keys)
         await one.play(pilot, 2)
         assert one.session.paused
@@ -466,8 +453,7 @@ async def test_why_nothing_was_recorded(tmp_path: Path, replay: Callable[..., Re
     recorded(path, shots[:60])
     recorded(path, shots[60:], begin=shots[60].taken_at.timestamp())
     one = replay(path, at=BEGIN + 58.5)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await one.play(pilot, 3)
         assert "the recorder was off" in one.footer
 
@@ -477,8 +463,7 @@ async def test_damage_is_told(tmp_path: Path, replay: Callable[..., Replayed]) -
     with sqlite3.connect(path) as db:
         db.execute("UPDATE data SET block = x'00' WHERE id = 3")
     one = replay(path, at=BEGIN + 15)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         for _ in range(20):
             await one.play(pilot, 1)
             if "damaged" in one.footer:
@@ -494,8 +479,7 @@ async def test_a_damaged_end_is_told(tmp_path: Path, replay: Callable[..., Repla
     with sqlite3.connect(path) as db:
         db.execute("UPDATE data SET block = x'00' WHERE id = (SELECT max(id) FROM data)")
     one = replay(path, at=BEGIN + 25)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         for _ in range(20):
             await one.play(pilot, 1)
             if "damaged" in one.footer:
@@ -510,8 +494,7 @@ async def test_a_growing_file_is_followed(tmp_path: Path, replay: Callable[..., 
     file.add(*shots[:55])
     one = replay(file.path, at=BEGIN + 53)
     one.feed.wall_clock = lambda: file.now
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await one.play(pilot, 3)
         assert round(one.moment) == 54
         for place in range(55, 70):
@@ -528,8 +511,7 @@ async def test_a_clock_set_back_while_it_grows(tmp_path: Path, replay: Callable[
     file, shots = Growing(tmp_path / "growing.gpuwatch"), list(day(1, 2, 100))
     file.add(*(later(shot, 3600) for shot in shots[:20]))
     one = replay(file.path, at=BEGIN + 3618)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await one.play(pilot, 3)
         assert round(one.moment) == 3619
         file.add(*shots[:30])
@@ -545,8 +527,7 @@ async def test_gpus_that_come_and_go(replay: Callable[..., Replayed]) -> None:
     for tick, (one, four) in enumerate(zip(day(1, 2, 90), day(4, 6, 90), strict=True)):
         shots.append(one if tick < 30 or tick >= 60 else four)
     played = replay(shots)
-    async with played.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(played.app) as pilot:
         for moment, count in ((10, 1), (45, 4), (80, 1), (45, 4), (10, 1)):
             played.go(BEGIN + moment + 0.5)
             for tab in TABS:
@@ -594,8 +575,7 @@ async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[...,
 
 async def test_help_and_palette_have_the_keys(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 10)))
-    async with one.app.run_test(size=(120, 50)) as pilot:
-        await settle(pilot)
+    async with opened(one.app, (120, 50)) as pilot:
         await press(pilot, "question_mark")
         words = one.text()
         assert "Replay of a recording" in words
@@ -614,8 +594,7 @@ async def test_help_and_palette_have_the_keys(replay: Callable[..., Replayed]) -
 async def test_the_date_is_shown_on_another_day(replay: Callable[..., Replayed]) -> None:
     one = replay(list(day(1, 2, 30)))
     one.feed.wall_clock = lambda: BEGIN + 5 * 86_400
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         await one.play(pilot, 1.01)
         assert "05-11 12:04:32" in one.top
         one.feed.wall_clock = lambda: BEGIN
@@ -626,8 +605,7 @@ async def test_the_date_is_shown_on_another_day(replay: Callable[..., Replayed])
 
 async def test_the_chip_is_never_cut(replay: Callable[..., Replayed]) -> None:
     one = replay(troubled(300), at=BEGIN + 290)
-    async with one.app.run_test(size=(60, 15)) as pilot:
-        await settle(pilot)
+    async with opened(one.app, (60, 15)) as pilot:
         for size in ((60, 15), (80, 24), (100, 30), (120, 40), (200, 60)):
             await pilot.resize_terminal(*size)
             for tab in TABS:
@@ -650,8 +628,7 @@ async def test_a_damaged_page_of_the_file_is_passed_over(tmp_path: Path, replay:
     raw[place : place + size] = b"\xff" * size
     path.write_bytes(raw)
     one = replay(path, at=BEGIN + 28)
-    async with one.app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with opened(one.app) as pilot:
         for _ in range(10):
             await one.play(pilot, 1)
             if "damaged" in one.footer:

@@ -147,8 +147,7 @@ async def test_a_word_for_a_filter_is_no_keys_of_a_sheet(stage: Stage) -> None:
 async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         on_both = (row(sleepers[0]), row(sleepers[0], gpu=1), row(sleepers[1], 1))
-        stage.push(machine(*on_both, machines.process(2, pid=2)))
-        await settle(pilot)
+        await stage.show(pilot, machine(*on_both, machines.process(2, pid=2)))
         table = stage.app.overview.processes
         table.sort_by("pid", reverse=False)
         await settle(pilot)
@@ -173,10 +172,8 @@ async def test_escape_takes_the_tags_away(stage: Stage) -> None:
         await pilot.press("space", "space", "escape")
         assert stage.app.overview.processes.tagged == []
         await pilot.press("home", "space")
-        stage.push(machines.many(2, 3, tick=5))
-        await settle(pilot)
-        stage.push(machines.pair(6))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 3, tick=5))
+        await stage.show(pilot, machines.pair(6))
         assert stage.app.overview.processes.tagged == [], "who went and came again is not tagged"
 
 
@@ -211,8 +208,7 @@ async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
 async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         elsewhere = msgspec.structs.replace(machines.HELD, id="container.pid-namespace", severity="info")
-        stage.push(msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))
-        await settle(pilot)
+        await stage.show(pilot, msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))
         await press(pilot, "K")
         sheet = stage.screen(SignalSheet)
         assert "from another PID namespace" in sheet.sheet.plain
@@ -231,16 +227,14 @@ async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> No
 async def test_the_same_keys_again_end_no_other_process(stage: Stage, sleepers: list[Child], tab: str) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         first, second = row(sleepers[0]), row(sleepers[1], 1)
-        stage.push(machine(first, second))
-        await settle(pilot)
+        await stage.show(pilot, machine(first, second))
         await press(pilot, tab)
         chosen = cast("ProcessRowsScreen", stage.app.tab).processes.chosen
         assert isinstance(chosen, Process)
         dead, alive = sleepers if chosen.pid == sleepers[0].pid else sleepers[::-1]
         await press(pilot, "K", "y")
         assert ended(dead) == -signal.SIGTERM
-        stage.push(machine(*(one for one in (first, second) if one.pid == alive.pid)))
-        await settle(pilot)
+        await stage.show(pilot, machine(*(one for one in (first, second) if one.pid == alive.pid)))
         await press(pilot, "K", "y")
         assert stage.app.screen is stage.app.tab
         assert alive.poll() is None

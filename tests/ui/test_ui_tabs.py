@@ -107,8 +107,7 @@ async def test_only_the_visible_tab_draws_and_it_draws_what_came_meanwhile(stage
         await press(pilot, "2")
         before = {pane.id: pane.lines_painted for pane in stage.app.overview.query(PaintedPane)}
         for tick in range(1, 6):
-            stage.push(machines.pair(tick))
-            await settle(pilot)
+            await stage.show(pilot, machines.pair(tick))
         assert {pane.id: pane.lines_painted for pane in stage.app.overview.query(PaintedPane)} == before
         await press(pilot, "1")
         assert stage.app.overview.processes._view is not None
@@ -129,8 +128,7 @@ async def test_a_resize_on_one_tab_reaches_the_others(stage: Stage) -> None:
 async def test_pause_holds_on_every_tab(stage: Stage) -> None:
     async with stage.opened(machines.pair(0)) as pilot:
         await pilot.press("2", "P")
-        stage.push(machines.pair(40))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(40))
         assert "PAUSED" in plain(stage)
         await press(pilot, "5")
         assert "PAUSED" in plain(stage)
@@ -218,8 +216,7 @@ async def test_every_metric_is_there_with_its_value_or_the_reason(stage: Stage, 
 async def test_an_unknown_axis_end_is_shown_and_not_guessed(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         shy = machines.device(0, missing={"power.limit_watts": machines.NOT_SUPPORTED})
-        stage.push(machines.snapshot((shy,)))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot((shy,)))
         await press(pilot, "2")
         assert "limit unknown" in plain(stage)
 
@@ -266,8 +263,7 @@ async def test_every_tab_on_every_machine(stage: Stage, machine: str, size: tupl
         await settle(pilot)
         for second, tab in enumerate("23456", 3):
             await pilot.press(tab)
-            stage.push(getattr(machines, machine)(second))
-            await settle(pilot)
+            await stage.show(pilot, getattr(machines, machine)(second))
             await press(pilot, "down", "right", "end", "home", "i")
             text = plain(stage)
             assert "\x1b" not in text
@@ -298,8 +294,7 @@ async def test_no_findings_are_shown_as_such(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "5")
         assert "the driver's first answer" in plain(stage)
-        stage.push(machines.many(2, 4))
-        await settle(pilot)
+        await stage.show(pilot, machines.many(2, 4))
         assert "No problems found" in plain(stage)
         assert "What was checked" in plain(stage)
 
@@ -309,11 +304,9 @@ async def test_no_findings_are_shown_as_such(stage: Stage) -> None:
 async def test_tabs_do_not_move_when_something_goes_wrong(stage: Stage, size: tuple[int, int], simulated: bool) -> None:
     async with stage.app.run_test(size=size) as pilot:
         line = stage.app.overview.top_line
-        stage.push(msgspec.structs.replace(machines.many(2), simulated=simulated))
-        await settle(pilot)
+        await stage.show(pilot, msgspec.structs.replace(machines.many(2), simulated=simulated))
         calm = [start for start, _end, _tab in line._places][:5]
-        stage.push(msgspec.structs.replace(machines.broken(), simulated=simulated))
-        await settle(pilot)
+        await stage.show(pilot, msgspec.structs.replace(machines.broken(), simulated=simulated))
         assert "✖ 1 error " in line.plain
         assert [start for start, _end, _tab in line._places][:5] == calm
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=10.0, waiting_seconds=9.0)
@@ -362,8 +355,7 @@ async def test_a_click_on_the_verdict_shows_the_findings(
         made = getattr(machines, machine)()
         if words == "all well":
             made = machines.snapshot(made.devices)
-        stage.push(made)
-        await settle(pilot)
+        await stage.show(pilot, made)
         top = stage.app.tab.top_line
         assert words in top.plain
         await pilot.click(top, offset=(top.plain.index(words), 0))
@@ -373,8 +365,7 @@ async def test_a_click_on_the_verdict_shows_the_findings(
 
 async def test_a_title_under_the_mouse_is_spelt_out(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40), tooltips=True) as pilot:
-        stage.push(machines.pair())
-        await settle(pilot)
+        await stage.show(pilot, machines.pair())
         table = stage.app.overview.processes
         head = table.plain.splitlines()[1]
         await pilot.hover("#processes", offset=(head.index("MBW%") + 1, 1))
@@ -387,8 +378,7 @@ async def test_a_title_under_the_mouse_is_spelt_out(stage: Stage) -> None:
             (16, "ST", "performance state, P0 is the fastest"),
             (16, "THR", "share of time throttled, and the main reason"),
         ):
-            stage.push(machines.many(many, 5))
-            await settle(pilot)
+            await stage.show(pilot, machines.many(many, 5))
             y, line = next((y, line) for y, line in enumerate(gpus.plain.splitlines()) if f" {name} " in line)
             x = line.index(f" {name} ")
             await pilot.hover("#gpus", offset=(x + 1, y))

@@ -30,8 +30,7 @@ async def test_gpus_and_the_finding_at_40x12_on_every_tab(stage: Stage) -> None:
             assert "▲ 1 warning" in lines[0]
             assert "needs 60×12" in lines[-1]
             assert "q quit" in lines[-1]
-        stage.push(machines.pair(60))
-        await settle(pilot)
+        await stage.show(pilot, machines.pair(60))
         assert "12:05:31" in lines_of(pilot)[0], "it goes on"
 
 
@@ -73,8 +72,7 @@ async def test_a_tab_is_as_before_when_the_terminal_has_grown_again(stage: Stage
             before = [(one.id, one.region) for one in stage.app.tab.panes if one.display]
             await pilot.resize_terminal(40, 12)
             await settle(pilot)
-            stage.push(machines.pair(2 * number + 1))
-            await settle(pilot)
+            await stage.show(pilot, machines.pair(2 * number + 1))
             assert [one.id for one in stage.app.tab.children if one.display and one.region.area] == ["too-small"]
             await pilot.resize_terminal(120, 40)
             await settle(pilot)

@@ -15,7 +15,7 @@ from gpuwatch.ui.tables.process_table_rows import filtered_rows, sorted_rows, ta
 from gpuwatch.ui.tables.process_tree_rows import tree_branches
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import press
 
 GIB = machines.GIB
 
@@ -142,8 +142,7 @@ async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size
         lines = [line for line in table.plain.splitlines() if "torchrun" in line]
         assert len(lines) == 1
         assert " – " in lines[0]
-        stage.push(family(1))
-        await settle(pilot)
+        await stage.show(pilot, family(1))
         assert "├─ " in table.plain
         await press(pilot, "slash", *"nvcc", "enter")
         assert table.counts == (1, 6)
@@ -159,8 +158,7 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
         assert isinstance(table.chosen, Process)
         assert table.chosen.pid == 20
         await pilot.press("space")
-        stage.push(family(1))
-        await settle(pilot)
+        await stage.show(pilot, family(1))
         assert [one.pid for one in table.tagged] == [20], "a new sample keeps the tag"
         await press(pilot, "K")
         assert isinstance(stage.app.screen, SignalSheet)
@@ -178,8 +176,9 @@ async def test_hostile_commands_in_a_tree(stage: Stage) -> None:
     pids = [one.pid for one in shot.processes]
     async with stage.app.run_test(size=(120, 40)) as pilot:
         parents = dict.fromkeys(pids, 7)
-        stage.push(machines.snapshot(shot.devices, shot.processes, parents=parents, ancestors=(ancestor(7, evil),)))
-        await settle(pilot)
+        await stage.show(
+            pilot, machines.snapshot(shot.devices, shot.processes, parents=parents, ancestors=(ancestor(7, evil),))
+        )
         await press(pilot, "t")
         text = stage.app.overview.processes.plain
         assert not set(text) & set("\x1b\x07\t\r\u202e\u202c")

@@ -92,8 +92,7 @@ async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) 
         assert chosen.name == "bobby"
         more = row("bobby", 31, 0, 60.0)
         shot = crowd(1)
-        stage.push(machines.snapshot(shot.devices, (*shot.processes, more), tick=1))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(shot.devices, (*shot.processes, more), tick=1))
         chosen = table(stage).chosen
         assert chosen is not None
         assert chosen.name == "bobby"
@@ -115,8 +114,7 @@ async def test_nobody_cannot_be_picked_and_a_tiny_terminal_hides_it(stage: Stage
 async def test_every_gpu_of_a_user_is_named_if_columns_do_not_fit(stage: Stage, gpus: int) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         rows = tuple(row("alice", 10 + gpu, gpu, gpu + 1.0) for gpu in range(min(gpus, 4)))
-        stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(gpus)), rows))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(tuple(machines.device(gpu) for gpu in range(gpus)), rows))
         await press(pilot, "u")
         for gpu in range(min(gpus, 4)):
             assert f"{gpu + 1}.0" in table(stage).plain
@@ -142,8 +140,7 @@ async def test_hostile_names_of_users(stage: Stage) -> None:
 async def test_shares_by_gpu_are_in_words_if_there_is_room(stage: Stage) -> None:
     async with stage.app.run_test(size=(90, 24)) as pilot:
         rows = (row("alice", 10, 0, 14.4), row("alice", 11, 5, 44.8))
-        stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(8)), rows))
-        await settle(pilot)
+        await stage.show(pilot, machines.snapshot(tuple(machines.device(gpu) for gpu in range(8)), rows))
         await press(pilot, "u")
         assert "14.4 GiB  GPU 5: 44.8 GiB" in table(stage).plain
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
@@ -34,6 +36,14 @@ async def settle(pilot: Pilot[Any]) -> None:
     while getattr(pilot.app.screen, "reading", False):
         await pilot.pause(0.01)
     await pilot.pause()
+
+
+@asynccontextmanager
+async def opened(app: App[Any], size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[Any]]:
+    """An app on a terminal of this size, once it has drawn what there is."""
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        yield pilot
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
