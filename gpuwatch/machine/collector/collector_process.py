@@ -43,7 +43,7 @@ _CLOCK_SET_BACK_SECONDS = 10.0
 _SILENCE_REPEAT_SECONDS = 1.0
 """Seconds after which the parent is told again that the recorder works although its collector is late."""
 _RECORDER_CHECK_SECONDS = 5.0
-"""Seconds between looks for a recorder while this process samples itself."""
+"""Seconds between searches for a recorder while this process samples itself."""
 
 
 def _die_with_parent() -> None:
@@ -108,6 +108,7 @@ class _CollectorService:
             collector.close()
 
     def _send_own(self, snapshot: Snapshot) -> None:
+        """Sends a sample that was taken here; the next one is due an interval later."""
         self._send(snapshot)
         self._due = max(self._due + self._settings.interval, time.monotonic())
 

@@ -127,8 +127,8 @@ class CpuPrograms:
 def _program_row(facts: ProcessFacts, cpu_percent: float, cuda_loaded: bool | None) -> Process:
     process = host_process(facts)
     missing = {
-        name: lack if name in process.readings or lack.reason != "not_supported" else _NO_GPU_USED
-        for name, lack in process.missing.items()
+        name: why_missing if name in process.readings or why_missing.reason != "not_supported" else _NO_GPU_USED
+        for name, why_missing in process.missing.items()
         if name != "cpu_percent"
     }
     readings = {**process.readings, "cpu_percent": cpu_percent}

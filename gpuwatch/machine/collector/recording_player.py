@@ -51,7 +51,7 @@ class RecordingPlayer:
         self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
         self._wake_due = math.inf
-        """When the front end is to be woken, by the clock."""
+        """When the front end is to be woken, by :attr:`_clock`."""
         self._stopping = False
         self._speed = speed
         self._paused = True
@@ -75,7 +75,7 @@ class RecordingPlayer:
 
     @property
     def interval(self) -> float:
-        """Seconds between the samples around the moment that is played, as the recorder was told."""
+        """Seconds between the samples around the moment that is played, as they were asked for."""
         return self.interval_at(self._last_taken)
 
     @interval.setter
@@ -84,7 +84,7 @@ class RecordingPlayer:
 
     def interval_at(self, moment: float) -> float:
         """Seconds between the samples around a moment."""
-        sessions = [run for run in self._sessions if run.began <= moment] or self._sessions[:1]
+        sessions = [session for session in self._sessions if session.began <= moment] or self._sessions[:1]
         return sessions[-1].interval if sessions else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
@@ -118,11 +118,9 @@ class RecordingPlayer:
         if not self._paused:
             ahead = self._next_sample
             self._next_moment = max(ahead.at if ahead is not None else self._last_taken, self._anchor_moment)
-            due = (
-                self._anchor_clock + (ahead.at - self._anchor_moment) / self._speed
-                if ahead is not None
-                else now + _POLL_SECONDS
-            )
+            due = now + _POLL_SECONDS
+            if ahead is not None:
+                due = self._anchor_clock + (ahead.at - self._anchor_moment) / self._speed
             self._wake_at(max(due, now + _MIN_WAKE_SECONDS))
         return samples
 
@@ -151,13 +149,12 @@ class RecordingPlayer:
         """The moment that is played, in seconds since the epoch."""
         if self._paused:
             return self._anchor_moment
-        return max(
-            self._anchor_moment,
-            min(self._anchor_moment + (self._clock() - self._anchor_clock) * self._speed, self._next_moment),
-        )
+        played = (self._clock() - self._anchor_clock) * self._speed
+        return max(self._anchor_moment, min(self._anchor_moment + played, self._next_moment))
 
-    def _anchor(self, at: float, since: float | None = None) -> None:
-        self._anchor_moment, self._anchor_clock = at, self._clock() if since is None else since
+    def _anchor(self, moment: float, clock: float | None = None) -> None:
+        """Plays on from a moment, which is played at this time of the clock; None: now."""
+        self._anchor_moment, self._anchor_clock = moment, self._clock() if clock is None else clock
 
     @property
     def speed(self) -> float:
@@ -178,7 +175,7 @@ class RecordingPlayer:
 
     @property
     def paused(self) -> bool:
-        """Whether it stands still; it does until it is told otherwise."""
+        """Whether it stands still, as at the start."""
         return self._paused
 
     @paused.setter
@@ -196,12 +193,9 @@ class RecordingPlayer:
 
     def _find_next(self, now: float) -> StoredSample | None:
         """The sample after the last one; None if there is none yet."""
-        if (
-            self._next_sample is None
-            and self._following is not None
-            and self._recording_state[0] == self.recording.last_block
-        ):
-            self._next_sample = next(self._following, None)
+        following = self._following
+        if self._next_sample is None and following and self._recording_state[0] == self.recording.last_block:
+            self._next_sample = next(following, None)
         if self._next_sample is None:
             self.recording.refresh()
             state = (self.recording.last_block, self.recording.samples, self.recording.end)
@@ -230,9 +224,8 @@ class RecordingPlayer:
 
     def _is_damaged(self, to: float) -> bool:
         """Whether blocks between the last sample and a time cannot be read."""
-        return any(
-            self._last_taken <= block.begin <= block.end <= to for block in self.recording.damage.blocks.values()
-        )
+        blocks = self.recording.damage.blocks.values()
+        return any(self._last_taken <= block.begin <= block.end <= to for block in blocks)
 
     def _pass_gap(self, to: float, now: float) -> None:
         """Goes on at the next sample if it is behind a gap."""

@@ -117,9 +117,8 @@ class LastHour(SampleStore):
             earlier_keys = self._finding_keys[level]
             keys = frozenset(finding.key for finding in decoder.findings)
             self._finding_keys[level] = keys
-            if (
-                at // spacing > last // spacing or not keys <= earlier_keys
-            ):  # after a hang, that sample alone tells of it
+            # After a hang, that sample alone tells of it.
+            if at // spacing > last // spacing or not keys <= earlier_keys:
                 self._append(level, decoder.snapshot(), decoder.findings)
                 last = at
 

@@ -258,18 +258,20 @@ class GpuTimeMeter:
         time.seconds += seconds
         entries = [(_process_key(row), row) for row in rows]
         for key, row in entries:
-            self._add_sample_of(hour, key, row)
+            self._add_process_sample(hour, key, row)
         holders = [(key, row) for key, row in entries if key in before]
-        busy = device.number("utilization.gpu_percent")
+        gpu_percent = device.number("utilization.gpu_percent")
         shares: _SecondsByProcess = {}
         if holders and seconds:
             time.held_seconds += seconds
             here = {key for key, _ in entries}
-            found = _sm_percentages([row for _, row in entries], busy, len(before - here))  # who came or went shares it
+            found = _sm_percentages(
+                [row for _, row in entries], gpu_percent, len(before - here)
+            )  # who came or went shares it
             used = [pair for (key, _), pair in zip(entries, found, strict=True) if key in before]
-            own_percentages = [value for value, _ in used if value is not None]
-            if busy is not None or len(own_percentages) == len(used):
-                idle = busy <= MAX_IDLE_PERCENT if busy is not None else max(own_percentages) <= MAX_IDLE_PERCENT
+            own = [percent for percent, _ in used if percent is not None]
+            if gpu_percent is not None or len(own) == len(used):
+                idle = (gpu_percent if gpu_percent is not None else max(own)) <= MAX_IDLE_PERCENT
                 time.idle_seconds += seconds if idle else 0.0
             else:
                 time.unknown_seconds += seconds
@@ -283,15 +285,14 @@ class GpuTimeMeter:
                     process.sm_percent_max = max_known((process.sm_percent_max, percent))
                     process.own_seconds += seconds if is_own else 0.0
                     process.shared_seconds += 0.0 if is_own else seconds
-            known = [percent for percent, _ in used if percent is not None]
-            by_use = sum(known) if len(known) == len(used) else 0.0
+            by_use = sum(own) if len(own) == len(used) else 0.0
             shares = {
                 key: seconds * percent / by_use if by_use and percent is not None else share
                 for (key, _), (percent, _) in zip(holders, used, strict=True)
             }
         self._add_energy(hour, time, device, shares, seconds)
 
-    def _add_sample_of(self, hour: _GpuTimeDraft, key: ProcessKey, row: Process) -> None:
+    def _add_process_sample(self, hour: _GpuTimeDraft, key: ProcessKey, row: Process) -> None:
         process = self._process(hour, key, row)
         process.samples += 1
         process.memory_peak_bytes = max_known((process.memory_peak_bytes, row.number("gpu_memory_bytes")))
@@ -377,23 +378,20 @@ def _process_key(row: Process) -> ProcessKey:
     return (row.pid, row.create_time, row.device_uuid or "", row.mig_instance)
 
 
-def _sm_percentages(rows: list[Process], busy: float | None, left_count: int) -> list[tuple[float | None, bool]]:
+def _sm_percentages(rows: list[Process], gpu_percent: float | None, left_count: int) -> list[tuple[float | None, bool]]:
     """The SM utilization of each process in percent, and whether it is its own: otherwise the device's, divided.
 
     Of processes that the driver samples, one without a sample ran no kernel. ``left_count``: how many have left.
     """
-    own_percentages = [row.number("sm_percent") for row in rows]
-    known = [value for value in own_percentages if value is not None]
-    divided = (
-        None if busy is None else max(busy - sum(known), 0.0) / max(len(own_percentages) - len(known) + left_count, 1)
-    )
+    own = [row.number("sm_percent") for row in rows]
+    known = [percent for percent in own if percent is not None]
+    divided = None
+    if gpu_percent is not None:
+        divided = max(gpu_percent - sum(known), 0.0) / max(len(own) - len(known) + left_count, 1)
     if known:
-        unsampled = [(lack := row.missing.get("sm_percent")) is not None and lack.reason == "no_sample" for row in rows]
-        own_percentages = [
-            0.0 if percent is None and idle else percent
-            for percent, idle in zip(own_percentages, unsampled, strict=True)
-        ]
-    return [(divided, False) if percent is None else (percent, True) for percent in own_percentages]
+        unsampled = [(why := row.missing.get("sm_percent")) is not None and why.reason == "no_sample" for row in rows]
+        own = [0.0 if percent is None and idle else percent for percent, idle in zip(own, unsampled, strict=True)]
+    return [(divided, False) if percent is None else (percent, True) for percent in own]
 
 
 def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:

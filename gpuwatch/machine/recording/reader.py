@@ -22,7 +22,6 @@ from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStor
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, StoredSample
 from gpuwatch.machine.history.sample_gaps import join_spans
-from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
 from gpuwatch.machine.recording.database_reader import Database
 from gpuwatch.machine.recording.database_rows import (
@@ -37,6 +36,7 @@ from gpuwatch.machine.recording.database_rows import (
     session_of,
 )
 from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime, hour_of
+from gpuwatch.machine.recording.minute_and_hour_means import BLOCK_SECONDS, MINUTE, Points, unpack_points
 from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.recording_damage import Damage, DamagedBlock
 
@@ -160,11 +160,15 @@ class Recording(SampleStore):
                     found[number] = Block(number, begin, end, samples)
             except DamagedData:
                 continue  # as the block has it
-        here = [row[0] for row in entries]
+        numbers = [row[0] for row in entries]
         if not self._sealed_blocks:
-            here += [number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None]
-        if here and len(found) <= max(here) - min(here):
-            for number in range(min(here), min(max(here), min(here) + 2 * len(entries) + _MAX_LOST_BLOCKS) + 1):
+            numbers += [
+                number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None
+            ]
+        if numbers and len(found) <= max(numbers) - min(numbers):
+            for number in range(
+                min(numbers), min(max(numbers), min(numbers) + 2 * len(entries) + _MAX_LOST_BLOCKS) + 1
+            ):
                 if number not in found and (times := self._decoded_times(number)):
                     found[number] = Block(number, times[0], times[-1], len(times))
         return [found[number] for number in sorted(found)]
@@ -172,9 +176,8 @@ class Recording(SampleStore):
     def recorded_blocks(self) -> list[Block]:
         """Every block, in the order of recording, also where times came twice."""
         times = self._block_times(OPEN_BLOCK)
-        return (
-            [*self._sealed_blocks, Block(OPEN_BLOCK, times[0], times[-1], len(times))] if times else self._sealed_blocks
-        )
+        open_blocks = [Block(OPEN_BLOCK, times[0], times[-1], len(times))] if times else []
+        return self._sealed_blocks + open_blocks
 
     def _extend_open_block(self) -> bool:
         """Takes in more open samples, if they follow what is there already."""
@@ -293,10 +296,10 @@ class Recording(SampleStore):
         for number in order:  # the next one only where a block is damaged
             block = self._shown_blocks[number]
             times = self._block_times(block.number)[: block.samples]
-            here = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
+            index = max(bisect_right(times, moment) - 1, 0) if number <= place else 0
             if block.number == OPEN_BLOCK:
-                return self._open_samples[here]
-            for decoder in islice(self.samples_of_block(block.number), here, None):
+                return self._open_samples[index]
+            for decoder in islice(self.samples_of_block(block.number), index, None):
                 return decoder.sample()
         return None
 
@@ -306,31 +309,24 @@ class Recording(SampleStore):
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
         for block in self._blocks_between(begin, end):
-            yield zip(
-                self._block_times(block.number)[: block.samples], self.samples_of_block(block.number), strict=False
-            )
+            times = self._block_times(block.number)[: block.samples]
+            yield zip(times, self.samples_of_block(block.number), strict=False)
 
-    def summaries(
-        self, seconds: int, begin: float, end: float, metrics: frozenset[str]
-    ) -> minute_and_hour_means.Points:
+    def summaries(self, seconds: int, begin: float, end: float, metrics: frozenset[str]) -> Points:
         """Minimum, mean, maximum and count of metrics: ``seconds`` is 60 or 3600. Points that begin in the range."""
-        block = minute_and_hour_means.BLOCK_SECONDS[seconds]
+        block = BLOCK_SECONDS[seconds]
         rows = self._db.rows(
             "SELECT begin, block FROM tiers WHERE seconds = ? AND begin > ? AND begin <= ? ORDER BY begin",
             (seconds, begin - block, end),
         )
-        points: minute_and_hour_means.Points = {}
-        for found in self.damage.readable(
-            "mean", lambda data: minute_and_hour_means.unpack_points(data, metrics), rows
-        ):
+        points: Points = {}
+        for found in self.damage.readable("mean", lambda data: unpack_points(data, metrics), rows):
             points.update(found)
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
     def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
         """Start of the last stored minute before ``moment``, within one day; None without one."""
-        means = self.summaries(
-            minute_and_hour_means.MINUTE, moment - _LAST_MINUTE_SEARCH_SECONDS, moment, frozenset({metric})
-        )
+        means = self.summaries(MINUTE, moment - _LAST_MINUTE_SEARCH_SECONDS, moment, frozenset({metric}))
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)
 
     def summaries_begin(self, seconds: int) -> float:
@@ -370,8 +366,8 @@ class Recording(SampleStore):
         # Rows are written with each block: of samples that are in none yet, the findings are read from the samples.
         newest = recorded_findings(self._open_samples, self._db.rows)
         found = {finding.key: finding for finding in chain(stored, newest)}
-        here = (finding for finding in found.values() if finding.until >= begin and finding.since <= end)
-        return sorted(here, key=attrgetter("since"))
+        in_range = (finding for finding in found.values() if finding.until >= begin and finding.since <= end)
+        return sorted(in_range, key=attrgetter("since"))
 
     def processes(self, begin: float = float("-inf"), end: float = float("inf")) -> list[ProcessLife]:
         """The processes that used a GPU at some time from ``begin`` to ``end``, one for each device."""
@@ -398,17 +394,15 @@ class Recording(SampleStore):
         self.events()
         self.findings()
         self.processes()
-        for seconds in minute_and_hour_means.BLOCK_SECONDS:
+        for seconds in BLOCK_SECONDS:
             self.summaries(seconds, float("-inf"), float("inf"), frozenset())
         self.hours(float("-inf"), float("inf"))
 
     def _block_times(self, number: int) -> list[float]:
         """Times of a block's samples; those of a damaged block are spread over its time. Empty if it was deleted."""
-        return (
-            [remaining.at for remaining in self._open_samples]
-            if number == OPEN_BLOCK
-            else self._sealed_block_times(number)
-        )
+        if number == OPEN_BLOCK:
+            return [sample.at for sample in self._open_samples]
+        return self._sealed_block_times(number)
 
     def _read_times(self, number: int) -> list[float]:
         rows = self._db.rows("SELECT begin, end, samples, times FROM minutes WHERE id = ?", (number,))

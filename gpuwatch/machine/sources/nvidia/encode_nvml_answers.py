@@ -19,6 +19,7 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
     FABRIC_SUMMARIES,
     FABRIC_TROUBLES,
 )
+from gpuwatch.machine.sources.nvidia.mig import MEMORY_SLICES
 from gpuwatch.sim.described_gpus import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance
@@ -56,8 +57,6 @@ _CODES_BY_REASON = {
 }
 _UNKNOWN_NAME = re.compile(r"unknown \((\d{1,9})\)")
 _MAX_TEXT_BYTES = 63
-_MEMORY_SLICES = 8
-"""Parts into which MIG divides the memory of a GPU."""
 _CARD_METRICS = ("identity.cuda_cores", "power.default_limit_watts", "clocks.sm_max_mhz", "clocks.memory_max_mhz")
 _CORES_PER_MULTIPROCESSOR, _USUAL_CORES_PER_MULTIPROCESSOR = {7: 64}, 128
 """CUDA cores of each multiprocessor, by major compute capability."""
@@ -151,7 +150,7 @@ def _memory_answers(readings: dict[str, int | float | str], total: float, argume
 def _instance(instance: MigInstance, total: float) -> SimInstance:
     """Slices from the file, else from its share of memory (of three or four of seven, the lower)."""
     memory = instance.readings.get("memory.total_bytes")
-    share = round(float(memory) / total * _MEMORY_SLICES) if isinstance(memory, (int, float)) else 1
+    share = round(float(memory) / total * MEMORY_SLICES) if isinstance(memory, (int, float)) else 1
     slices = instance.gpu_slices or {8: 7, 7: 7, 4: 3, 3: 3}.get(share, max(min(share, 2), 1))
     return SimInstance(
         instance.index,
@@ -183,12 +182,9 @@ def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Devic
             place = int(spec.pick[1:-1]) if spec.pick.startswith("[") else _POSITIONS.get(spec.pick, 0)
             numbers_by_place[place] = _number(spec, readings[spec.id])
         return SimAnswer(call, argument, numbers=tuple(numbers_by_place), until_used=work)
-    why_missing = device.missing.get(specs[0].id)
-    code = (
-        nvml_errors.NO_DATA
-        if why_missing is None
-        else why_missing.code or _CODES_BY_REASON.get(why_missing.reason, nvml_errors.NO_DATA)
-    )
+    why, code = device.missing.get(specs[0].id), nvml_errors.NO_DATA
+    if why is not None:
+        code = why.code or _CODES_BY_REASON.get(why.reason, code)
     return SimAnswer(call, argument, code=code, until_used=work and code == nvml_errors.NO_DATA)
 
 
@@ -201,10 +197,7 @@ def _number(spec: MetricSpec, value: Reading | None) -> int:
     if spec.flags:
         bits = {name: bit for bit, name in spec.flags.items()}
         parts = [] if value == "none" else value.split("+")
-        known = [
-            bits.get(instance_bytes) or (int(instance_bytes, 16) if instance_bytes.startswith("0x") else 0)
-            for instance_bytes in parts
-        ]
+        known = [bits.get(part) or (int(part, 16) if part.startswith("0x") else 0) for part in parts]
         return sum(known) if all(known) else NOT_AVAILABLE
     number = next((key for key, name in spec.names.items() if name == value), None)
     if number is None:

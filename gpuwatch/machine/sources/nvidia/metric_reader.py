@@ -124,12 +124,8 @@ class MetricReader:
         missing = self._missing_from_bindings[lane].copy()
         if lane is Lane.ONCE and lane in device.kept_readings:
             readings.update(device.kept_readings[lane][0])
-        lib = self._lib
-        if (
-            lane is Lane.SLOW
-            and _ECC_CALL in device.permanent
-            and answer_or_none(lib, lib.nvmlDeviceGetEccMode, device.handle)
-        ):
+        lib, ecc_failed = self._lib, _ECC_CALL in device.permanent
+        if lane is Lane.SLOW and ecc_failed and answer_or_none(lib, lib.nvmlDeviceGetEccMode, device.handle):
             forget_permanent(device)  # ECC was switched on, and with it perhaps more
         for query in self._queries[lane]:
             if not all(spec.id in readings for spec in query.specs):
@@ -152,13 +148,11 @@ class MetricReader:
             why_missing = self._note_missing(device, error.value, query.specs[0].call, query.name)
             missing.update((spec.id, why_missing) for spec in query.specs)
             return
-        answer_and_values = device.answers.get(query.name)
-        if answer_and_values is None or type(answer) is not int or answer_and_values[0] != answer:
-            answer_and_values = device.answers[query.name] = (
-                answer,
-                [(spec.id, picked_value(spec, answer)) for spec in query.specs],
-            )
-        for name, value in answer_and_values[1]:
+        last_answer, values = device.answers.get(query.name, (None, []))
+        if type(answer) is not int or last_answer != answer:
+            values = [(spec.id, picked_value(spec, answer)) for spec in query.specs]
+            device.answers[query.name] = (answer, values)
+        for name, value in values:
             if isinstance(value, Missing):
                 missing[name] = value
             else:

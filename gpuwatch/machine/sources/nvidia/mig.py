@@ -18,7 +18,7 @@ from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 _PROFILE_IN_NAME = re.compile(r"\bMIG (\S+)$")
 _MIB = 1 << 20
 _GIB = 1 << 30
-_MEMORY_SLICES = 8
+MEMORY_SLICES = 8
 """Memory slices of every GPU with MIG, whatever its number of compute slices."""
 
 
@@ -64,9 +64,9 @@ def profile_name(gpu_slices: int, compute_slices: int, memory_bytes: int, total_
 
     The memory in the name is in eighths of the whole card, a little more than the instance can use.
     """
-    eighths = round(memory_bytes * _MEMORY_SLICES / total_bytes)
+    eighths = round(memory_bytes * MEMORY_SLICES / total_bytes)
     whole = -(-total_bytes // _GIB)
-    name = f"{gpu_slices}g.{round(eighths * whole / _MEMORY_SLICES)}gb"
+    name = f"{gpu_slices}g.{round(eighths * whole / MEMORY_SLICES)}gb"
     return name if compute_slices == gpu_slices else f"{compute_slices}c.{name}"
 
 

@@ -95,23 +95,17 @@ class NvmlSource:
     @property
     def problems(self) -> Sequence[Problem]:
         """DCGM takes the same counters as GPM; no GPU is listed."""
-        found = [_DCGM_RUNS] if self._gpm_on and self._counters_shared() else []
+        found = [_DCGM_RUNS] if self._gpm_on and self._dcgm_is_running() else []
         found += [
             Problem(source="nvml", reason="driver.bad-state", detail=why, hint="see dmesg for Xid or NVRM lines")
             for why in driver_call_tracking.all_left_out()
         ]
         if not self._device_list.devices:
-            sim_hint = "all GPUs were removed; to add one: gpuwatch sim fault add 0"
-            found.append(
-                Problem(
-                    source="nvml",
-                    reason="driver.bad-state",
-                    detail="the NVIDIA driver answers but lists no GPU",
-                    hint=sim_hint
-                    if self.simulated
-                    else "see lspci and dmesg; in a container, check which GPUs it has access to",
-                )
-            )
+            detail = "the NVIDIA driver answers but lists no GPU"
+            hint = "see lspci and dmesg; in a container, check which GPUs it has access to"
+            if self.simulated:
+                hint = "all GPUs were removed; to add one: gpuwatch sim fault add 0"
+            found.append(Problem(source="nvml", reason="driver.bad-state", detail=detail, hint=hint))
         return found
 
     def open(self) -> None:
@@ -281,9 +275,9 @@ class NvmlSource:
             device.instances = mig.list_instances(_LIB, device.handle)
         except _LIB.NVMLError:
             device.instances = []  # the metric mig.instances has the reason
-        exited = before - {instance.facts.uuid for instance in device.instances}
-        if exited:
-            self._gpm_reader.forget(exited)
+        removed = before - {instance.facts.uuid for instance in device.instances}
+        if removed:
+            self._gpm_reader.forget(removed)
 
     def _mig_instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
         """The instances with their memory now, and their activity if GPM is on. A changed layout is found again."""
@@ -302,7 +296,7 @@ class NvmlSource:
         except _LIB.NVMLError:
             return None
 
-    def _counters_shared(self) -> bool:
+    def _dcgm_is_running(self) -> bool:
         """Whether DCGM runs: then the values of both may be wrong."""
         now = time.monotonic()
         if now - self._dcgm_checked_at >= _DCGM_CHECK_SECONDS:
@@ -310,9 +304,9 @@ class NvmlSource:
         return self._dcgm_runs
 
     def _read_activity(self, device: NvmlDevice, readings: Readings, missing: MissingReadings) -> None:
-        kept = device.permanent.get("gpm")
-        if kept is not None:
-            missing.update((spec.id, kept) for spec in _GPM_METRICS)
+        why_missing = device.permanent.get("gpm")
+        if why_missing is not None:
+            missing.update((spec.id, why_missing) for spec in _GPM_METRICS)
             return
         answered, failed, unsupported = self._gpm_reader.read(device.uuid, device.handle, bool(device.mig_on))
         if unsupported is not None:

@@ -42,9 +42,9 @@ class RunningProcesses:
         self._symbols: dict[str, str | None] = {}
         self._buffers: dict[str, Any] = {}
         """Buffers for the answers, by function."""
-        self._last_answers: dict[tuple[int, str], tuple[bytes, list[tuple[int, int | None, int, int]]]] = {}
+        self._last_answers: dict[tuple[int, str], tuple[bytes, ProcessList]] = {}
 
-    def running(self, handle: Any, call_name: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
+    def running(self, handle: Any, call_name: str) -> tuple[ProcessList, int]:
         """Rows (pid, bytes, GPU instance, compute instance) and NVML's return code.
 
         Version 3 is tried, then 2, then 1: drivers differ between 450, 510 and 535. An unchanged answer is
@@ -79,17 +79,15 @@ class RunningProcesses:
         if last_answer is not None and last_answer[0] == raw:
             return last_answer[1], 0
         has_mig = struct is not _ProcessInfoV1
-        found: list[tuple[int, int | None, int, int]] = []
-        for row in rows[:listed]:
-            used = row.usedGpuMemory
-            found.append(
-                (
-                    row.pid,
-                    None if used > _MAX_BYTES else used,
-                    row.gpuInstanceId if has_mig else NO_INSTANCE,
-                    row.computeInstanceId if has_mig else NO_INSTANCE,
-                )
+        found: ProcessList = [
+            (
+                row.pid,
+                None if row.usedGpuMemory > _MAX_BYTES else row.usedGpuMemory,
+                row.gpuInstanceId if has_mig else NO_INSTANCE,
+                row.computeInstanceId if has_mig else NO_INSTANCE,
             )
+            for row in rows[:listed]
+        ]
         if len(self._last_answers) >= _MAX_KEPT_LISTS:
             self._last_answers.clear()
         self._last_answers[key] = (raw, found)
@@ -133,31 +131,28 @@ class ProcessLists:
 
     @staticmethod
     def _merge_lists(lists: list[tuple[str, ProcessList]], *, with_mig: bool) -> list[GpuProcess]:
-        """Each pid once, however many lists it is in. Instance ids count only if the device is ``with_mig`` by MIG."""
+        """Each pid once, however many lists it is in. Instance ids count only ``with_mig``."""
         found: dict[tuple[int, str | None], GpuProcess] = {}
         for kind, rows in lists:
             for pid, used, gpu_instance, compute_instance in rows:
-                has_mig = (
-                    None
-                    if gpu_instance == NO_INSTANCE or not with_mig
-                    else f"{gpu_instance}/{compute_instance}"
-                    if compute_instance != NO_INSTANCE
-                    else str(gpu_instance)
-                )
-                before = found.get((pid, has_mig))
+                instance = None
+                if with_mig and gpu_instance != NO_INSTANCE:
+                    suffix = f"/{compute_instance}" if compute_instance != NO_INSTANCE else ""
+                    instance = f"{gpu_instance}{suffix}"
+                before = found.get((pid, instance))
                 if before is None:
-                    found[pid, has_mig] = GpuProcess(pid, kind, used, has_mig)
+                    found[pid, instance] = GpuProcess(pid, kind, used, instance)
                 else:
                     # NVML repeats the memory of a process that is in two lists.
                     kinds = "C+G" if {before.kind, kind} == {"C", "G"} else before.kind
-                    found[pid, has_mig] = GpuProcess(pid, kinds, before.used_bytes or used, has_mig)
+                    found[pid, instance] = GpuProcess(pid, kinds, before.used_bytes or used, instance)
         return list(found.values())
 
     def utilization(self, device: NvmlDevice) -> tuple[dict[int, Utilization], Missing | None]:
         """The newest utilization by pid since the last call, and the reason if the call failed."""
-        last_answer = device.permanent.get("processes.utilization")
-        if last_answer is not None:
-            return {}, last_answer
+        why_missing = device.permanent.get("processes.utilization")
+        if why_missing is not None:
+            return {}, why_missing
         try:
             samples = self._lib.nvmlDeviceGetProcessUtilization(device.handle, device.utilization_seen_at)
         except self._lib.NVMLError as error:
@@ -175,10 +170,7 @@ class ProcessLists:
                 continue
             latest = max(latest, stamp)
             if sample.pid not in newest or newest[sample.pid][0] < stamp:
-                newest[sample.pid] = (
-                    stamp,
-                    Utilization(*_percentages(sample)),
-                )
+                newest[sample.pid] = (stamp, Utilization(*_percentages(sample)))
         device.utilization_seen_at = latest
         return {pid: value for pid, (_, value) in newest.items()}, None
 
@@ -189,16 +181,10 @@ class ProcessLists:
             found, code = self._lists.running(instance.handle, call_name)
             if code:
                 return [], code
-            gpu_instance, compute_instance = instance.facts.gpu_instance, instance.facts.compute_instance
-            rows += [
-                (
-                    pid,
-                    used,
-                    NO_INSTANCE if gpu_instance is None else gpu_instance,
-                    NO_INSTANCE if compute_instance is None else compute_instance,
-                )
-                for pid, used, _, _ in found
-            ]
+            facts = instance.facts
+            ids = (NO_INSTANCE if number is None else number for number in (facts.gpu_instance, facts.compute_instance))
+            gpu_instance, compute_instance = ids
+            rows += [(pid, used, gpu_instance, compute_instance) for pid, used, _, _ in found]
         return rows, 0
 
 
