@@ -261,7 +261,7 @@ async def test_a_hung_driver_is_reported_once_and_old_data_are_dimmed(stage: Sta
     async with stage.opened(machines.pair()) as pilot:
         fresh = stage.app.overview.gpus.rich_style_of("strong")
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await settle(pilot)
         text = everything(stage)
@@ -279,7 +279,7 @@ async def test_a_hung_driver_is_reported_once_and_old_data_are_dimmed(stage: Sta
 async def test_a_feed_that_stopped_says_why(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         stage.feed.state = FeedStatus(state="stopped", age_seconds=3.0, detail="the recording ends here")
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await settle(pilot)
         assert "the recording ends here" in everything(stage)

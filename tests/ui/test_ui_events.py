@@ -82,13 +82,13 @@ async def test_nothing_has_happened(stage: Stage) -> None:
 async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> None:
     async with stage.opened(machines.pair(0), alone(1), size=(200, 60)) as pilot:
         stage.now += 8
-        stage.app._last_data = 0.0
+        stage.app._last_sample_at = 0.0
         stage.app._tick()
         await settle(pilot)
         assert "finetune.py (51877) exited" in stage.app.overview.top_line.plain
         assert stage.app.overview.top_line.plain.rstrip().endswith("1s")
         stage.now += 1000
-        stage.app._last_data = 0.0
+        stage.app._last_sample_at = 0.0
         stage.app._tick()
         await settle(pilot)
         assert "ago" not in stage.app.overview.top_line.plain

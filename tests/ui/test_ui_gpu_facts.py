@@ -40,7 +40,7 @@ def test_throttling_with_since_when_and_how_often() -> None:
     assert lines[2] == "  driver counters since it was loaded: thermal 7 s"
     then = START + 60
     lines = texts(gpu_facts.throttling_lines(device, watcher.throttling(device.uuid, then), then))
-    assert lines[0] == "· thermal: for 19 s, ended 36 s ago  sw-thermal"
+    assert lines[0] == "▲ thermal: for 19 s, ended 36 s ago  sw-thermal"
     long_after = START + 9000
     lines = texts(
         gpu_facts.throttling_lines(machines.device(0), watcher.throttling(device.uuid, START + 80), long_after)

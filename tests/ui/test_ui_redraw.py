@@ -95,7 +95,7 @@ async def test_the_second_hand_draws_the_top_line_only(stage: Stage) -> None:
         await ready(stage, pilot, machines.pair())
         before = counts(stage)
         stage.now += 2
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await pilot.pause()
         await pilot.pause()

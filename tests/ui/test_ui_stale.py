@@ -15,7 +15,7 @@ from tests.ui.conftest import Stage
 async def test_old_values_can_be_read_in_every_theme(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         for theme in known_themes():
             stage.app.theme = theme
             await pilot.pause()

@@ -310,7 +310,7 @@ async def test_tabs_do_not_move_when_something_goes_wrong(stage: Stage, size: tu
         assert "✖ 1 error " in line.plain
         assert [start for start, _end, _tab in line._places][:5] == calm
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=10.0, waiting_seconds=9.0)
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await settle(pilot)
         assert "for 9 s" in line.plain

@@ -48,13 +48,13 @@ def modules() -> dict[Path, ast.Module]:
 
 
 def hidden_names() -> list[str]:
-    """The names in the calls of ``internal``."""
+    """The names in the calls of ``private_attribute``."""
     calls = [
         node
         for path in UI.rglob("*.py")
-        if "internal(" in (text := path.read_text())
+        if "private_attribute(" in (text := path.read_text())
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "internal"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "private_attribute"
     ]
     return sorted({ast.literal_eval(call.args[1]) for call in calls})
 
@@ -63,13 +63,13 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """As in a version of Textual without these names; Textual itself keeps them."""
     real = textual_internals.private_attribute
 
-    def internal(owner: object, name: str, kind: type[object]) -> object | None:
+    def private_attribute(owner: object, name: str, kind: type[object]) -> object | None:
         return None if name in names else real(owner, name, kind)
 
     for path in modules():
         module = sys.modules.get(".".join(("gpuwatch.ui", *path.relative_to(UI).with_suffix("").parts)))
-        if module is not None and hasattr(module, "internal"):
-            monkeypatch.setattr(module, "internal", internal)
+        if module is not None and hasattr(module, "private_attribute"):
+            monkeypatch.setattr(module, "private_attribute", private_attribute)
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def falls_silent(stage: Stage, seconds: float = 9.0, blame: str = "") -> None:
     """The feed's state as the app's clock shows it, without a sample."""
     stage.now += seconds
     stage.feed.state = FeedStatus("not-answering", seconds + 1, seconds, blame=blame)
-    stage.app._last_data = float("-inf")
+    stage.app._last_sample_at = float("-inf")
     stage.app._tick()
 
 

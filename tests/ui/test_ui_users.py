@@ -78,6 +78,8 @@ async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
         assert overview.processes.region.height
         assert stage.app.overview.users is None
         assert {one.user for one in overview.processes.items if isinstance(one, Process)} == {"alice"}
+        assert "only user:alice; Esc shows all processes" in overview.keys.plain
+        assert size[0] > 80 or "(Esc)" in overview.keys.plain, "the message does not hide the filter"
         await press(pilot, "u")
         assert "bob" not in table(stage).plain, "the filter holds for the totals too"
         await press(pilot, "escape")

@@ -110,7 +110,7 @@ async def test_lists_fade_with_the_data_that_they_show(stage: Stage, key: str) -
         before = {id(pane): str(pane.rich_style_of("text")) for pane in shown}
         stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replaced=1, machine=host_alone(30))
         stage.now = host_alone(30).taken_at.timestamp()
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await pilot.pause()
         assert stage.app.session.live_view().stale
@@ -124,7 +124,7 @@ async def test_the_host_goes_on_while_the_gpus_stand_still(stage: Stage) -> None
         machine = msgspec.structs.replace(host_alone(30), host=host)
         stage.now = machine.taken_at.timestamp()
         stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replaced=1, machine=machine)
-        stage.app._last_data = float("-inf")
+        stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await pilot.pause()
         text = lines_of(stage)

@@ -72,7 +72,7 @@ def throttling_lines(
 
 def _throttling_line(reason: str, episodes_of_reason: Sequence[ClockEventEpisode], now: float) -> list[Span]:
     last, bad = episodes_of_reason[0], reason in BRAKE | THERMAL
-    glyph: Span = ("▲ ", "warning") if bad and last.ended is None else ("· ", "dim")
+    glyph: Span = ("▲ " if bad else "· ", "warning" if bad and last.ended is None else "dim")
     words = NAMES.get(reason, reason)
     at_least = "at least " if last.at_start else ""
     lasted = rounded_duration(max(last.last - last.began, 0.0))

@@ -55,11 +55,12 @@ def key_line(
     """
     builder = LineBuilder(width)
     builder.add(" ")
+    text, hiding = note  # which names the filter, and so its key
     if message[0]:
-        builder.add(cut_to_width(message[0], builder.width - HELP_AND_QUIT_CELLS), message[1]).add("  ")
+        beside = max(HELP_AND_QUIT_CELLS, (width_of(text) + 3) * hiding)  # a filter outlives help and quit
+        builder.add(cut_to_width(message[0], builder.width - beside), message[1]).add("  ")
     if covered:
         return builder.fill_to(builder.width).line(), []
-    text, hiding = note  # which names the filter, and so its key
     actions = [a for a in pane_actions(pane, tab, replay=replay) if a.footer and not (hiding and a.id == "filter")]
     first = () if replay else _FIRST_KEYS.get(pane, ())  # a replay's own keys come first
     actions.sort(key=lambda action: [*first, action.shown].index(action.shown))
@@ -80,7 +81,7 @@ def key_line(
         need = len(key) + len(title) + 1 + gap
         if action in last:
             reserve -= need
-        elif builder.cells_left - reserve < need:
+        if builder.cells_left - reserve < need and (hiding or action not in last):
             continue
         places.append((builder.x, builder.x + need - gap, action))
         builder.add(key, "key").add(f" {title}", "dim")

@@ -36,6 +36,7 @@ _MESSAGE_SECONDS = 4.0
 """Short: it stands where the keys are."""
 _REPORTED_SECONDS = 1800.0
 """Seconds of a recording that a report is on."""
+_DOCTOR = "the doctor's checks"
 _REPLAY_ACTIONS = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _PAST_ACTIONS = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
 _HTOP_KEY_HINTS = {"T": " until P pauses; s and then “time” sorts by run time"}
@@ -300,9 +301,11 @@ class TabScreen(Screen[None]):
             return
         if recording := self.view.status.recording:  # which knows since when, as a single sample does not
             last = f"{_REPORTED_SECONDS / 60:.0f}"
-            self._write_report(f"the last {last} min recorded here", [recording, f"--since=-{last}min"])
+            self._write_report(
+                f"the last {last} min recorded here", [recording, f"--since=-{last}min"], f"{_DOCTOR} and probe runs"
+            )
         else:
-            self._write_report("this machine", ["--no-doctor"])  # which would use GPUs without asking
+            self._write_report("this machine", ["--no-doctor"], _DOCTOR)  # which would use GPUs without asking
 
     def action_report_stretch(self) -> None:
         """Writes a report on the recorded time before the moment that is played."""
@@ -313,10 +316,10 @@ class TabScreen(Screen[None]):
             span = [f"--{name}=@{at:.3f}" for name, at in (("since", begin), ("until", end))]
             self._write_report(f"{clock_text(begin, end)} to {clock_text(end, end)}", [str(past.played.path), *span])
 
-    def _write_report(self, what: str, arguments: list[str]) -> None:
+    def _write_report(self, what: str, arguments: list[str], without: str = "") -> None:
         from gpuwatch.ui.screens.write_report_sheet import ask_report
 
-        ask_report(self, what, arguments)
+        ask_report(self, what, arguments, without)
 
     def cursor_moved(self) -> None:
         """Called after a jump to a row: shows what belongs to it."""

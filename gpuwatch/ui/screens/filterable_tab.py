@@ -153,7 +153,7 @@ class FilterableScreen(FilterBarScreen[WordFilter]):
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """A list without a frame has no title: the footer says what it is filtered by."""
-        if self.filter is not None and not self.framed and not self.footer_message[0]:
+        if self.filter is not None and not self.framed:
             shown, total = self.matches
             note = f"/{cut_to_width(self.filter.text, 16)} {shown} of {total} (Esc)", True
         super().show_keys(note)

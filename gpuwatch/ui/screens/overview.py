@@ -132,7 +132,8 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         """The footer also shows which rows are visible, for a table without a frame."""
         at_users = self.users is not None and self.focused_pane in _NAMED_PANES
         of_table = note if self._plan.framed else self.processes.footer_note
-        super().show_keys(note if self.footer_message[0] else _TYPE_A_NAME if at_users else of_table)
+        shown = _TYPE_A_NAME if at_users else of_table
+        super().show_keys(note if self.footer_message[0] and not shown[1] else shown)
 
     @property
     def focused_pane(self) -> str:
@@ -322,6 +323,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         word = filter_word("job" if by_job else "user", name)
         self.set_filter(ProcessFilter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()
+        self.say(f"only {word}; Esc shows all processes", "accent")
 
     async def go(self, tab_id: str) -> None:
         """The GPU tab opens with what is selected here; with nothing selected, with the GPU seen last."""

@@ -34,11 +34,12 @@ _WRITTEN_SECONDS = 15.0
 class ReportSheet(ChoiceModal[bool]):
     """Result: whether names are left out; None writes nothing. Enter or ``y`` writes it, ``w`` without names."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, without: str) -> None:
         folder = tilde_path(Path.cwd())
         lines: SpanLines = [
             [(" on       ", "dim"), (what, "text")],
             [(" into     ", "dim"), (f"gpuwatch-report-….html, in {folder}", "text")],
+            *([[(" without  ", "dim"), (f"{without}: gpuwatch report has them", "text")]] if without else []),
             [(" secrets  ", "dim"), ("are always masked: passwords, tokens and keys", "text")],
             [],
         ]
@@ -54,8 +55,8 @@ class ReportSheet(ChoiceModal[bool]):
         self.dismiss(None if number < _WRITE else number == _WITHOUT_NAMES)
 
 
-def ask_report(screen: TabScreen, what: str, arguments: Sequence[str]) -> None:
-    """Asks, then runs ``gpuwatch report`` with these arguments."""
+def ask_report(screen: TabScreen, what: str, arguments: Sequence[str], without: str = "") -> None:
+    """Asks, then runs ``gpuwatch report`` with these arguments; ``without``: what such a report lacks."""
 
     def answered(without_names: bool | None) -> None:
         if without_names is not None:
@@ -63,7 +64,7 @@ def ask_report(screen: TabScreen, what: str, arguments: Sequence[str]) -> None:
             job = _write(screen.gpuwatch, arguments, redact=without_names)
             screen.gpuwatch.run_worker(job, group="diagnostic", exclusive=True)
 
-    screen.app.push_screen(ReportSheet(what), answered)
+    screen.app.push_screen(ReportSheet(what, without), answered)
 
 
 async def _write(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) -> None:
