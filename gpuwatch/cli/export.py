@@ -147,12 +147,12 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
         sys.stdout.buffer.flush()
         progress("")
         return
-    from gpuwatch.core.write_file import written
+    from gpuwatch.core.write_file import open_whole
 
     total = shown = 0
     progress(f"writing {file_name(output)}")
     try:
-        with written(output) as out:
+        with open_whole(output) as out:
             for piece in pieces:
                 out.write(piece)
                 total += len(piece)

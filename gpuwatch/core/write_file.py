@@ -58,13 +58,13 @@ def unwritable(path: Path) -> str:
 
 
 def write_text(rendered: str, path: Path) -> None:
-    """Writes text to a file that is whole or unchanged (:func:`written`); GpuwatchError if that fails."""
-    with written(path) as file:
+    """Writes text to a file that is whole or unchanged (:func:`open_whole`); GpuwatchError if that fails."""
+    with open_whole(path) as file:
         file.write(rendered.encode())
 
 
 @contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
+def open_whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write to: a temporary one beside the target of ``path``, which is renamed at the end.
 
     A device or a pipe is written to directly. GpuwatchError if writing fails.

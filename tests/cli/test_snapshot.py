@@ -35,7 +35,7 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
     done = snapshot("--deadline", "1")
     assert done.code == 1
     assert done.out.startswith(MARK)
-    assert "driver not answering" in done.out
+    assert "the driver does not answer" in done.out
     assert "0 GPUs" not in done.out
     assert "gpuwatch sim fault clear" in done.out
     told = json.loads(snapshot("--deadline", "1", "--json").out)
@@ -51,7 +51,7 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
     ("code", "said"),
     [
         ("DRIVER_NOT_LOADED", "GPUs unknown: no NVIDIA driver"),
-        ("UNKNOWN", "GPUs unknown: the driver refuses"),
+        ("UNKNOWN", "GPUs unknown: the driver reports an error"),
         ("LIB_RM_VERSION_MISMATCH", "GPUs unknown: the driver's library and kernel module differ"),
     ],
 )

@@ -42,8 +42,8 @@ def split_commands(text: str) -> Iterator[tuple[str, bool]]:
 def command_to_paste(text: str) -> str | None:
     """The one thing in it to paste into a shell: a command, else an assignment, exported so that programs see it;
     None where there is none."""
-    commands = [text_ for text_, is_code in split_commands(text) if is_code]
+    commands = [piece for piece, is_code in split_commands(text) if is_code]
     if (match := _UNSET.match(text)) is not None:
         return f"unset {match[1]}"  # a sentence that begins with the command
-    run = next((text_ for text_ in commands if text_.startswith(_COMMAND_STARTS)), None)
-    return run or next((f"export {text_}" for text_ in commands if "=" in text_), None)
+    run = next((piece for piece in commands if piece.startswith(_COMMAND_STARTS)), None)
+    return run or next((f"export {piece}" for piece in commands if "=" in piece), None)

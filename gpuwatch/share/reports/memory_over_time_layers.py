@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, MemoryAreas
-from gpuwatch.share.reports.recorded_period_graphs import course
+from gpuwatch.share.reports.recorded_period_graphs import block_graph
 from gpuwatch.share.reports.report_elements import clean
 
 _OTHER_COLUMNS = 21
@@ -27,30 +27,32 @@ class Layer:
     name: str
     kind: str
     """How it is drawn: a class of the style sheet."""
-    held: Callable[[MemoryMoment], int]
+    bytes_at: Callable[[MemoryMoment], int]
     """Its bytes at a moment."""
 
 
 def layers(chart: MemoryAreas) -> list[Layer]:
     """Those that can be seen, what lives long at the bottom; lines as they are in the profile."""
     profile = chart.profile
-    top = max((moment.in_use_bytes for moment in profile.moments), default=0)
+    peak_in_use = max((moment.in_use_bytes for moment in profile.moments), default=0)
     if chart.by == "line":
-        found = [Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))]
+        candidates = [Layer("others", "workspace", lambda moment: max(moment.in_use_bytes - sum(moment.lines), 0))]
         named = reversed(list(enumerate(profile.lines)))
-        found += [Layer(clean(name), f"c{place}", partial(_line_bytes, place)) for place, name in named]
+        candidates += [Layer(clean(name), f"c{index}", partial(_line_bytes, index)) for index, name in named]
     else:
-        found = [Layer(name, kind, partial(_group_bytes, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
-    most = ((layer, max((layer.held(moment) for moment in profile.moments), default=0)) for layer in found)
-    return [layer for layer, held in most if held > _MIN_SHARE * top]
+        candidates = [Layer(name, kind, partial(_group_bytes, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
+    layer_peaks = (
+        (layer, max((layer.bytes_at(moment) for moment in profile.moments), default=0)) for layer in candidates
+    )
+    return [layer for layer, peak in layer_peaks if peak > _MIN_SHARE * peak_in_use]
 
 
 def _group_bytes(name: str, moment: MemoryMoment) -> int:
     return moment.groups.get(name, 0)
 
 
-def _line_bytes(place: int, moment: MemoryMoment) -> int:
-    return moment.lines[place] if place < len(moment.lines) else 0
+def _line_bytes(index: int, moment: MemoryMoment) -> int:
+    return moment.lines[index] if index < len(moment.lines) else 0
 
 
 def graph_lines(chart: MemoryAreas, width: int) -> Iterator[str]:
@@ -59,15 +61,15 @@ def graph_lines(chart: MemoryAreas, width: int) -> Iterator[str]:
     if len(moments) < 2:
         return
     rows: list[tuple[str, list[int]]] = [("in use", [moment.in_use_bytes for moment in moments])]
-    drawn = [(layer.name, [layer.held(moment) for moment in moments]) for layer in layers(chart)]
-    rows += sorted(drawn, key=lambda row: (row[0] == "others", -max(row[1])))
-    wide = min(max(len(name) for name, _ in rows), max((width - _OTHER_COLUMNS) // 2, _OTHER_COLUMNS))
+    layer_amounts = [(layer.name, [layer.bytes_at(moment) for moment in moments]) for layer in layers(chart)]
+    rows += sorted(layer_amounts, key=lambda row: (row[0] == "others", -max(row[1])))
+    name_width = min(max(len(name) for name, _ in rows), max((width - _OTHER_COLUMNS) // 2, _OTHER_COLUMNS))
     for name, amounts in rows:
-        line = course(
+        line = block_graph(
             [amount or None for amount in amounts],
             0.0,
             max(amounts),
-            min(width - wide - _OTHER_COLUMNS, _MAX_GRAPH_COLUMNS),
-            of=max,
+            min(width - name_width - _OTHER_COLUMNS, _MAX_GRAPH_COLUMNS),
+            summarize=max,
         )
-        yield f"{shorten(name, wide):<{wide}}  {line}  {size(max(amounts))} at most"
+        yield f"{shorten(name, name_width):<{name_width}}  {line}  {size(max(amounts))} at most"

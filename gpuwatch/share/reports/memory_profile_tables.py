@@ -13,10 +13,14 @@ from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, BarChart, BarPart,
 from gpuwatch.share.reports.report_elements import Table, clean, columns
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
-_ALIVE, _LARGEST, _MORE = "Memory alive at the snapshot", "Largest holders at the snapshot", "More holders"
+_ALIVE_TITLE, _LARGEST_TITLE, _MORE_TITLE = (
+    "Memory alive at the snapshot",
+    "Largest holders at the snapshot",
+    "More holders",
+)
 _FIRST_HOLDERS = 12
-_OTHER: tuple[PartKind, str] = ("unattributed", "")
-_BEFORE = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
+_OTHER_GROUP: tuple[PartKind, str] = ("unattributed", "")
+_BEFORE_RECORDING = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _MIN_SHARE = 0.0005
 """Share of the peak below which a holder or a group is not listed by itself."""
 _MAX_FURTHER_PROFILES = 4
@@ -26,28 +30,30 @@ _MAX_FURTHER_PROFILES = 4
 def largest_holder_fact(profiles: Sequence[MemoryProfile]) -> Iterator[tuple[str, str]]:
     """The summary's line."""
     if profiles and (text := describe_largest_holder(profiles[0])):
-        several = len({profile.pid for profile in profiles}) > 1
-        yield "held most", clean(f"{text}{f' (process {profiles[0].pid})' if several else ''}.")
+        several_processes = len({profile.pid for profile in profiles}) > 1
+        yield "held most", clean(f"{text}{f' (process {profiles[0].pid})' if several_processes else ''}.")
 
 
 def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
     """For each profile what was alive at its peak, by group and by holder."""
-    several = len({profile.pid for profile in profiles}) > 1
+    several_processes = len({profile.pid for profile in profiles}) > 1
     for number, profile in enumerate(profiles[: 1 + _MAX_FURTHER_PROFILES]):
-        process = f" of process {profile.pid}" if several and profile.pid is not None else ""
-        of = f", {clean(profile.device)}{process}" if number else ""
-        peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE, _LARGEST, _MORE)
-        yield _peak(f"{peak}{of}", profile)
+        process = f" of process {profile.pid}" if several_processes and profile.pid is not None else ""
+        of_device = f", {clean(profile.device)}{process}" if number else ""
+        peak, largest, more = (
+            (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE_TITLE, _LARGEST_TITLE, _MORE_TITLE)
+        )
+        yield _peak_table(f"{peak}{of_device}", profile)
         large = [holder for holder in profile.holders if holder.allocated_bytes >= _MIN_SHARE * profile.peak_bytes]
         if large:
-            yield _holders(f"{largest}{of}", profile, large[:_FIRST_HOLDERS], folded=number > 0)
+            yield _holder_table(f"{largest}{of_device}", profile, large[:_FIRST_HOLDERS], folded=number > 0)
         if large[_FIRST_HOLDERS:]:
-            yield _holders(f"{more}{of}", profile, large[_FIRST_HOLDERS:], folded=True)
+            yield _holder_table(f"{more}{of_device}", profile, large[_FIRST_HOLDERS:], folded=True)
         if profile.segments:
-            yield _segments(f"Segments at the snapshot{of}", profile)
+            yield _segment_table(f"Segments at the snapshot{of_device}", profile)
 
 
-def _segments(title: str, profile: MemoryProfile) -> Table:
+def _segment_table(title: str, profile: MemoryProfile) -> Table:
     heads, rows = columns(
         {
             "Segments": f"{segment.kind}, private pool {segment.pool}" if segment.pool else clean(segment.kind),
@@ -63,13 +69,13 @@ def _segments(title: str, profile: MemoryProfile) -> Table:
     return Table(title, heads, rows, right=heads[1:], folded=profile.has_history)
 
 
-def _peak(title: str, profile: MemoryProfile) -> Table:
-    large, small, missing = _groups(profile)
-    held = [(clean(name), amount, MEMORY_GROUPS.get(name, _OTHER)[1]) for name, amount in large.items()]
+def _peak_table(title: str, profile: MemoryProfile) -> Table:
+    large, small, missing = _split_groups(profile)
+    held = [(clean(name), amount, MEMORY_GROUPS.get(name, _OTHER_GROUP)[1]) for name, amount in large.items()]
     if small:
         held.append(("others", sum(small.values()), ", ".join(map(clean, small))))
     if missing and profile.before_bytes:
-        held.append(("before", missing, _BEFORE))
+        held.append(("before", missing, _BEFORE_RECORDING))
     elif missing:
         held.append(("not recorded", missing, "allocated outside the recording"))
     return Table(
@@ -77,13 +83,13 @@ def _peak(title: str, profile: MemoryProfile) -> Table:
         ("Group", "Held", "Share", "What"),
         tuple((name, size(amount), _share(amount, profile), meaning) for name, amount, meaning in held),
         ("Held", "Share"),
-        note=" ".join(_sentences(profile)),
+        note=" ".join(_notes(profile)),
         keep=("Group",),
         charts=tuple(_charts(profile)),
     )
 
 
-def _groups(profile: MemoryProfile) -> tuple[dict[str, int], dict[str, int], int]:
+def _split_groups(profile: MemoryProfile) -> tuple[dict[str, int], dict[str, int], int]:
     """Bytes of the groups that are listed by themselves, of the others, and of no group (0 if they are few)."""
     least = _MIN_SHARE * profile.peak_bytes
     large = {name: held for name, held in profile.groups.items() if held >= least}
@@ -92,7 +98,7 @@ def _groups(profile: MemoryProfile) -> tuple[dict[str, int], dict[str, int], int
     return large, small, missing if missing > least else 0
 
 
-def _sentences(profile: MemoryProfile) -> Iterator[str]:
+def _notes(profile: MemoryProfile) -> Iterator[str]:
     limit = f" of {size(profile.limit_bytes)} that it may take" if profile.limit_bytes else ""
     in_use = f"{size(profile.peak_bytes)} in use of the allocator {clean(profile.allocator)}{limit}"
     if profile.has_history:
@@ -100,21 +106,21 @@ def _sentences(profile: MemoryProfile) -> Iterator[str]:
         yield f"Peak: {in_use}{when}."
     else:
         yield f"The snapshot has no history, so no peak is known. When it was taken: {in_use}."
-    whole = profile.program_peak_bytes
-    if whole is not None and whole > 1.02 * profile.peak_bytes:
-        yield f"The program's own peak was {size(whole)}, outside the recording."
+    program_peak = profile.program_peak_bytes
+    if program_peak is not None and program_peak > 1.02 * profile.peak_bytes:
+        yield f"The program's own peak was {size(program_peak)}, outside the recording."
     if profile.failed_bytes is not None:
         line = f", of {clean(profile.failed_source)}," if profile.failed_source else ""
         yield f"A request for {size(profile.failed_bytes)}{line} was refused."
-    named, shaped = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
+    named_share, shaped_share = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
     if profile.tool != "tensorflow" and profile.holders:
-        yield f"{named} of it belong to a line of the program."
+        yield f"{named_share} of it belong to a line of the program."
     elif profile.tool == "tensorflow":
-        yield f"{named} of it belong to a named op, {shaped} also have a shape."
+        yield f"{named_share} of it belong to a named op, {shaped_share} also have a shape."
     rounding = profile.live_bytes - profile.requested_bytes
     if profile.live_bytes and rounding > 0:
-        lost = 100 * rounding / profile.live_bytes
-        yield f"The program requested {size(profile.requested_bytes)}: {percent(lost)} is allocator rounding."
+        rounding_share = percent(100 * rounding / profile.live_bytes)
+        yield f"The program requested {size(profile.requested_bytes)}: {rounding_share} is allocator rounding."
     if profile.fragmentation is not None:
         share = percent(100 * profile.fragmentation)
         yield f"Fragmentation: {share} of the free memory was outside its largest block."
@@ -131,8 +137,10 @@ def _charts(profile: MemoryProfile) -> Iterator[MemoryAreas | BarChart]:
     if len(profile.moments) > 1 and profile.lines:
         yield MemoryAreas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
     if profile.groups and profile.peak_bytes:
-        large, _, missing = _groups(profile)
-        parts = [BarPart(MEMORY_GROUPS.get(name, _OTHER)[0], name, held, size(held)) for name, held in large.items()]
+        large, _, missing = _split_groups(profile)
+        parts = [
+            BarPart(MEMORY_GROUPS.get(name, _OTHER_GROUP)[0], name, held, size(held)) for name, held in large.items()
+        ]
         if missing:
             name = "before the recording" if profile.before_bytes else "not recorded"
             parts.append(BarPart("free", name, missing, size(missing)))
@@ -140,14 +148,16 @@ def _charts(profile: MemoryProfile) -> Iterator[MemoryAreas | BarChart]:
         yield BarChart("At the peak, by group", (row,), float(profile.peak_bytes), "from 0 to the peak")
 
 
-def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderOp], *, folded: bool = False) -> Table:
+def _holder_table(
+    title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderOp], *, folded: bool = False
+) -> Table:
     torch = profile.tool != "tensorflow"
-    worked_out = any(holder.shape_from in ("variable", "input") for holder in holders)
+    is_inferred = any(holder.shape_from in ("variable", "input") for holder in holders)
     return Table(
         title,
-        *columns(_holder(holder, profile, torch=torch) for holder in holders),
+        *columns(_holder_row(holder, profile, torch=torch) for holder in holders),
         right=("Held", "Share", "Each", "Asked", "Count"),
-        note="* shape inferred from the size of a variable or input." if worked_out else "",
+        note="* shape inferred from the size of a variable or input." if is_inferred else "",
         keep=("Group",),
         below="Line" if torch else "Op or variable",
         optional=("Each", "Asked", "Count"),
@@ -156,7 +166,7 @@ def _holders(title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderO
     )
 
 
-def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> dict[str, str]:
+def _holder_row(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> dict[str, str]:
     shape = " ".join(clean(part) for part in (holder.dtype, holder.shape) if part) if holder.shape else UNKNOWN
     name = strip_calls(holder.op)
     if holder.variable:
@@ -164,7 +174,7 @@ def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> d
         name = f"{holder.variable}, from {name}" if name and holder.variable not in name else holder.variable
     if holder.source and name:
         name += f" ({holder.source})"
-    worked_out = "*" if holder.shape_from in ("variable", "input") else ""
+    is_inferred = "*" if holder.shape_from in ("variable", "input") else ""
     line = f"{holder.source}, through {holder.layer}" if torch and holder.layer else holder.source
     held, share = size(holder.allocated_bytes), _share(holder.allocated_bytes, profile)
     count, group = str(holder.count), clean(holder.group)
@@ -173,7 +183,7 @@ def _holder(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> d
         cells = {"Held": held, "Share": share, "Each": each, "Count": count, "Group": group}
         return cells | {"Op": clean(holder.op), "Line": clean(line)}
     cells = {"Held": held, "Share": share, "Asked": size(holder.requested_bytes), "Count": count, "Group": group}
-    return cells | {"Shape": shape + worked_out, "Op or variable": clean(name)}
+    return cells | {"Shape": shape + is_inferred, "Op or variable": clean(name)}
 
 
 def _share(held: int, profile: MemoryProfile) -> str:

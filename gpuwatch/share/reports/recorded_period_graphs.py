@@ -11,32 +11,32 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
 
-NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
+GRAPH_NAMES = dict(zip(GRAPHED, ("GPU", "Memory", "Power", "Temp", "SM clock"), strict=True))
 """The metrics, in the order of their graphs."""
-INKS = dict(zip(GRAPHED, QUANTITIES, strict=True))
+GRAPH_COLORS = dict(zip(GRAPHED, QUANTITIES, strict=True))
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def shown(metric: str, value: float | None) -> str:
+def value_text(metric: str, value: float | None) -> str:
     """A value with its unit."""
     return UNKNOWN if value is None else reading_text(BY_ID[metric], value)
 
 
-def known(values: Sequence[float | None]) -> list[float]:
+def recorded(values: Sequence[float | None]) -> list[float]:
     """The values that were recorded."""
     return [value for value in values if value is not None]
 
 
-def bottom(metric: str) -> float:
+def axis_low(metric: str) -> float:
     """Where the axis of a graph begins."""
     axis = BY_ID[metric].axis
     return axis.low if axis is not None else 0.0
 
 
-def top(device: PeriodDevice, metric: str) -> float:
+def axis_high(device: PeriodDevice, metric: str) -> float:
     """Where the axis of a graph ends."""
     series = device.series.get(metric)
-    most = max(known(series.most), default=0.0) if series is not None else 0.0
+    most = max(recorded(series.most), default=0.0) if series is not None else 0.0
     return max(device.tops.get(metric) or 0.0, most) or 1.0
 
 
@@ -47,33 +47,33 @@ def runs_on(period: Period, device: PeriodDevice) -> list[PeriodRun]:
 
 def processes_on(period: Period, device: PeriodDevice) -> list[PeriodProcess]:
     """Its processes, those that held it longest first."""
-    mine = [process for process in period.processes if process.device_uuid == device.uuid]
-    return sorted(mine, key=lambda process: min(process.begin, period.end) - min(process.end, period.end))
+    own_processes = [process for process in period.processes if process.device_uuid == device.uuid]
+    return sorted(own_processes, key=lambda process: min(process.begin, period.end) - min(process.end, period.end))
 
 
 def graph_lines(device: PeriodDevice, width: int) -> Iterator[str]:
     """A line for each graph: its course, mean and range."""
-    for metric, name in NAMES.items():
+    for metric, name in GRAPH_NAMES.items():
         series = device.series.get(metric)
-        if series is not None and (means := known(series.mean)):
-            least, most = min(known(series.least)), max(known(series.most))
-            drawn = course(series.mean, bottom(metric), top(device, metric), width)
-            mean = shown(metric, sum(means) / len(means))
-            yield f"{name:<8}  {drawn}  avg {mean}, {shown(metric, least)} to {shown(metric, most)}"
+        if series is not None and (means := recorded(series.mean)):
+            least, most = min(recorded(series.least)), max(recorded(series.most))
+            characters = block_graph(series.mean, axis_low(metric), axis_high(device, metric), width)
+            mean = value_text(metric, sum(means) / len(means))
+            yield f"{name:<8}  {characters}  avg {mean}, {value_text(metric, least)} to {value_text(metric, most)}"
 
 
-def course(
+def block_graph(
     values: Sequence[float | None],
     low: float,
     high: float,
     width: int,
-    of: Callable[[list[float]], float] = statistics.fmean,
+    summarize: Callable[[list[float]], float] = statistics.fmean,
 ) -> str:
-    """One character for each stretch of time, the mean or whatever ``of`` it is; a space where nothing is known."""
+    """A block character for the values of each stretch of time, summarized; a space where nothing is known."""
     count = min(width, len(values))
-    drawn = []
-    for place in range(count):
-        part = known(values[place * len(values) // count : (place + 1) * len(values) // count])
-        share = (of(part) - low) / ((high - low) or 1.0) if part else 0.0
-        drawn.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)] if part else " ")
-    return "".join(drawn)
+    characters = []
+    for index in range(count):
+        recorded_values = recorded(values[index * len(values) // count : (index + 1) * len(values) // count])
+        share = (summarize(recorded_values) - low) / ((high - low) or 1.0) if recorded_values else 0.0
+        characters.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)] if recorded_values else " ")
+    return "".join(characters)

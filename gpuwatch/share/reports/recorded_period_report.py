@@ -18,7 +18,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.chart_types import PeriodGraphs
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_formatter, recording_subtitle
-from gpuwatch.share.reports.recorded_period_graphs import NAMES, known, shown
+from gpuwatch.share.reports.recorded_period_graphs import GRAPH_NAMES, recorded, value_text
 from gpuwatch.share.reports.report_elements import (
     GLYPHS,
     SIMULATED_MACHINE,
@@ -32,7 +32,7 @@ from gpuwatch.share.reports.report_elements import (
 
 _MAX_ROWS = 200
 """Events in the table; the last ones."""
-_FAILED = {"error": "failed", "oom": "ran out of memory", "timeout": "stopped at a deadline"}
+_FAILURE_TEXTS = {"error": "failed", "oom": "ran out of memory", "timeout": "stopped at a deadline"}
 """What is said of runs with a verdict that is a failure."""
 _XID = re.compile(r"\bXid \d+")
 _LONG_TABLE_ROWS = 12
@@ -44,22 +44,22 @@ def period_content(period: Period) -> Content:
     named = (finding for finding in period.findings if finding.finding.id == period.primary)
     main = min(named, key=attrgetter("rank"), default=None)
     tables = (
-        _changes(period),
-        *(_graphs(period, device) for device in period.devices),
-        _readings(period),
+        _change_table(period),
+        *(_graph_table(period, device) for device in period.devices),
+        _reading_table(period),
         groups_table(period.usage) if period.usage.groups else None,
-        _findings(period),
-        _runs(period),
-        _events(period),
-        gaps_table(period.gaps, partial(_time, period)),
+        _finding_table(period),
+        _run_table(period),
+        _event_table(period),
+        gaps_table(period.gaps, partial(_time_text, period)),
     )
-    bad = main is not None and main.finding.severity != "info"
-    read = period.primary != "unknown"
-    troubled = read and main is None and bool(_programs_trouble(period))
-    state = "warning" if troubled else "ok" if read else "unknown"
+    is_problem = main is not None and main.finding.severity != "info"
+    is_readable = period.primary != "unknown"
+    has_program_problems = is_readable and main is None and bool(_program_problems(period))
+    state = "warning" if has_program_problems else "ok" if is_readable else "unknown"
     return Content(
         title="GPU report of a recording",
-        subtitle=recording_subtitle(period, _at),
+        subtitle=recording_subtitle(period, _date_and_time),
         state=STATE_BY_SEVERITY[main.finding.severity] if main is not None else state,
         verdict=main.finding.id if main is not None else {"ok": "healthy"}.get(state, state),
         reason=_reason(period, main),
@@ -67,7 +67,7 @@ def period_content(period: Period) -> Content:
         simulated=SIMULATED_MACHINE if period.simulated else "",
         facts=tuple(_facts(period)),
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
-        action=clean(main.finding.action) if main is not None and bad and main.finding.action else "",
+        action=clean(main.finding.action) if main is not None and is_problem and main.finding.action else "",
         evidence=tuple(map(clean, main.finding.evidence[:6])) if main is not None else (),
         findings=tuple(map(clean_finding, _others(period, main))),
         footer=f"gpuwatch {clean(period.gpuwatch_version)}; secrets are masked; {redaction_text(period.redacted)}.",
@@ -76,19 +76,23 @@ def period_content(period: Period) -> Content:
 
 def _others(period: Period, main: PeriodFinding | None) -> Iterator[Finding]:
     """The other findings with their time: what still holds, of the rest one of each cause on each GPU."""
-    told = set() if main is None else {(main.finding.id, main.finding.device_uuid)}
+    named_findings = set() if main is None else {(main.finding.id, main.finding.device_uuid)}
     for finding in sorted(period.findings, key=attrgetter("rank")):
-        which = (finding.finding.id, finding.finding.device_uuid)
-        if finding is not main and (which not in told or (finding.active and finding.finding.severity != "info")):
-            told.add(which)
-            yield replace(finding.finding, title=f"{finding.finding.title.rstrip('.')} ({_when(period, finding)})")
+        key = (finding.finding.id, finding.finding.device_uuid)
+        if finding is not main and (
+            key not in named_findings or (finding.active and finding.finding.severity != "info")
+        ):
+            named_findings.add(key)
+            yield replace(
+                finding.finding, title=f"{finding.finding.title.rstrip('.')} ({_time_and_duration(period, finding)})"
+            )
 
 
-def _when(period: Period, finding: PeriodFinding) -> str:
+def _time_and_duration(period: Period, finding: PeriodFinding) -> str:
     duration = hours_minutes((finding.end - finding.begin).total_seconds())
     if finding.active:
-        return f"since {_time(period, finding.begin)}, for {duration}, still so at the end"
-    return f"at {_time(period, finding.begin)}, for {duration}"
+        return f"since {_time_text(period, finding.begin)}, for {duration}, still so at the end"
+    return f"at {_time_text(period, finding.begin)}, for {duration}"
 
 
 def _reason(period: Period, main: PeriodFinding | None) -> str:
@@ -97,21 +101,21 @@ def _reason(period: Period, main: PeriodFinding | None) -> str:
     if period.primary == "unknown":
         return "No sample of this time can be read."
     if main is None:
-        missing = _missing(period)
+        missing = _unrecorded_seconds(period)
         part = f"the {hours_minutes(period.usage.hours_recorded * 3600)} that can be read" if missing else "this time"
-        if programs := _programs_trouble(period):
+        if programs := _program_problems(period):
             return f"No problems of the GPUs found in {part}; of programs: {', '.join(programs)}."
         return f"{CAUSES['healthy']} in {part}."
-    return f"{clean(main.finding.title).rstrip('.')} ({_when(period, main)})."
+    return f"{clean(main.finding.title).rstrip('.')} ({_time_and_duration(period, main)})."
 
 
-def _programs_trouble(period: Period) -> list[str]:
+def _program_problems(period: Period) -> list[str]:
     """What went wrong with programs alone: how many runs ended how, and the driver's Xids, which name no program."""
-    ends = Counter(run.verdict for run in period.runs)
+    verdict_counts = Counter(run.verdict for run in period.runs)
     found = [
-        f"{ends[verdict]} {'run' if ends[verdict] == 1 else 'runs'} {words}"
-        for verdict, words in _FAILED.items()
-        if ends[verdict]
+        f"{verdict_counts[verdict]} {'run' if verdict_counts[verdict] == 1 else 'runs'} {failure_text}"
+        for verdict, failure_text in _FAILURE_TEXTS.items()
+        if verdict_counts[verdict]
     ]
     xids = Counter(
         code.group() for event in period.events if event.kind == "program.xid" for code in _XID.finditer(event.text)
@@ -119,14 +123,14 @@ def _programs_trouble(period: Period) -> list[str]:
     return [*found, *(f"{code}{f' ({count} times)' if count > 1 else ''}" for code, count in xids.items())]
 
 
-def _missing(period: Period) -> float:
+def _unrecorded_seconds(period: Period) -> float:
     """Seconds of which no sample can be read; 0 if there are hardly any."""
     missing = max(period.usage.hours - period.usage.hours_recorded, 0.0)
     return missing * 3600 if missing > 0.001 * period.usage.hours else 0.0
 
 
 def _facts(period: Period) -> Iterator[tuple[str, str]]:
-    usage, hours, missing = period.usage, hours_formatter(period.usage), _missing(period)
+    usage, hours, missing = period.usage, hours_formatter(period.usage), _unrecorded_seconds(period)
     gaps = f"; {hours_minutes(missing)} not recorded" if missing else ""
     length = hours_minutes((period.end - period.begin).total_seconds())
     yield "time", f"{length}{gaps}; a point of the graphs is {hours_minutes(period.step_seconds)}"
@@ -141,14 +145,14 @@ def _facts(period: Period) -> Iterator[tuple[str, str]]:
         yield "note", clean(note)
 
 
-def _changes(period: Period) -> Table | None:
+def _change_table(period: Period) -> Table | None:
     if period.trouble is None or period.changes_begin is None:
         return None
-    rows = tuple((_time(period, change.at), change.kind, clean(change.text)) for change in period.changes)
+    rows = tuple((_time_text(period, change.at), change.kind, clean(change.text)) for change in period.changes)
     problems = (finding.finding.id for finding in period.findings if finding.finding.severity != "info")
     what = clean(next(problems, "the first finding"))
     span = hours_minutes((period.trouble - period.changes_begin).total_seconds())
-    before = f"the {span} before {what} ({_time(period, period.trouble)})"
+    before = f"the {span} before {what} ({_time_text(period, period.trouble)})"
     note = f"In {before}. It is not known whether one of them is the cause."
     if not rows:
         note = f"Nothing that was recorded changed in {before}."
@@ -156,50 +160,53 @@ def _changes(period: Period) -> Table | None:
     return Table("What changed before", heads, rows, note=note, keep=heads[:2], below="Change")
 
 
-def _graphs(period: Period, device: PeriodDevice) -> Table:
-    none = "" if device.series else "None of its readings was recorded in this time."
+def _graph_table(period: Period, device: PeriodDevice) -> Table:
+    note = "" if device.series else "None of its readings was recorded in this time."
     charts = (PeriodGraphs(period, device),) if device.series else ()
-    return Table(f"GPU {device.index} · {clean(device.name)}", (), (), note=none, charts=charts)
+    return Table(f"GPU {device.index} · {clean(device.name)}", (), (), note=note, charts=charts)
 
 
-def _readings(period: Period) -> Table:
+def _reading_table(period: Period) -> Table:
     """Mean and range of each graph in numbers, for formats that cannot draw."""
     rows = []
     for device in period.devices:
         cells = [str(device.index)]
         for metric in GRAPHED:
             series = device.series.get(metric)
-            means, most = (known(series.mean), known(series.most)) if series is not None else ([], [])
+            means, most = (recorded(series.mean), recorded(series.most)) if series is not None else ([], [])
             mean = sum(means) / len(means) if means else None
-            cells += [shown(metric, mean), shown(metric, max(most, default=None))]
+            cells += [value_text(metric, mean), value_text(metric, max(most, default=None))]
         rows.append(tuple(cells))
-    heads = ("GPU", *(f"{NAMES[metric]} {of}" for metric in GRAPHED for of in ("avg", "max")))
-    less = ("SM clock avg", "SM clock max", "Temp avg", "Power avg", "Memory avg")
-    return Table("Readings", heads, tuple(rows), right=heads, optional=less, sortable=True)
+    heads = ("GPU", *(f"{GRAPH_NAMES[metric]} {statistic}" for metric in GRAPHED for statistic in ("avg", "max")))
+    optional = ("SM clock avg", "SM clock max", "Temp avg", "Power avg", "Memory avg")
+    return Table("Readings", heads, tuple(rows), right=heads, optional=optional, sortable=True)
 
 
-def _findings(period: Period) -> Table:
+def _finding_table(period: Period) -> Table:
     rows = []
-    for held in period.findings:
-        finding, end = held.finding, "still" if held.active else _time(period, held.end)
+    for period_finding in period.findings:
+        finding, end = (
+            period_finding.finding,
+            "still" if period_finding.active else _time_text(period, period_finding.end),
+        )
         severity = f"{GLYPHS[finding.severity]} {finding.severity}"
-        rows.append((severity, _time(period, held.begin), end, clean(finding.id), clean(finding.title)))
+        rows.append((severity, _time_text(period, period_finding.begin), end, clean(finding.id), clean(finding.title)))
     heads = ("Severity", "From", "To", "Cause", "Finding")
     long = len(rows) > _LONG_TABLE_ROWS
     return Table("Findings in this time", heads, tuple(rows), keep=heads[:3], below="Finding", folded=long)
 
 
-def _runs(period: Period) -> Table:
+def _run_table(period: Period) -> Table:
     rows = []
     for run in period.runs:
-        end = _time(period, run.end) if run.end is not None else UNKNOWN
-        rows.append((_time(period, run.begin), end, clean(run.name), clean(run.verdict)))
+        end = _time_text(period, run.end) if run.end is not None else UNKNOWN
+        rows.append((_time_text(period, run.begin), end, clean(run.name), clean(run.verdict)))
     return Table("Saved runs", ("From", "To", "Run", "Verdict"), tuple(rows), keep=("From", "To"))
 
 
-def _events(period: Period) -> Table:
+def _event_table(period: Period) -> Table:
     rows = tuple(
-        (_time(period, event.at), f"{GLYPHS.get(event.severity, '•')} {clean(event.severity)}", clean(event.text))
+        (_time_text(period, event.at), f"{GLYPHS.get(event.severity, '•')} {clean(event.severity)}", clean(event.text))
         for event in period.events[-_MAX_ROWS:]
     )
     left_out = len(period.events) - len(rows)
@@ -208,11 +215,11 @@ def _events(period: Period) -> Table:
     return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG_TABLE_ROWS)
 
 
-def _at(at: datetime.datetime) -> str:
+def _date_and_time(at: datetime.datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _time(period: Period, at: datetime.datetime) -> str:
+def _time_text(period: Period, at: datetime.datetime) -> str:
     """Without the day, where all is of one."""
     days = {item.astimezone().date() for item in (period.begin, period.end, at)}
-    return at.astimezone().strftime("%H:%M:%S") if len(days) == 1 else _at(at)
+    return at.astimezone().strftime("%H:%M:%S") if len(days) == 1 else _date_and_time(at)

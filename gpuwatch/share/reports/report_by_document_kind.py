@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.share.reports.report_elements import Content
 
-_CONTENTS: dict[type, str] = {
+_CONTENT_FUNCTIONS: dict[type, str] = {
     Run: "run_report.run_content",
     Comparison: "comparison_report.comparison_content",
     Diff: "diff_report.diff_content",
@@ -34,6 +34,6 @@ _CONTENTS: dict[type, str] = {
 
 def content_of(document: Document) -> Content:
     """What a report of this document shows."""
-    module, _, function = _CONTENTS[type(document)].partition(".")
+    module, _, function = _CONTENT_FUNCTIONS[type(document)].partition(".")
     content: Content = getattr(import_module(f"gpuwatch.share.reports.{module}"), function)(document)
     return content

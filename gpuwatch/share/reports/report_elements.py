@@ -80,11 +80,11 @@ class Table:
     folded: bool = False
     """Whether formats that can fold it show it only on demand."""
 
-    def without(self, *gone: str) -> Table:
+    def without(self, *headings: str) -> Table:
         """The table without the columns of these headings."""
-        kept = [i for i, head in enumerate(self.heads) if head not in gone]
-        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
-        return replace(self, heads=tuple(self.heads[i] for i in kept), rows=rows)
+        columns_kept = [index for index, head in enumerate(self.heads) if head not in headings]
+        rows = tuple(tuple(row[index] for index in columns_kept) for row in self.rows)
+        return replace(self, heads=tuple(self.heads[index] for index in columns_kept), rows=rows)
 
 
 def columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

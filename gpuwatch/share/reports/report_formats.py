@@ -33,19 +33,19 @@ class Format:
 
     def render(self, document: Document) -> str:
         """The document in this format, as it is: :func:`render` and :func:`write` mask it first."""
-        drawn: str = import_module(f"gpuwatch.share.reports.formats.{self.name}").render(document)
-        return drawn if self.escapes else harmless(drawn)
+        rendered: str = import_module(f"gpuwatch.share.reports.formats.{self.name}").render(document)
+        return rendered if self.escapes else harmless(rendered)
 
-    def noted(self, drawn: str, *, redact: bool) -> str:
+    def with_note(self, rendered: str, *, redact: bool) -> str:
         """With what redaction cannot know, in the first lines."""
         if not redact or not self.note:
-            return drawn
+            return rendered
         from gpuwatch.core.masking.redaction import NOTE
 
-        said = textwrap.fill(NOTE, 79) if self.name == "text" else NOTE
+        note = textwrap.fill(NOTE, 79) if self.name == "text" else NOTE
         before, _, after = self.note.partition("{}")
-        head, body, rest = drawn.partition("<body>") if self.name == "html" else ("", "", drawn)
-        return f"{head}{body}{before}{said}{after}{rest}"
+        head, body, rest = rendered.partition("<body>") if self.name == "html" else ("", "", rendered)
+        return f"{head}{body}{before}{note}{after}{rest}"
 
 
 FORMATS: tuple[Format, ...] = (
@@ -55,8 +55,8 @@ FORMATS: tuple[Format, ...] = (
     Format("csv", ".csv"),
     Format("text", ".txt", note="{}\n\n"),
 )
-BY_NAME = {entry.name: entry for entry in FORMATS}
-SUFFIXES = " ".join(entry.suffix for entry in FORMATS)
+BY_NAME = {report_format.name: report_format for report_format in FORMATS}
+SUFFIXES = " ".join(report_format.suffix for report_format in FORMATS)
 
 
 def render(document: Document, format_name: str, *, width: int | None = None, redact: bool = False) -> str:
@@ -65,8 +65,8 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
     """
-    entry = BY_NAME.get(format_name)
-    if entry is None:
+    report_format = BY_NAME.get(format_name)
+    if report_format is None:
         raise UsageError(
             f"no format called {format_name!r}{did_you_mean(format_name, BY_NAME)}", hint=f"known: {', '.join(BY_NAME)}"
         )
@@ -76,14 +76,16 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
         from gpuwatch.share.reports.formats import text
 
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
-        return _masked(entry, document, lambda masked: harmless(text.render(masked, columns, details=False)), redact)
-    return _masked(entry, document, entry.render, redact)
+        return _masked(
+            report_format, document, lambda masked: harmless(text.render(masked, columns, details=False)), redact
+        )
+    return _masked(report_format, document, report_format.render, redact)
 
 
-def _masked(entry: Format, document: Document, draw: Callable[[Document], str], redact: bool) -> str:
+def _masked(report_format: Format, document: Document, draw: Callable[[Document], str], redact: bool) -> str:
     from gpuwatch.core.masking.redaction import masked_for_sending
 
-    return entry.noted(draw(masked_for_sending(document, redact=redact)), redact=redact)
+    return report_format.with_note(draw(masked_for_sending(document, redact=redact)), redact=redact)
 
 
 def format_for(path: Path) -> str:
@@ -94,12 +96,12 @@ def format_for(path: Path) -> str:
     suffix = path.suffix.lower()
     if not suffix and is_special(path):
         return "text"
-    for entry in FORMATS:
-        if entry.suffix == suffix:
-            return entry.name
-    meant = did_you_mean(suffix, [entry.suffix for entry in FORMATS]) if suffix else ""
-    wrong = f"no report format has the suffix {suffix}" if suffix else "it has no suffix, which chooses the format"
-    raise UsageError(f"{path.name}: {wrong}{meant}", hint=f"use one of {SUFFIXES}")
+    for report_format in FORMATS:
+        if report_format.suffix == suffix:
+            return report_format.name
+    suggestion = did_you_mean(suffix, [report_format.suffix for report_format in FORMATS]) if suffix else ""
+    problem = f"no report format has the suffix {suffix}" if suffix else "it has no suffix, which chooses the format"
+    raise UsageError(f"{path.name}: {problem}{suggestion}", hint=f"use one of {SUFFIXES}")
 
 
 def write(document: Document, path: Path, *, format_name: str | None = None, redact: bool = False) -> None:
@@ -107,9 +109,9 @@ def write(document: Document, path: Path, *, format_name: str | None = None, red
 
     See :func:`write_text`.
     """
-    entry = BY_NAME[format_name or format_for(path)]
-    columns = terminal_columns(path) if entry.name == "text" else None
+    report_format = BY_NAME[format_name or format_for(path)]
+    columns = terminal_columns(path) if report_format.name == "text" else None
     if columns is not None:
         write_text(render(document, "text", width=columns, redact=redact), path)
         return
-    write_text(_masked(entry, document, entry.render, redact), path)
+    write_text(_masked(report_format, document, report_format.render, redact), path)

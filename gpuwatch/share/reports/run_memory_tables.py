@@ -12,7 +12,7 @@ from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow, PartKind
 from gpuwatch.share.reports.report_elements import Table, clean, drawable
 
-_WITHIN = "↳ "
+_PART_MARK = "↳ "
 _NOTE = (
     "↳ marks a part of the line above with one mark less. Each size is from its own source; none is a sum over sources."
 )
@@ -25,7 +25,7 @@ _POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at startup unles
 _HEADS = ("Owner", "What", "Size", "Source")
 _CONTEXT = ("CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL")
 
-Row = tuple[int, str, str, int | None, str]
+OwnerRow = tuple[int, str, str, int | None, str]
 
 
 def memory_table(run: Run) -> Table:
@@ -34,7 +34,7 @@ def memory_table(run: Run) -> Table:
     if used_no_gpu(run):
         return Table("Memory", _HEADS, ())
     if memory.devices:
-        rows = [row for entry in memory.devices for row in _device(run, entry)]
+        rows = [row for entry in memory.devices for row in _device_rows(run, entry)]
     else:
         rows = [
             (0, "Device", "total", memory.device_total_bytes, "NVML"),
@@ -44,23 +44,23 @@ def memory_table(run: Run) -> Table:
             (3, "Allocator", "limit", memory.allocator_limit_bytes, "framework"),
             (3, "Allocator", "peak in use", memory.allocator_peak_bytes, "framework"),
         ]
-    known = tuple(_shown(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
+    sized = tuple(_row_cells(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
     title, note = BY_OWNER if run.memory_profiles else "Memory", _NOTE if memory.devices else ""
-    return Table(title, _HEADS, known, ("Size",), note=note, charts=drawable(memory_bar_chart(run)))
+    return Table(title, _HEADS, sized, ("Size",), note=note, charts=drawable(memory_bar_chart(run)))
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
     """The same of files that have an allocator's part alone: what they do not tell is said."""
     rows = [row for profile in profiles[:_MAX_PROFILES] for row in _profile_rows(profile)]
     note = f"{_NOTE} gpuwatch run --memory, on the machine, shows what the file does not contain."
-    return Table(BY_OWNER, _HEADS, tuple(_shown(*row) for row in rows), ("Size",), note=note)
+    return Table(BY_OWNER, _HEADS, tuple(_row_cells(*row) for row in rows), ("Size",), note=note)
 
 
-def _shown(depth: int, owner: str, what: str, amount: int | None, source: str) -> tuple[str, str, str, str]:
-    return f"{_WITHIN * depth}{owner}", what, size(amount) if amount is not None else "not known", source
+def _row_cells(depth: int, owner: str, description: str, amount: int | None, source: str) -> tuple[str, str, str, str]:
+    return f"{_PART_MARK * depth}{owner}", description, size(amount) if amount is not None else "not known", source
 
 
-def _profile_rows(profile: MemoryProfile) -> Iterator[Row]:
+def _profile_rows(profile: MemoryProfile) -> Iterator[OwnerRow]:
     tool = _TOOLS[profile.tool]
     yield 0, clean(profile.device), "used, as nvidia-smi shows it", None, _UNKNOWN
     if profile.device_free_bytes is not None:
@@ -69,10 +69,10 @@ def _profile_rows(profile: MemoryProfile) -> Iterator[Row]:
     yield 1, "Unexplained", "owned by no listed process", None, _UNKNOWN
     yield 1, "This process", "at the peak", None, _UNKNOWN
     yield 2, *_CONTEXT, None, _UNKNOWN
-    yield from _pool(profile, 2)
+    yield from _pool_rows(profile, 2)
 
 
-def _pool(profile: MemoryProfile, depth: int) -> Iterator[Row]:
+def _pool_rows(profile: MemoryProfile, depth: int) -> Iterator[OwnerRow]:
     tool, owner = _TOOLS[profile.tool], f"Allocator {clean(profile.allocator)}"
     when = "at the peak" if profile.has_history else "alive"
     pool, limit = profile.pool_bytes, profile.limit_bytes
@@ -87,9 +87,15 @@ def _pool(profile: MemoryProfile, depth: int) -> Iterator[Row]:
 def used_no_gpu(run: Run) -> bool:
     """Whether the GPUs were sampled while it ran, and neither NVML nor the program named one that it used."""
     memory = run.memory
-    named = run.device_map or any(worker.nvml_bytes or worker.granted_bytes for worker in run.workers)
-    sampled = memory.nvml_device_peak_bytes is not None
-    return sampled and not named and memory.nvml_peak_bytes is None and not memory.devices and not memory.allocators
+    gpu_named = run.device_map or any(worker.nvml_bytes or worker.granted_bytes for worker in run.workers)
+    gpu_sampled = memory.nvml_device_peak_bytes is not None
+    return (
+        gpu_sampled
+        and not gpu_named
+        and memory.nvml_peak_bytes is None
+        and not memory.devices
+        and not memory.allocators
+    )
 
 
 def only_children_used_gpus(run: Run) -> bool:
@@ -97,7 +103,7 @@ def only_children_used_gpus(run: Run) -> bool:
     return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
 
 
-def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
+def _device_rows(run: Run, entry: DeviceMemory) -> Iterator[OwnerRow]:
     yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
     yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
     yield 1, "Free", "at the peak", free_bytes(entry), "NVML"
@@ -114,27 +120,27 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
         return
     yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
     yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
-    recorded = [profile for profile in run.memory_profiles if _is_on(run, profile, entry)]
-    if recorded and entry.context_bytes is None:
-        yield _context(entry, recorded)
-    for profile in recorded:
-        yield from _pool(profile, 3)
-    for name, limit, peak in _allocators(run, entry) if not recorded else ():
+    profiles = [profile for profile in run.memory_profiles if _is_on(run, profile, entry)]
+    if profiles and entry.context_bytes is None:
+        yield _context_row(entry, profiles)
+    for profile in profiles:
+        yield from _pool_rows(profile, 3)
+    for name, limit, peak in _allocators(run, entry) if not profiles else ():
         yield 3, f"Allocator of {name}", "limit", limit, "framework"
         yield 4, f"Allocator of {name}", "peak in use", peak, "framework"
 
 
-def _context(entry: DeviceMemory, recorded: Sequence[MemoryProfile]) -> Row:
+def _context_row(entry: DeviceMemory, profiles: Sequence[MemoryProfile]) -> OwnerRow:
     """What the process holds beside the pools of its allocators."""
-    pools = [profile.pool_bytes for profile in recorded]
-    pooled, held = sum(filter(None, pools)), entry.process_bytes
+    pools = [profile.pool_bytes for profile in profiles]
+    pools_bytes, held = sum(filter(None, pools)), entry.process_bytes
     amount, source = None, f"{_UNKNOWN_HERE}: the allocator's peak was at a different time"
     if held is None:
         source = f"{_UNKNOWN_HERE}: NVML does not report what the process holds"
     elif None in pools:
         source = f"{_UNKNOWN_HERE}: the framework does not report what its allocator took"
-    elif pooled <= held:
-        amount, source = held - pooled, "NVML less the allocator"
+    elif pools_bytes <= held:
+        amount, source = held - pools_bytes, "NVML less the allocator"
     return 3, *_CONTEXT, amount, source
 
 
@@ -150,8 +156,8 @@ def free_bytes(entry: DeviceMemory) -> int | None:
     """Memory neither used nor reserved in the sample with most use; None if NVML did not report all three."""
     if entry.total_bytes is None or entry.used_bytes is None or entry.driver_reserved_bytes is None:
         return None
-    rest = entry.total_bytes - entry.used_bytes - entry.driver_reserved_bytes
-    return rest if rest >= 0 else None
+    free = entry.total_bytes - entry.used_bytes - entry.driver_reserved_bytes
+    return free if free >= 0 else None
 
 
 def memory_bar_chart(run: Run) -> BarChart | None:
@@ -160,7 +166,7 @@ def memory_bar_chart(run: Run) -> BarChart | None:
     A bar adds only numbers of one source and one sample. What NVML counts for a process and what its allocator
     counts are bars of their own: the allocator may hold more or less than the process had at the device's peak.
     """
-    rows = [row for entry in run.memory.devices for row in _bars_of(run, entry)]
+    rows = [row for entry in run.memory.devices for row in _bar_rows(run, entry)]
     top = max((entry.total_bytes or 0 for entry in run.memory.devices), default=0)
     if not rows or not top:
         return None
@@ -168,27 +174,27 @@ def memory_bar_chart(run: Run) -> BarChart | None:
     return BarChart("Memory by owner at the peak", tuple(rows), float(top), f"from 0 to {size(top)}", tick=mark)
 
 
-def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
+def _bar_rows(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
     if entry.total_bytes is None or entry.used_bytes is None:
         return
-    known: list[tuple[PartKind, str, int | None]] = [
+    sized: list[tuple[PartKind, str, int | None]] = [
         ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
         ("others", "other processes", entry.others_bytes),
         ("unexplained", "owned by no listed process", entry.unexplained_bytes),
         ("process", "this process", None if only_children_used_gpus(run) else entry.process_bytes),
     ]
-    amounts = [(kind, name, amount) for kind, name, amount in known if amount]
-    rest = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
-    if rest > 0:
+    amounts = [(kind, name, amount) for kind, name, amount in sized if amount]
+    unowned_bytes = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
+    if unowned_bytes > 0:
         amounts.append(
-            ("process", "processes of this run", rest)
+            ("process", "processes of this run", unowned_bytes)
             if only_children_used_gpus(run)
-            else ("owner", "used, owner unknown", rest)
+            else ("owner", "used, owner unknown", unowned_bytes)
         )
-    left = free_bytes(entry)
-    if left:
-        amounts.append(("free", "free", left))
-    if rest >= 0:  # else a process freed memory between two calls of NVML, and the parts exceed the whole
+    free = free_bytes(entry)
+    if free:
+        amounts.append(("free", "free", free))
+    if unowned_bytes >= 0:  # else a process freed memory between two calls of NVML, and the parts exceed the whole
         parts = tuple(BarPart(kind, name, amount, size(amount)) for kind, name, amount in amounts)
         yield BarRow(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
     held, context = entry.process_bytes, entry.context_bytes
@@ -217,12 +223,12 @@ def expected_text(run: Run, framework_device: str) -> str:
     """What this device was expected to be granted; a dash if nothing was predicted."""
     for entry in run.predicted or ():
         if device_name(entry.framework_device) == device_name(framework_device):
-            within = f" ± {size(entry.tolerance_bytes)}" if entry.tolerance_bytes else ""
-            return size(entry.granted_bytes) + (within if entry.granted_bytes is not None else "")
+            tolerance = f" ± {size(entry.tolerance_bytes)}" if entry.tolerance_bytes else ""
+            return size(entry.granted_bytes) + (tolerance if entry.granted_bytes is not None else "")
     return UNKNOWN
 
 
 def expectation_note(run: Run) -> str:
     """How the expected amounts were computed."""
-    ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
-    return f"Expected: {'; '.join(ways)}." if ways else ""
+    computations = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
+    return f"Expected: {'; '.join(computations)}." if computations else ""

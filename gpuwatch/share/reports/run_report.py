@@ -54,7 +54,9 @@ from gpuwatch.share.reports.run_tables import (
 from gpuwatch.sim.unsupported_messages import results_are_meaningful
 
 _MAX_HEADLINE_CHARS = 80
-_LATE = "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
+_FEW_SLOW_STEPS_NOTE = (
+    "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
+)
 GPUWATCH_SOURCE = "gpuwatch run"
 """Source of a setting that gpuwatch itself made for one of its options."""
 _MAX_DEVICES, _MAX_OPS = 4, 3
@@ -71,8 +73,8 @@ def run_content(run: Run) -> Content:
     environment = ((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
     tables = (
         device_map_table(run.device_map, run),
-        _processes(run),
-        _settings(run),
+        _process_table(run),
+        _setting_table(run),
         workers_table(run),
         results_table(run),
         with_shared_detail_as_note(fallback_table(run.fallbacks)),
@@ -82,9 +84,9 @@ def run_content(run: Run) -> Content:
         placement_table(run.placements, run.placement_coverage),
         copy_table(run.copies),
         memory_table(run),
-        _speed(run),
-        _phases(run),
-        _machine(run),
+        _speed_table(run),
+        _phase_table(run),
+        _machine_table(run),
         Table("Environment", ("Variable", "Value"), tuple(environment)),
         Table("Not observed", ("What and why",), tuple((clean(text),) for text in run.problems)),
     )
@@ -92,13 +94,13 @@ def run_content(run: Run) -> Content:
     title = clean_or_empty(run.title)
     if run.is_program and title and len(title) <= _MAX_HEADLINE_CHARS:
         # The title of a watched program is its command line.
-        headline, about = title, ("gpuwatch run", clean(run.host or ""), started)
+        headline, subtitle_parts = title, ("gpuwatch run", clean(run.host or ""), started)
     else:
         kind = () if run.is_program else (f"group {clean(run.group)}", clean(run.workload))
-        headline, about = clean(run.config), (title, *kind)
+        headline, subtitle_parts = clean(run.config), (title, *kind)
     return Content(
         title=headline,
-        subtitle=" · ".join(part for part in about if part),
+        subtitle=" · ".join(part for part in subtitle_parts if part),
         state=state_of(run),
         verdict=f"{run.verdict}, as expected" if ended_as_expected(run) else run.verdict,
         reason=clean_or_empty(run.verdict_reason),
@@ -119,9 +121,9 @@ def simulated_note(shown: Iterable[Run]) -> str:
     skipped = [run for run in simulated if not results_are_meaningful(run.simulation_limits)]
     ignored = any(run.simulation_limits for run in simulated if run not in skipped)
     # On the driver tier a probe computes only its matrix products.
-    hollow = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
-    refused = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
-    values = f" {TORCH_VALUES_NOTE if refused else VALUES_NOTE}" if hollow else ""
+    values_meaningless = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
+    is_torch = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
+    values = f" {TORCH_VALUES_NOTE if is_torch else VALUES_NOTE}" if values_meaningless else ""
     return (SIMULATED_IGNORED_NOTE if ignored else SIMULATED_NOTE) + values
 
 
@@ -161,17 +163,21 @@ def gpu_percent(run: Run) -> float | None:
     if not total:
         return None
     # ``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch
-    on_gpus = (p.count for p in run.placements if "GPU" in p.actual or p.actual.startswith("cuda"))
+    on_gpus = (
+        placement.count
+        for placement in run.placements
+        if "GPU" in placement.actual or placement.actual.startswith("cuda")
+    )
     return 100 * sum(on_gpus) / total
 
 
 def fallback_text(run: Run) -> str:
     """``GPU:7→CPU:0``, or another form of fallback."""
-    fallen = [entry for entry in run.fallbacks if entry.reason != "simulation.limit"]
-    moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallen)
-    if not moves and run.verdict == "fallback" and not run.device_map:
+    fallbacks = [entry for entry in run.fallbacks if entry.reason != "simulation.limit"]
+    device_moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallbacks)
+    if not device_moves and run.verdict == "fallback" and not run.device_map:
         return "everything ran on the CPU"
-    return ", ".join(moves) or _single_op_move(run) or UNKNOWN
+    return ", ".join(device_moves) or _single_op_move(run) or UNKNOWN
 
 
 def _single_op_move(run: Run) -> str:
@@ -185,7 +191,9 @@ def _single_op_move(run: Run) -> str:
 
     asked = short(device.asked)
     if not isinstance(device.effective, str):
-        named = {short(name) for p in run.placements for name in (p.requested, p.actual) if name}
+        named = {
+            short(name) for placement in run.placements for name in (placement.requested, placement.actual) if name
+        }
         return "" if asked in named else "not observed"
     actual = short(device.effective)
     return "" if asked == actual else f"{asked}→{actual}"
@@ -219,18 +227,23 @@ def state_of(run: Run) -> str:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    wanted = settings_text(run)
+    requested = settings_text(run)
     rounds = dict.fromkeys(clean(worker.setting) for worker in run.workers if worker.setting)
-    if wanted == UNKNOWN and rounds:
-        wanted = f"one after another: {', '.join(rounds)}"
+    if requested == UNKNOWN and rounds:
+        requested = f"one after another: {', '.join(rounds)}"
     if run.settings or not run.is_program:
         yield (
             "asked",
-            wanted + (_process_note(run) if wanted != UNKNOWN else ""),
+            requested + (_process_note(run) if requested != UNKNOWN else ""),
         )  # the user's own program asks in its code
-    mapped = [f"{mapping_text(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
+    granted = [
+        f"{mapping_text(mapping)} {clean(mapping.name)} {size(mapping.granted_bytes)}" for mapping in run.device_map
+    ]
     # An empty map means "no GPU" only if the framework listed its devices.
-    yield "granted", ", ".join(mapped) + _process_note(run) if mapped else "no GPU" if run.devices.logical else UNKNOWN
+    yield (
+        "granted",
+        ", ".join(granted) + _process_note(run) if granted else "no GPU" if run.devices.logical else UNKNOWN,
+    )
     yield "seen by NVML", _nvml_text(run)
     yield from largest_holder_fact(run.memory_profiles)
     yield "happened", "; ".join(_outcomes(run)) or UNKNOWN
@@ -240,21 +253,22 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _speed_text(run: Run) -> str:
-    t = run.throughput
-    if t is None:
+    throughput = run.throughput
+    if throughput is None:
         return UNKNOWN
-    median = f"median step {step_time_text(t.median_step_seconds)}"
+    median = f"median step {step_time_text(throughput.median_step_seconds)}"
     if (mean := mean_of_uneven_steps(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
-        return f"{per_second_text(1 / mean)} steps/s on average, {median} ({_LATE})"
-    more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
-    return f"{speed_text(t)} steps/s{more}, {median}{f' ({UNRELIABLE_NOTE})' if is_unreliable(t) else ''}"
+        return f"{per_second_text(1 / mean)} steps/s on average, {median} ({_FEW_SLOW_STEPS_NOTE})"
+    flops_text = f", {flops(throughput.flops_per_second)}" if throughput.flops_per_second is not None else ""
+    unreliable = f" ({UNRELIABLE_NOTE})" if is_unreliable(throughput) else ""
+    return f"{speed_text(throughput)} steps/s{flops_text}, {median}{unreliable}"
 
 
 def _process_note(run: Run) -> str:
     """The process that has this device map, if another one has another."""
     maps = {process.pid: process.device_map for process in run.processes if process.device_map}
-    own = next((pid for pid, known in maps.items() if known == run.device_map), None)
-    return f" (process {own}; others below)" if own is not None and len({*maps.values()}) > 1 else ""
+    pid_of_map = next((pid for pid, known in maps.items() if known == run.device_map), None)
+    return f" (process {pid_of_map}; others below)" if pid_of_map is not None and len({*maps.values()}) > 1 else ""
 
 
 def _nvml_text(run: Run) -> str:
@@ -272,10 +286,12 @@ def _nvml_text(run: Run) -> str:
         others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest(run)}"
         return f"none of its processes on {where}{others if memory.nvml_device_peak_bytes else ''}"
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
-    indices = [m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid]
+    indices = [
+        mapping.physical_index for mapping in run.device_map if mapping.uuid and mapping.uuid == memory.device_uuid
+    ]
     indices += [entry.index for entry in memory.devices if entry.uuid == memory.device_uuid]
-    which = next((f"GPU {index}" for index in indices if index is not None), _fullest(run))
-    all_held = f"{which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+    gpu = next((f"GPU {index}" for index in indices if index is not None), _fullest(run))
+    all_held = f"{gpu} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
     if memory.nvml_peak_bytes is None:
         return f"{all_held}; NVML did not list the process"
     process = "the largest process" if only_children_used_gpus(run) else "process"
@@ -303,9 +319,9 @@ def _outcomes(run: Run) -> Iterator[str]:
     if run.copies:
         copies = sum(entry.count for entry in run.copies)
         yield f"at least {copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
-    moves = fallback_text(run)
-    if run.fallbacks and moves != UNKNOWN:
-        yield f"fell back {moves}"
+    device_moves = fallback_text(run)
+    if run.fallbacks and device_moves != UNKNOWN:
+        yield f"fell back {device_moves}"
     for oom in run.ooms[:2]:
         yield f"out of memory: {size(oom.requested_bytes)} refused on {clean(oom.device)}"
     for error in run.errors[:2]:
@@ -327,15 +343,15 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         kind = " ".join(clean(part) for part in (placement.op, placement.dtype) if part)
         where = (not _kept_off_the_gpu(run, placement), short_device(placement.actual))
         devices.setdefault(where, Counter())[kind] += placement.count
-    in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
-    for (free, device), ops in in_order[:_MAX_DEVICES]:
-        told = {kind for kind in ops if (kind.partition(" ")[0], device) in moved}
-        first = sorted(ops.items(), key=lambda entry: (entry[0] not in told, -entry[1]))[:_MAX_OPS]
+    devices_in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
+    for (free, device), ops in devices_in_order[:_MAX_DEVICES]:
+        fell_back_kinds = {kind for kind in ops if (kind.partition(" ")[0], device) in moved}
+        first = sorted(ops.items(), key=lambda entry: (entry[0] not in fell_back_kinds, -entry[1]))[:_MAX_OPS]
         shown = ", ".join(f"{kind} ×{count}" for kind, count in first)
         more = and_more(len(ops) - _MAX_OPS)
         yield f"{shown}{more} on {device}{'' if free else ' as requested'}"
     if len(devices) > _MAX_DEVICES:
-        more_ops = sum(len(ops) for _, ops in in_order[_MAX_DEVICES:])
+        more_ops = sum(len(ops) for _, ops in devices_in_order[_MAX_DEVICES:])
         yield f"{more_ops} more on {len(devices) - _MAX_DEVICES} more devices"
 
 
@@ -345,7 +361,7 @@ def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
     return run.is_program and bool(run.device_map) and asked.startswith("CPU") and actual.startswith("CPU")
 
 
-def _settings(run: Run) -> Table:
+def _setting_table(run: Run) -> Table:
     cells = (
         {
             "Setting": clean(name),
@@ -360,41 +376,43 @@ def _settings(run: Run) -> Table:
     return table if any(setting.source for setting in run.settings.values()) else table.without("By")
 
 
-def _speed(run: Run) -> Table:
-    t = run.throughput
-    if t is None:
+def _speed_table(run: Run) -> Table:
+    throughput = run.throughput
+    if throughput is None:
         return Table("Throughput", (), ())
     rows = (
-        ("Steps per second", speed_text(t)),
-        ("Step, median", step_time_text(t.median_step_seconds)),
-        ("Step, p10 to p90", f"{step_time_text(t.p10_step_seconds)} – {step_time_text(t.p90_step_seconds)}"),
-        _steps_counted(run, t),
-        ("Examples per second", per_second_text(t.examples_per_second)),
-        ("Arithmetic", flops(t.flops_per_second)),
-        ("Data", rate_text(t.bytes_per_second)),
-        ("Compilation (not in the steps)", measured_seconds(t.compile_seconds)),
-        ("Measured on", short_device(t.device) if t.device else UNKNOWN),
+        ("Steps per second", speed_text(throughput)),
+        ("Step, median", step_time_text(throughput.median_step_seconds)),
+        (
+            "Step, p10 to p90",
+            f"{step_time_text(throughput.p10_step_seconds)} – {step_time_text(throughput.p90_step_seconds)}",
+        ),
+        _steps_counted(run, throughput),
+        ("Examples per second", per_second_text(throughput.examples_per_second)),
+        ("Arithmetic", flops(throughput.flops_per_second)),
+        ("Data", rate_text(throughput.bytes_per_second)),
+        ("Compilation (not in the steps)", measured_seconds(throughput.compile_seconds)),
+        ("Measured on", short_device(throughput.device) if throughput.device else UNKNOWN),
     )
     # Differs from the mean per epoch that Keras prints, which includes them.
     note = "The median of the steps, without pauses, tracing and epoch ends." if run.is_program else ""
-    footnote = (
-        f"{note} ± is half the range from p10 to p90{f'; {UNRELIABLE_NOTE}' if is_unreliable(t) else ''}.".strip()
-    )
+    unreliable = f"; {UNRELIABLE_NOTE}" if is_unreliable(throughput) else ""
+    footnote = f"{note} ± is half the range from p10 to p90{unreliable}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
-    right = () if t.counted else ("Value",)
+    right = () if throughput.counted else ("Value",)
     known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(chart_data.step_time_chart(run))
     return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
 
 
-def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
+def _steps_counted(run: Run, throughput: Throughput) -> tuple[str, str]:
     """In a program the first steps are among the counted ones; a probe warms up before it counts."""
     if run.is_program:
-        of = f" {clean(t.counted)}" if t.counted else ""
-        return "Steps counted", f"{t.steps}{of}, the first {t.warmup_steps} not timed"
-    return "Steps measured", f"{t.steps} after {t.warmup_steps} warm-up steps"
+        counted = f" {clean(throughput.counted)}" if throughput.counted else ""
+        return "Steps counted", f"{throughput.steps}{counted}, the first {throughput.warmup_steps} not timed"
+    return "Steps measured", f"{throughput.steps} after {throughput.warmup_steps} warm-up steps"
 
 
-def _phases(run: Run) -> Table:
+def _phase_table(run: Run) -> Table:
     phases = run.phases
     rows = (
         ("Framework import", phases.import_seconds),
@@ -405,13 +423,15 @@ def _phases(run: Run) -> Table:
     total = phases.total_seconds
     known = [(name, value) for name, value in rows if value is not None]
     # A template imports the framework once for many runs, before the first starts.
-    apart = [(name, value) for name, value in known if total is not None and value > total]
-    shown = tuple((name, measured_seconds(value)) for name, value in known if (name, value) not in apart)
-    note = "; ".join(f"{name}: {measured_seconds(value)}, before this run, not in its total" for name, value in apart)
+    before_run = [(name, value) for name, value in known if total is not None and value > total]
+    shown = tuple((name, measured_seconds(value)) for name, value in known if (name, value) not in before_run)
+    note = "; ".join(
+        f"{name}: {measured_seconds(value)}, before this run, not in its total" for name, value in before_run
+    )
     return Table("Time", ("Phase", "Took"), shown, ("Took",), note=f"{note}." if note else "")
 
 
-def _machine(run: Run) -> Table:
+def _machine_table(run: Run) -> Table:
     framework, share = run.framework, gpu_percent(run)
     python = clean(framework.python_version) if framework else ""
     start = "fresh interpreter" if run.fresh else "forked from a template"
@@ -433,21 +453,21 @@ def _machine(run: Run) -> Table:
     return Table("Machine and process", ("What", "Value"), known)
 
 
-def _processes(run: Run) -> Table:
+def _process_table(run: Run) -> Table:
     """A row for each process; none if the program has only one, which the run describes."""
     shown = run.processes if len(run.processes) > 1 else ()
-    silent = any(not process.command for process in shown)
+    has_unnamed = any(not process.command for process in shown)
     return Table(
         "Processes",
-        *columns(map(_process, shown)),
+        *columns(map(_process_row, shown)),
         right=("Allocator peak", "Held, NVML", "OOMs", "Steps/s"),
-        note="A process without a command is known only from NVML." if silent else "",
+        note="A process without a command is known only from NVML." if has_unnamed else "",
         optional=("Ended in", "Framework", "Allocator peak"),
         shorter={"Command": without_launcher},
     )
 
 
-def _process(process: RunProcess) -> dict[str, str]:
+def _process_row(process: RunProcess) -> dict[str, str]:
     peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
     code = UNKNOWN if process.exit_code is None else f"exit code {process.exit_code}"
     held = " + ".join(size(amount) for amount in process.held_bytes.values())

@@ -27,12 +27,12 @@ from gpuwatch.share.reports.run_memory_tables import expectation_note, expected_
 
 _MAX_ROWS = 40
 """Longer tables end in "… and n more": a log can have hundreds of ops."""
-_TOLD_BY_FINDINGS = (
+_RESULTS_OF_FINDINGS = (
     "cpu_hops", "large_constants", "eager_loop", "eager_functions", "forks_after_start", "graph_growth", "keras_calls",
     "replicas",
 )  # fmt: skip
 """Results of a watched program that only its findings need."""
-_ALONE = "the time per step that it takes alone"
+_ALONE_TEXT = "the time per step that it takes alone"
 
 
 def short_device(name: str) -> str:
@@ -40,11 +40,11 @@ def short_device(name: str) -> str:
     return device_name(clean(name))
 
 
-def device_map(of: Run | RunProcess) -> str:
+def device_map(subject: Run | RunProcess) -> str:
     """``GPU:0→1`` for every framework device: the physical index follows the arrow."""
-    if not of.device_map:
-        return "none" if of.devices.logical else UNKNOWN
-    return ", ".join(map(mapping_text, of.device_map))
+    if not subject.device_map:
+        return "none" if subject.devices.logical else UNKNOWN
+    return ", ".join(map(mapping_text, subject.device_map))
 
 
 def mapping_text(mapping: DeviceMapping) -> str:
@@ -69,24 +69,26 @@ def first_columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], 
 def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
     """Framework devices and their physical GPUs; with a run, the expected grants, and every process that has some."""
     mapped = [process for process in run.processes if process.device_map] if run is not None else []
-    several = len(mapped) > 1
-    owned = (
-        [(process.pid, m) for process in mapped for m in process.device_map] if several else [(0, m) for m in mappings]
+    several_processes = len(mapped) > 1
+    mappings_by_pid = (
+        [(process.pid, mapping) for process in mapped for mapping in process.device_map]
+        if several_processes
+        else [(0, mapping) for mapping in mappings]
     )
     cells = (
-        ({"Process": str(pid)} if several else {})
+        ({"Process": str(pid)} if several_processes else {})
         | {
-            "Framework": short_device(m.framework_device),
-            "CUDA": clean(m.cuda_ordinal),
-            "Physical": clean(m.physical_index),
-            "Name": clean(m.name),
-            "UUID": clean(m.uuid),
-            "PCI bus id": clean(m.pci_bus_id),
-            "Cap.": clean(m.compute_capability),
-            "Granted": size(m.granted_bytes),
+            "Framework": short_device(mapping.framework_device),
+            "CUDA": clean(mapping.cuda_ordinal),
+            "Physical": clean(mapping.physical_index),
+            "Name": clean(mapping.name),
+            "UUID": clean(mapping.uuid),
+            "PCI bus id": clean(mapping.pci_bus_id),
+            "Cap.": clean(mapping.compute_capability),
+            "Granted": size(mapping.granted_bytes),
         }
-        | ({"Expected": expected_text(run, m.framework_device)} if run is not None and run.predicted else {})
-        for pid, m in owned
+        | ({"Expected": expected_text(run, mapping.framework_device)} if run is not None and run.predicted else {})
+        for pid, mapping in mappings_by_pid
     )
     return Table(
         "Device map",
@@ -99,15 +101,16 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
 
 def coverage_text(coverage: PlacementCoverage) -> str:
     """Number of graph nodes of unknown device or unknown request, as text."""
-    few = 0 < coverage.unclear < coverage.nodes / 200
-    share = "under 1 %" if few else percent(100 * coverage.unclear / coverage.nodes if coverage.nodes else None)
+    is_small = 0 < coverage.unclear < coverage.nodes / 200
+    share = "under 1 %" if is_small else percent(100 * coverage.unclear / coverage.nodes if coverage.nodes else None)
     return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}): device or request is not known"
 
 
 def copy_table(copies: Sequence[DeviceCopy]) -> Table:
     """Inputs that TensorFlow copied between devices by itself."""
     rows = [
-        (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
+        (clean(copy.op), str(copy.input), short_device(copy.source), short_device(copy.destination), str(copy.count))
+        for copy in copies
     ]
     note = "Inputs of eager ops in another device's memory, as far as they are known. Each copy takes time."
     heads = ("Op", "Input", "From", "To", "Count")
@@ -118,13 +121,17 @@ def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage
     """Where each op ran, and how often."""
     rows = [
         (
-            clean(p.op),
-            clean(p.dtype),
-            short_device(p.requested) if p.requested else "auto",
-            short_device(p.actual) if p.actual else "refused" if p.why in ("refused", "absent") else "unknown",
-            str(p.count),
+            clean(placement.op),
+            clean(placement.dtype),
+            short_device(placement.requested) if placement.requested else "auto",
+            short_device(placement.actual)
+            if placement.actual
+            else "refused"
+            if placement.why in ("refused", "absent")
+            else "unknown",
+            str(placement.count),
         )
-        for p in placements
+        for placement in placements
     ]
     note = f"{coverage_text(coverage)}." if coverage is not None and coverage.unclear and rows else ""
     return Table("Placements", ("Op", "Type", "Requested", "Ran on", "Count"), first_rows(rows), ("Count",), note=note)
@@ -134,15 +141,15 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
     """Ops that did not run where asked."""
     cells = (
         {
-            "Op": clean(f.op),
-            "Type": clean(f.dtype),
-            "Requested": clean(f.requested),
-            "Ran on": clean(f.actual),
-            "Reason": clean(f.reason),
-            "Detail": clean(f.detail or CAUSES.get(f.reason)),
-            "Count": str(f.count),
+            "Op": clean(fallback.op),
+            "Type": clean(fallback.dtype),
+            "Requested": clean(fallback.requested),
+            "Ran on": clean(fallback.actual),
+            "Reason": clean(fallback.reason),
+            "Detail": clean(fallback.detail or CAUSES.get(fallback.reason)),
+            "Count": str(fallback.count),
         }
-        for f in fallbacks
+        for fallback in fallbacks
     )
     return Table("Fallbacks", *first_columns(cells), ("Count",), below="Detail")
 
@@ -205,7 +212,7 @@ def workers_table(run: Run) -> Table:
             "Together": speed_text(worker.throughput),
             "Slower by": slowdown_text(worker, simulated=run.simulated),
             # How much slower it was has its own column.
-            "What happened": clean(worker.detail) if worker.detail and _ALONE not in worker.detail else "",
+            "What happened": clean(worker.detail) if worker.detail and _ALONE_TEXT not in worker.detail else "",
         }
         for worker in run.workers
     )
@@ -220,11 +227,11 @@ def workers_table(run: Run) -> Table:
 
 
 def _speeds_note(run: Run) -> str:
-    measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
+    measured = [(worker.alone, worker.throughput) for worker in run.workers if worker.throughput is not None]
     reasons = [
-        why_not_comparable(throughput, two, simulated=run.simulated)
-        for throughput, two in measured
-        if throughput is not None and two is not None
+        why_not_comparable(throughput, alone_or_together, simulated=run.simulated)
+        for throughput, alone_or_together in measured
+        if throughput is not None and alone_or_together is not None
     ]
     unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
     note = f" A dash in Slower by: {unknown}." if unknown else ""
@@ -245,7 +252,7 @@ def results_table(run: Run) -> Table:
     """The results of the configuration; not what a finding tells in words."""
     rows = []
     for name, value in run.results.items():
-        if name not in _TOLD_BY_FINDINGS:
+        if name not in _RESULTS_OF_FINDINGS:
             # Words as in a heading, with the unit in the value; devices, ``cuda:0``, stay.
             title = clean(name.removesuffix("_bytes")).replace("_", " ")
             amount = size(value) if name.endswith("_bytes") and isinstance(value, (int, float)) else clean(value)

@@ -21,10 +21,10 @@ from gpuwatch.share.reports.report_elements import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map
 
 _UNKNOWN_FACTS = {UNKNOWN, f"driver {UNKNOWN}"}
-_LOG_CHARS = 110
+_MAX_LOG_CHARS = 110
 # Lines about devices and memory; not about loading, which depends on what was loaded before.
-_ABOUT_GPUS = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
-_PREPARATION = re.compile(r"NUMA|DLL info|factory|dynamic library|dlopen|CPU instructions|oneDNN", re.IGNORECASE)
+_GPU_LINE = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
+_LOADING_LINE = re.compile(r"NUMA|DLL info|factory|dynamic library|dlopen|CPU instructions|oneDNN", re.IGNORECASE)
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 _PATHS = re.compile(r"(?<!\S)/\S+")
 Column = tuple[str, str, Callable[[Run], str]]
@@ -76,18 +76,18 @@ def compare(runs: Sequence[Run]) -> Comparison:
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
     speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
-    timed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
+    by_speed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     # A run without a GPU holds no GPU memory and would always win.
-    held = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
-    held.sort(key=lambda index: runs[index].memory.nvml_peak_bytes or 0)
-    amounts = [runs[index].memory.nvml_peak_bytes for index in held]
-    for place, marked in ((0, best), (-1, worst)):
-        if len(timed) > 1:
-            run, *others = (runs[index] for index in (timed if place == 0 else timed[::-1]))
+    by_memory = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
+    by_memory.sort(key=lambda index: runs[index].memory.nvml_peak_bytes or 0)
+    amounts = [runs[index].memory.nvml_peak_bytes for index in by_memory]
+    for position, marks in ((0, best), (-1, worst)):
+        if len(by_speed) > 1:
+            run, *others = (runs[index] for index in (by_speed if position == 0 else by_speed[::-1]))
             if not any(comparable_runs.why_speeds_alike(run, other) for other in others):
-                marked["steps_per_second"] = timed[place]
-        if len(held) > 1 and amounts.count(amounts[place]) == 1:
-            marked["seen_by_nvml"] = held[place]
+                marks["steps_per_second"] = by_speed[position]
+        if len(by_memory) > 1 and amounts.count(amounts[position]) == 1:
+            marks["seen_by_nvml"] = by_memory[position]
     return Comparison(
         runs=tuple(runs),
         columns=_columns(runs),
@@ -117,12 +117,12 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
 def labels(runs: Sequence[Run]) -> tuple[str, ...]:
     """A name for each run: its configuration and node, numbered if it was run there more than once."""
     totals = Counter((run.config, run.node) for run in runs)
-    seen: Counter[tuple[str, str | None]] = Counter()
+    seen_labels: Counter[tuple[str, str | None]] = Counter()
     names = []
     for run in runs:
         key = (run.config, run.node)
-        seen[key] += 1
-        number = f" #{seen[key]}" if totals[key] > 1 else ""
+        seen_labels[key] += 1
+        number = f" #{seen_labels[key]}" if totals[key] > 1 else ""
         where = f" on {clean(run.node)}" if run.node is not None else ""
         names.append(f"{clean(run.config)}{where}{number}")
     return tuple(names)
@@ -136,19 +136,21 @@ def names_by_config(runs: Sequence[Run], names: Sequence[str], indices: Iterable
     """
     chosen = list(indices)
     only_one = len({run.config for run in runs}) == 1
-    found: list[str] = []
+    named_configs: list[str] = []
     for config in dict.fromkeys(runs[index].config for index in chosen):
-        mine = [index for index in chosen if runs[index].config == config]
+        indices_of_config = [index for index in chosen if runs[index].config == config]
         nodes = [run.node for run in runs if run.config == config]
         if len(nodes) < 2 or None in nodes or len(set(nodes)) < len(nodes):
-            found += [names[index] for index in mine]
-        elif len(mine) == len(nodes):
-            found.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
-        elif len(mine) > _MAX_NAMED:
-            found.append(f"{clean(config)} on {len(mine)} of {len(nodes)} nodes")
+            named_configs += [names[index] for index in indices_of_config]
+        elif len(indices_of_config) == len(nodes):
+            named_configs.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
+        elif len(indices_of_config) > _MAX_NAMED:
+            named_configs.append(f"{clean(config)} on {len(indices_of_config)} of {len(nodes)} nodes")
         else:
-            found.append(f"{clean(config)} on {', '.join(clean(runs[index].node) for index in mine)}")
-    return found
+            named_configs.append(
+                f"{clean(config)} on {', '.join(clean(runs[index].node) for index in indices_of_config)}"
+            )
+    return named_configs
 
 
 def times(runs: Sequence[Run]) -> tuple[str, ...]:
@@ -160,25 +162,25 @@ def times(runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     notes = []
-    apart = [run for index, run in enumerate(runs) if run.throughput is not None and index not in group]
-    if apart and group and not any(runs[index].simulated for index in group):
+    not_compared = [run for index, run in enumerate(runs) if run.throughput is not None and index not in group]
+    if not_compared and group and not any(runs[index].simulated for index in group):
         first = runs[group[0]]
-        names = _listed(clean(run.config) for run in apart)
+        names = _names_text(clean(run.config) for run in not_compared)
         what = f"{comparable_runs.workload(first)} on {comparable_runs.device_kind(first)}"
         if len(group) == 1:
             notes.append(f"The speed of {clean(first.config)} ({what}) is not comparable with that of {names}.")
         else:
             notes.append(f"Speeds are compared among the {len(group)} runs of {what}, not with {names}.")
-    scattered = [clean(run.config) for run in runs if is_unreliable(run.throughput)]
-    if scattered:
+    unsteady = [clean(run.config) for run in runs if is_unreliable(run.throughput)]
+    if unsteady:
         notes.append(
-            f"Step times of {_listed(scattered)} vary by more than 10 %: these speeds are unreliable;"
+            f"Step times of {_names_text(unsteady)} vary by more than 10 %: these speeds are unreliable;"
             " measure longer, on an idle machine."
         )
     return notes
 
 
-def _listed(names: Iterable[str]) -> str:
+def _names_text(names: Iterable[str]) -> str:
     """``a, b and 3 more``: the rows themselves are marked."""
     return first_and_more(list(dict.fromkeys(names)), _MAX_NAMED)
 
@@ -201,17 +203,17 @@ def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
 
 
 def _pairs(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
-    seen: dict[str, int] = {}
+    first_of_config: dict[str, int] = {}
     repeated = {run.config for run in runs if sum(other.config == run.config for other in runs) > 1}
     default = next((index for index, run in enumerate(runs) if run.config == "default"), None)
     for index, run in enumerate(runs):
         if run.verdict == "skipped":
             continue
         if run.config in repeated:
-            if run.config in seen:
-                yield index, seen[run.config]
+            if run.config in first_of_config:
+                yield index, first_of_config[run.config]
             else:
-                seen[run.config] = index
+                first_of_config[run.config] = index
             continue
         before = default if default is not None and "default" not in repeated else index - 1
         if before >= 0 and before != index and runs[before].verdict != "skipped":
@@ -220,49 +222,50 @@ def _pairs(runs: Sequence[Run]) -> Iterator[tuple[int, int]]:
 
 def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
     run, other = runs[index], runs[before]
-    changed = tuple(_changed(run, other))
+    changed = tuple(_changes(run, other))
     effects = tuple(_effects(run, other))
-    causes = _explaining(run, other)
+    causes = _explaining_findings(run, other)
     name = clean(run.config)
     if run.config == other.config:
-        name += f" ({', '.join(_who(run, other)) or 'again'})"
-        who = ", ".join(_who(other, run))
-        head = f"{name} against {f'({who})' if who else 'the earlier run'}"
+        name += f" ({', '.join(_distinguishing_texts(run, other)) or 'again'})"
+        texts = ", ".join(_distinguishing_texts(other, run))
+        head = f"{name} against {f'({texts})' if texts else 'the earlier run'}"
     else:
         head = f"{name} against {clean(other.config)}"
     sentences = [f"{head}: {'; '.join(changed) or 'the same settings'}."]
     text = "; ".join(effects)
     sentences.append(f"{text[:1].upper()}{text[1:]}." if effects else "Nothing else differs.")
-    sentences += [f"{where} {found.id}: {clean(found.title)}." for where, found in causes]
+    sentences += [f"{where} {finding.id}: {clean(finding.title)}." for where, finding in causes]
     return Difference(
         run=index,
         against=before,
         changed=changed,
         effects=effects,
-        causes=tuple(dict.fromkeys(found.id for _, found in causes)),
+        causes=tuple(dict.fromkeys(finding.id for _, finding in causes)),
         text=" ".join(sentences),
     )
 
 
-def _who(run: Run, other: Run) -> list[str]:
+def _distinguishing_texts(run: Run, other: Run) -> list[str]:
     facts = ((fact(run), fact(other)) for fact in comparable_runs.DISTINGUISHING_FACTS)
     # Only what is known of both can differ.
     return [text for text, another in facts if text != another and _UNKNOWN_FACTS.isdisjoint((text, another))]
 
 
-def _changed(run: Run, other: Run) -> Iterator[str]:
-    if who := _who(run, other):
-        against = _who(other, run)
-        yield " and ".join(f"{text} instead of {two}" for text, two in zip(who, against, strict=True))
-    mine, theirs = _requests(run), _requests(other)
-    for name in mine:
-        if name not in theirs:
-            yield f"requests {_setting(name, mine[name].asked)}"
-        elif mine[name].asked != theirs[name].asked:
-            yield f"requests {_setting(name, mine[name].asked)} instead of {clean(theirs[name].asked)}"
-    for name in theirs:
-        if name not in mine:
-            yield f"does not request {_setting(name, theirs[name].asked)}"
+def _changes(run: Run, other: Run) -> Iterator[str]:
+    if texts := _distinguishing_texts(run, other):
+        against = _distinguishing_texts(other, run)
+        yield " and ".join(f"{text} instead of {other_text}" for text, other_text in zip(texts, against, strict=True))
+    own_requests, other_requests = _requests(run), _requests(other)
+    for name in own_requests:
+        if name not in other_requests:
+            yield f"requests {_setting_text(name, own_requests[name].asked)}"
+        elif own_requests[name].asked != other_requests[name].asked:
+            asked = _setting_text(name, own_requests[name].asked)
+            yield f"requests {asked} instead of {clean(other_requests[name].asked)}"
+    for name in other_requests:
+        if name not in own_requests:
+            yield f"does not request {_setting_text(name, other_requests[name].asked)}"
     mine_computes, theirs_computes = comparable_runs.workloads(run, other)
     if mine_computes != theirs_computes:
         does = "runs" if comparable_runs.is_program(run) and comparable_runs.is_program(other) else "computes"
@@ -274,7 +277,7 @@ def _requests(run: Run) -> dict[str, Setting]:
     return {name: setting for name, setting in run.settings.items() if run_report.is_requested(setting)}
 
 
-def _setting(name: str, value: object) -> str:
+def _setting_text(name: str, value: object) -> str:
     return run_report.setting_text(clean(name), value)
 
 
@@ -286,14 +289,18 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
         yield f"device map {device_map(run)} instead of {device_map(other)}"
     granted, before = run_report.granted_text(run), run_report.granted_text(other)
     if granted != before:
-        ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
-        how = f" ({'; '.join(ways)})" if ways and granted != "–" else ""
+        hows = dict.fromkeys(clean(entry.how) for entry in run.predicted or ())
+        how = f" ({'; '.join(hows)})" if hows and granted != "–" else ""
         yield f"granted {granted} instead of {before}{how}"
     elif run.config == other.config and granted != "–":
         yield f"granted the same, {granted}"
-    seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
-    if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY_SHARE * max(seen, earlier):
-        yield f"NVML saw {size(seen)} instead of {size(earlier)}"
+    peak, other_peak = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
+    if (
+        peak is not None
+        and other_peak is not None
+        and abs(peak - other_peak) > SAME_MEMORY_SHARE * max(peak, other_peak)
+    ):
+        yield f"NVML saw {size(peak)} instead of {size(other_peak)}"
     if run_report.fallback_text(run) != run_report.fallback_text(other) and run.fallbacks:
         yield f"ops fell back {run_report.fallback_text(run)}"
     yield from _speed_effects(run, other)
@@ -302,23 +309,28 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
 
 
 def _speed_effects(run: Run, other: Run) -> Iterator[str]:
-    mine, theirs = run.throughput, other.throughput
-    if mine is None or theirs is None or theirs.median_step_seconds <= 0 or mine.median_step_seconds <= 0:
+    own_speed, other_speed = run.throughput, other.throughput
+    if (
+        own_speed is None
+        or other_speed is None
+        or other_speed.median_step_seconds <= 0
+        or own_speed.median_step_seconds <= 0
+    ):
         return
     if not comparable_runs.same_work(run, other):
         here, there = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
         if comparable_runs.workload(run) != comparable_runs.workload(other):
-            ways = [clean(entry.execution) for entry in (mine, theirs)]
+            hows = [clean(entry.execution) for entry in (own_speed, other_speed)]
             alike = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
             other_work = "a different command" if comparable_runs.is_program(run) else "a different amount of work"
-            why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else other_work
+            why = f"{hows[0]}, not {hows[1]}" if alike and all(hows) else other_work
         else:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
         yield f"speeds not comparable ({why})"
         return
-    ratio = theirs.median_step_seconds / mine.median_step_seconds
-    shown = f"{speed_text(mine)} against {speed_text(theirs)} steps/s"
-    noise = why_not_comparable(mine, theirs, simulated=run.simulated or other.simulated)
+    ratio = other_speed.median_step_seconds / own_speed.median_step_seconds
+    shown = f"{speed_text(own_speed)} against {speed_text(other_speed)} steps/s"
+    noise = why_not_comparable(own_speed, other_speed, simulated=run.simulated or other.simulated)
     if noise:
         yield f"{noise} ({shown})"
     elif ratio >= 1:
@@ -329,30 +341,33 @@ def _speed_effects(run: Run, other: Run) -> Iterator[str]:
 
 def _log_wording(run: Run, other: Run) -> Iterator[str]:
     """Messages that only one of the two logs has, ignoring numbers and paths."""
-    mine, theirs = _messages(run), _messages(other)
-    sides = (("its log has", "the other", mine, theirs), ("the other's log has", "its own", theirs, mine))
-    for whose, lacking, here, there in sides:
+    own_messages, other_messages = _messages(run), _messages(other)
+    sides = (
+        ("its log has", "the other", own_messages, other_messages),
+        ("the other's log has", "its own", other_messages, own_messages),
+    )
+    for whose, lacking_log, here, there in sides:
         only = [text for shape, text in here.items() if shape not in there]
         if only:
             lines = "a message" if len(only) == 1 else f"{len(only)} messages"
-            yield f"{whose} {lines} that {lacking} lacks, such as “{only[0][:_LOG_CHARS]}”"
+            yield f"{whose} {lines} that {lacking_log} lacks, such as “{only[0][:_MAX_LOG_CHARS]}”"
 
 
 def _messages(run: Run) -> dict[str, str]:
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for line in run.log_tail:
         message = source_message(line)
-        if message is not None and _ABOUT_GPUS.search(message[1]) and not _PREPARATION.search(message[1]):
+        if message is not None and _GPU_LINE.search(message[1]) and not _LOADING_LINE.search(message[1]):
             shape = _NUMBERS.sub("#", _PATHS.sub("/", message[1]))
-            found.setdefault(shape, clean(message[1]))
-    return found
+            messages.setdefault(shape, clean(message[1]))
+    return messages
 
 
-def _explaining(run: Run, other: Run) -> list[tuple[str, Finding]]:
+def _explaining_findings(run: Run, other: Run) -> list[tuple[str, Finding]]:
     """The most severe finding that only this run has; else one that only the other has."""
     for where, item, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
-        elsewhere = {found.id for found in another.findings}
-        own = [found for found in item.findings if found.id not in elsewhere and found.id != "healthy"]
+        elsewhere = {finding.id for finding in another.findings}
+        own = [finding for finding in item.findings if finding.id not in elsewhere and finding.id != "healthy"]
         if own:
-            return [(where, min(own, key=lambda found: SEVERITY_ORDER[found.severity]))]
+            return [(where, min(own, key=lambda finding: SEVERITY_ORDER[finding.severity]))]
     return []

@@ -30,7 +30,10 @@ from gpuwatch.share.reports.report_elements import (
 )
 
 _MAX_COMMAND_CHARS = 120
-_SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
+_SILENCE_REASONS = {
+    "driver.missing": "no NVIDIA driver",
+    "driver.mismatch": "the driver's library and kernel module differ",
+}
 _MAX_CPU_PROCESSES = 10
 _MAX_FRAMEWORK_CHARS = 9
 """Characters of a framework's short name, ``tf 2.21``."""
@@ -39,44 +42,46 @@ _MAX_FRAMEWORK_CHARS = 9
 def snapshot_content(snapshot: Snapshot) -> Content:
     """Everything that was read."""
     host, driver = snapshot.host, snapshot.driver
-    tables: tuple[Table, ...] = (_problems(snapshot), _busiest(snapshot))
+    tables: tuple[Table, ...] = (_problem_table(snapshot), _busiest_table(snapshot))
     facts = [("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "unknown")]
     if snapshot.devices:
-        tables = (*device_tables(snapshot), _reservations(snapshot), _problems(snapshot))
-        facts.append(("power", _power(snapshot.devices)))
-    about_host = (
+        tables = (*device_tables(snapshot), _reservation_table(snapshot), _problem_table(snapshot))
+        facts.append(("power", _power_text(snapshot.devices)))
+    host_text = (
         f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
         f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}, "
-        f"load {' '.join(f'{part:.2f}' for part in host.load) if host.load else UNKNOWN}"
+        f"load {' '.join(f'{average:.2f}' for average in host.load) if host.load else UNKNOWN}"
     )
-    facts.append(("host", about_host))
-    if unified := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
-        facts.append(("memory", f"of {', '.join(unified)}: host memory, which other programs also use"))
-    severities = {found.severity for found in snapshot.findings}
-    worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
+    facts.append(("host", host_text))
+    if unified_gpus := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
+        facts.append(("memory", f"of {', '.join(unified_gpus)}: host memory, which other programs also use"))
+    severities = {finding.severity for finding in snapshot.findings}
+    has_error = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
     # Of a recording, what cannot be read may not be a finding yet.
-    doubtful = snapshot.problems or "warning" in severities or any(map(unreadable_metrics, snapshot.devices))
+    has_warning = snapshot.problems or "warning" in severities or any(map(unreadable_metrics, snapshot.devices))
     return Content(
         title=clean(host.hostname) if host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
-        state="error" if worst else "warning" if doubtful else "ok",
+        state="error" if has_error else "warning" if has_warning else "ok",
         verdict=count_text(len(snapshot.devices), "GPU") if snapshot.driver else "GPUs unknown",
-        reason=_silence(snapshot),
+        reason=_silence_text(snapshot),
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=tuple(facts),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(clean_finding(_advised(found, snapshot)) for found in snapshot.findings),
+        findings=tuple(clean_finding(_with_advice(finding, snapshot)) for finding in snapshot.findings),
         footer="gpuwatch",
     )
 
 
 def device_tables(snapshot: Snapshot) -> tuple[Table, ...]:
     """GPUs, MIG instances and processes."""
-    return (_gpus(snapshot), _mig_instances(snapshot), _processes(snapshot))
+    return (_gpu_table(snapshot), _mig_instances(snapshot), _processes_table(snapshot))
 
 
-def _gpus(snapshot: Snapshot) -> Table:
-    cells = [_device_row(device, marked=device.simulated and not snapshot.simulated) for device in snapshot.devices]
+def _gpu_table(snapshot: Snapshot) -> Table:
+    cells = [
+        _device_row(device, mark_simulated=device.simulated and not snapshot.simulated) for device in snapshot.devices
+    ]
     table = Table(
         "GPUs",
         *columns(cells),
@@ -88,58 +93,65 @@ def _gpus(snapshot: Snapshot) -> Table:
     return table if any(device.state_detail for device in snapshot.devices) else table.without("Why")
 
 
-def _reservations(snapshot: Snapshot) -> Table:
+def _reservation_table(snapshot: Snapshot) -> Table:
     """Who reserved which GPU, with ``gpuwatch pick --reserve``."""
     names = {device.uuid: str(device.index) for device in snapshot.devices}
     for device in snapshot.devices:
-        names |= {part.uuid: f"{device.index} MIG {part.id}" for part in device.mig_instances if part.uuid}
+        names |= {
+            instance.uuid: f"{device.index} MIG {instance.id}" for instance in device.mig_instances if instance.uuid
+        }
     rows = []
-    for found in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, "")):
-        who = map(clean, (names.get(found.uuid, found.uuid), found.user, found.pid))
-        rows.append((*who, shorten(clean(found.command), _MAX_COMMAND_CHARS)))
+    for reservation in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, "")):
+        who = map(clean, (names.get(reservation.uuid, reservation.uuid), reservation.user, reservation.pid))
+        rows.append((*who, shorten(clean(reservation.command), _MAX_COMMAND_CHARS)))
     return Table("Reserved", ("GPU", "User", "PID", "Command"), tuple(rows), ("GPU", "PID"))
 
 
-def _power(devices: Sequence[Device]) -> str:
+def _power_text(devices: Sequence[Device]) -> str:
     """Power draw and energy of all GPUs together, and the energy of each; says which ones are unknown."""
-    draws = {device.index: device.number("power.draw_watts") for device in devices}
-    used = {device.index: device.number("energy_joules") for device in devices}
-    watts, joules = ([value for value in known.values() if value is not None] for known in (draws, used))
-    now = f"{sum(watts):.0f} W now{_without(draws)}" if watts else f"{UNKNOWN} now"
+    power_draws = {device.index: device.number("power.draw_watts") for device in devices}
+    energies = {device.index: device.number("energy_joules") for device in devices}
+    watts, joules = ([value for value in known.values() if value is not None] for known in (power_draws, energies))
+    now = f"{sum(watts):.0f} W now{_without_text(power_draws)}" if watts else f"{UNKNOWN} now"
     if not joules:
         return f"{now}; energy counter {UNKNOWN}"
-    each = ", ".join(f"GPU {index} {energy(value, max(joules))}" for index, value in used.items() if value is not None)
-    of = f" ({each})" if len(devices) > 1 else ""
-    return f"{now}; {energy(sum(joules))} since the driver was loaded{_without(used)}{of}"
+    energy_by_gpu = ", ".join(
+        f"GPU {index} {energy(value, max(joules))}" for index, value in energies.items() if value is not None
+    )
+    by_gpu = f" ({energy_by_gpu})" if len(devices) > 1 else ""
+    return f"{now}; {energy(sum(joules))} since the driver was loaded{_without_text(energies)}{by_gpu}"
 
 
-def _without(known: Mapping[int, float | None]) -> str:
+def _without_text(known: Mapping[int, float | None]) -> str:
     """``, without GPUs 2-3``: those of which the number is unknown."""
-    lacking = [index for index, value in known.items() if value is None]
-    return f", without {gpu_list_text(lacking)}" if lacking else ""
+    unknown = [index for index, value in known.items() if value is None]
+    return f", without {gpu_list_text(unknown)}" if unknown else ""
 
 
-def _silence(snapshot: Snapshot) -> str:
+def _silence_text(snapshot: Snapshot) -> str:
     """Why the GPUs are unknown; empty if the driver listed them, or that there are none."""
     if snapshot.driver is not None:
         return ""
     if any(problem.reason == FAILED_ITSELF for problem in snapshot.problems):
         return "gpuwatch could not query the driver"
-    refuses = any(problem.source == "nvml" and problem.reason not in _SILENT for problem in snapshot.problems)
-    silent = "the driver refuses" if refuses else "driver not answering"
-    return next((_SILENT[problem.reason] for problem in snapshot.problems if problem.reason in _SILENT), silent)
+    refuses = any(problem.source == "nvml" and problem.reason not in _SILENCE_REASONS for problem in snapshot.problems)
+    silent = "the driver reports an error" if refuses else "the driver does not answer"
+    return next(
+        (_SILENCE_REASONS[problem.reason] for problem in snapshot.problems if problem.reason in _SILENCE_REASONS),
+        silent,
+    )
 
 
-def _device_row(device: Device, *, marked: bool) -> dict[str, str]:
+def _device_row(device: Device, *, mark_simulated: bool) -> dict[str, str]:
     def show(metric_id: str) -> str:
         return reading_text(metric(metric_id), device.get(metric_id))
 
     return {
         "GPU": str(device.index),
-        "Name": clean(device.name) + (" (simulated)" if marked else ""),
+        "Name": clean(device.name) + (" (simulated)" if mark_simulated else ""),
         "Util": show("utilization.gpu_percent"),
-        "Memory": _of(show("memory.used_bytes"), show("memory.total_bytes")),
-        "Power": _of(show("power.draw_watts"), show("power.limit_watts")),
+        "Memory": _part_of_whole(show("memory.used_bytes"), show("memory.total_bytes")),
+        "Power": _part_of_whole(show("power.draw_watts"), show("power.limit_watts")),
         "Temp": show("temperature.gpu_celsius"),
         "SM clock": show("clocks.sm_mhz"),
         "State": device.state,
@@ -150,32 +162,40 @@ def _device_row(device: Device, *, marked: bool) -> dict[str, str]:
 def _mig_instances(snapshot: Snapshot) -> Table:
     """The MIG instances of GPUs; each is a CUDA device."""
     rows: list[dict[str, str]] = []
-    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", "active", "Processes", "UUID")
-    active = any("activity.sm_percent" in part.readings for d in snapshot.devices for part in d.mig_instances)
+    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", "SM activity", "Processes", "UUID")
+    has_activity = any(
+        "activity.sm_percent" in instance.readings for device in snapshot.devices for instance in device.mig_instances
+    )
     for device in snapshot.devices:
         count = device.get("mig.instances")
         if device.readings.get("mig.mode") == "enabled" and isinstance(count, Missing):
             unknown = dict.fromkeys(heads, UNKNOWN)
             rows.append(unknown | {"GPU": str(device.index), "UUID": clean(count.detail or count.reason)})
-        for part in device.mig_instances:
-            users = [p for p in snapshot.processes if (p.device_uuid, p.mig_instance) == (device.uuid, part.id)]
+        for instance in device.mig_instances:
+            users = [
+                process
+                for process in snapshot.processes
+                if (process.device_uuid, process.mig_instance) == (device.uuid, instance.id)
+            ]
             rows.append(
                 {
                     "GPU": str(device.index),
-                    "GI/CI": part.id,
-                    "Profile": clean(part.profile),
-                    "Memory": _of(*(size(part.number(f"memory.{name}_bytes")) for name in ("used", "total"))),
-                    "SMs": clean(part.multiprocessors),
-                    "active": percent(part.number("activity.sm_percent")),
-                    "Processes": clean(len({p.pid for p in users})),
-                    "UUID": clean(part.uuid),
+                    "GI/CI": instance.id,
+                    "Profile": clean(instance.profile),
+                    "Memory": _part_of_whole(
+                        *(size(instance.number(f"memory.{name}_bytes")) for name in ("used", "total"))
+                    ),
+                    "SMs": clean(instance.multiprocessors),
+                    "SM activity": percent(instance.number("activity.sm_percent")),
+                    "Processes": clean(len({process.pid for process in users})),
+                    "UUID": clean(instance.uuid),
                 }
             )
     table = Table("MIG instances", *columns(rows), right=("GPU", *heads[3:-1]), keep=("UUID",))
-    return table if active else table.without("active")
+    return table if has_activity else table.without("SM activity")
 
 
-def _of(part: str, whole: str) -> str:
+def _part_of_whole(part: str, whole: str) -> str:
     """``12.0 / 24.0 GiB``: the unit once if both have the same."""
     if part == whole == UNKNOWN:
         return UNKNOWN
@@ -183,11 +203,14 @@ def _of(part: str, whole: str) -> str:
     return f"{amount} / {whole}" if amount and whole.endswith(f" {unit}") else f"{part} / {whole}"
 
 
-def _processes(snapshot: Snapshot) -> Table:
+def _processes_table(snapshot: Snapshot) -> Table:
     """The processes on the GPUs; largest first on each."""
     processes = sorted(
         snapshot.processes,
-        key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
+        key=lambda process: (
+            process.device_index if process.device_index is not None else 1 << 30,
+            -(process.number("gpu_memory_bytes") or 0),
+        ),
     )
     return _process_table(
         "Processes",
@@ -208,25 +231,26 @@ def _process_table(title: str, cells: Sequence[dict[str, str]], optional: tuple[
     )
 
 
-def _busiest(snapshot: Snapshot) -> Table:
+def _busiest_table(snapshot: Snapshot) -> Table:
     """The busiest processes of a host without a GPU."""
     heads = ("PID", "User", "CPU", "Host mem", "Time", "Framework", "Command")
     rows = []
     for process in snapshot.processes[:_MAX_CPU_PROCESSES]:
         cells = _process_cells(process, snapshot) | {"User": clean(process.user)}
         rows.append({head: cells[head] for head in heads})
-    there, listed = snapshot.host_processes, len(snapshot.processes)
+    process_count, listed_count = snapshot.host_processes, len(snapshot.processes)
     note = "None of them uses a GPU." if snapshot.driver else "It is not known which of them use a GPU."
-    if there is not None and there > len(rows):
-        note = f"The {len(rows)} busiest of {there} processes; --json has {min(listed, there)}. {note}"
+    if process_count is not None and process_count > len(rows):
+        in_json = min(listed_count, process_count)
+        note = f"The {len(rows)} busiest of {process_count} processes; --json has {in_json}. {note}"
     return _process_table("Processes of the host", rows, ("Time", "Framework", "Host mem"), note)
 
 
 def _process_cells(process: Process, snapshot: Snapshot) -> dict[str, str]:
-    where = clean(process.device_index)
+    gpu = clean(process.device_index)
     command = process.command or process.name
     return {
-        "GPU": f"{where}:{clean(process.mig_instance)}" if process.mig_instance else where,
+        "GPU": f"{gpu}:{clean(process.mig_instance)}" if process.mig_instance else gpu,
         "PID": str(process.pid),
         "User": clean(process.user) + (f" ({clean(process.note)})" if process.note else ""),
         "Type": clean(process.type),
@@ -240,27 +264,27 @@ def _process_cells(process: Process, snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def _advised(found: Finding, snapshot: Snapshot) -> Finding:
+def _with_advice(finding: Finding, snapshot: Snapshot) -> Finding:
     """With the advice of a source that reports the same problem: it knows about simulated GPUs too."""
     for problem in snapshot.problems:
-        if problem.hint and found.id == problem.reason and _explains(problem, snapshot):
-            return msgspec.structs.replace(found, action=problem.hint)
-    return found
+        if problem.hint and finding.id == problem.reason and _is_explained(problem, snapshot):
+            return msgspec.structs.replace(finding, action=problem.hint)
+    return finding
 
 
-def _explains(problem: Problem, snapshot: Snapshot) -> bool:
+def _is_explained(problem: Problem, snapshot: Snapshot) -> bool:
     """Whether a finding covers this problem, with its own advice."""
     return bool(problem.detail) and any(
-        found.id == problem.reason and problem.detail in f"{found.title} {' '.join(found.evidence)}"
-        for found in snapshot.findings
+        finding.id == problem.reason and problem.detail in f"{finding.title} {' '.join(finding.evidence)}"
+        for finding in snapshot.findings
     )
 
 
-def _problems(snapshot: Snapshot) -> Table:
+def _problem_table(snapshot: Snapshot) -> Table:
     """What could not be read and is not among the findings."""
     rows = (
         (*map(clean, (problem.source, problem.reason, problem.detail)), clean_or_empty(problem.hint))
         for problem in snapshot.problems
-        if not _explains(problem, snapshot)
+        if not _is_explained(problem, snapshot)
     )
-    return Table("Problems", ("Source", "Reason", "What", "What helps"), tuple(rows))
+    return Table("Problems", ("Source", "Reason", "What", "What to do"), tuple(rows))

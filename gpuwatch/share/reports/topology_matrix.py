@@ -19,17 +19,21 @@ LEGEND = {
 
 def topology_content(snapshot: Snapshot) -> Content:
     """The content of a topology: its matrix and legend."""
-    found = snapshot.topology
-    there = [] if found is None else [path_name(found, a, b) for a in snapshot.devices for b in snapshot.devices]
-    used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in there}
+    topology = snapshot.topology
+    path_names = (
+        []
+        if topology is None
+        else [path_name(topology, first, second) for first in snapshot.devices for second in snapshot.devices]
+    )
+    used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in path_names}
     legend = tuple((name, meaning) for name, meaning in LEGEND.items() if name in used)
     tables = (topology_table(snapshot), Table("Legend", ("", "Meaning"), legend))
     return Content(
         title=clean(snapshot.host.hostname) if snapshot.host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
-        state="ok" if found is not None else "unknown",
+        state="ok" if topology is not None else "unknown",
         verdict=count_text(len(snapshot.devices), "GPU"),
-        reason="" if found is not None else "how they are connected was not read",
+        reason="" if topology is not None else "how they are connected was not read",
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         tables=tuple(table for table in tables if table.rows),
         footer="gpuwatch",
@@ -38,20 +42,20 @@ def topology_content(snapshot: Snapshot) -> Content:
 
 def topology_table(snapshot: Snapshot) -> Table:
     """A row and a column for each GPU, then its CPUs and NUMA nodes; no rows if nothing is known."""
-    found, devices = snapshot.topology, snapshot.devices
+    topology, devices = snapshot.topology, snapshot.devices
     heads = ("", *(f"GPU{device.index}" for device in devices), "CPUs", "NUMA")
-    if found is None:
+    if topology is None:
         return Table("Topology", heads, ())
-    places = {place.uuid: place for place in found.places}
+    places = {place.uuid: place for place in topology.places}
     rows = []
     for device in devices:
         place = places.get(device.uuid)
-        paths = (path_name(found, device, other) for other in devices)
-        where = (clean(place.cpus), clean(place.numa_nodes)) if place else (UNKNOWN, UNKNOWN)
-        rows.append((f"GPU{device.index}", *paths, *where))
+        paths = (path_name(topology, device, other) for other in devices)
+        cpus_and_numa = (clean(place.cpus), clean(place.numa_nodes)) if place else (UNKNOWN, UNKNOWN)
+        rows.append((f"GPU{device.index}", *paths, *cpus_and_numa))
     reasons = sorted(
-        {lack.detail for place in found.places for lack in place.missing.values()}
-        | {found.missing.detail for found in found.connections if found.missing is not None}
+        {missing.detail for place in topology.places for missing in place.missing.values()}
+        | {link.missing.detail for link in topology.connections if link.missing is not None}
     )
     return Table("Topology", heads, tuple(rows), note="; ".join(clean(reason) for reason in reasons))
 
@@ -61,8 +65,8 @@ def path_description(name: str) -> str:
     return f"{name}, {'over NVLink' if name.startswith('NV') else LEGEND[name]}"
 
 
-def path_name(found: Topology, a: Device, b: Device) -> str:
+def path_name(topology: Topology, first: Device, second: Device) -> str:
     """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash if unknown."""
-    if a.uuid == b.uuid:
+    if first.uuid == second.uuid:
         return "X"
-    return found.path(a.uuid, b.uuid) or UNKNOWN
+    return topology.path(first.uuid, second.uuid) or UNKNOWN

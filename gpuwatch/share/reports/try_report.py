@@ -46,37 +46,37 @@ _MIN_SHARE = 0.0005
 _MAX_HOLDERS = 15
 _MAX_SETTINGS = 6
 """Settings whose holders are shown side by side."""
-_MISSING = "not recorded"
-_FREE: tuple[PartKind, str] = ("free", "")
+_NOT_RECORDED = "not recorded"
+_FREE_PART: tuple[PartKind, str] = ("free", "")
 _MAX_DECISIVE_LINES = 3
 _SPEEDS = ("STEP", "STEPS/S")
-_BY_THE_WAY = re.compile(
+_UNIMPORTANT_LINE = re.compile(
     r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: "
     r"|.*Failed to get device properties, error code: 302"
 )
 """Information and warnings of TensorFlow's log, names of nodes, hints, and what simulated GPUs lack."""
-_FRAME = re.compile(r'\s+File "(?!.*/(?:site|dist)-packages/)[^"<]+", line \d+')
+_PROGRAM_FRAME = re.compile(r'\s+File "(?!.*/(?:site|dist)-packages/)[^"<]+", line \d+')
 """A line of a traceback in a file of the program's own."""
-_CHANGES = "‡"
-_CPU = "Simulated GPUs compute on this computer's CPU: their speeds are not compared."
-_OR_ITS_END = ", or at its own end if that comes first"
+_CHANGES_RESULTS_MARK = "‡"
+_SIMULATED_SPEEDS_NOTE = "Simulated GPUs compute on this computer's CPU: their speeds are not compared."
+_OR_ITS_END_TEXT = ", or at its own end if that comes first"
 
 
 def trials_content(document: Experiment) -> Content:
     """The settings side by side, then every run."""
-    known = summarize_settings(document.trials)
-    state, verdict = _verdict(document, known)
-    not_tried = ((clean(summary.name), clean(summary.not_tried)) for summary in known if summary.not_tried)
+    summaries = summarize_settings(document.trials)
+    state, verdict = _verdict(document, summaries)
+    not_tried = ((clean(summary.name), clean(summary.not_tried)) for summary in summaries if summary.not_tried)
     tables = (
-        _fits(document),
-        _recover(document),
-        _largest(document),
-        _copies(document.trials),
-        _settings(document, known),
+        _card_table(document),
+        _recovery_table(document),
+        _largest_value_table(document),
+        _copy_table(document.trials),
+        _setting_table(document, summaries),
         *_recorded_tables(document.trials),
-        _failures([trial for trial in document.trials if _unexpected(document, trial)]),
+        _failure_table([trial for trial in document.trials if _unexpected(document, trial)]),
         Table("Not tried", ("Setting", "Why"), tuple(not_tried)),
-        _every_run(document),
+        _run_table(document),
     )
     answer = document.answer
     runs = [(trial, trial.run) for trial in document.trials if trial.run is not None]
@@ -91,16 +91,16 @@ def trials_content(document: Experiment) -> Content:
         action=f"To keep {clean(answer.best)}:" if code else "",
         code=code,
         footer="gpuwatch",
-        parts=tuple(dataclasses.replace(run_report.run_content(run), title=_titled(trial)) for trial, run in runs),
+        parts=tuple(dataclasses.replace(run_report.run_content(run), title=_run_title(trial)) for trial, run in runs),
     )
 
 
-def _titled(trial: Trial) -> str:
-    which = "memory recorded" if trial.recorded else f"copy {trial.copy}" if trial.copy else f"round {trial.round}"
-    return f"{clean(trial.name)}, {which}"
+def _run_title(trial: Trial) -> str:
+    which_run = "memory recorded" if trial.recorded else f"copy {trial.copy}" if trial.copy else f"round {trial.round}"
+    return f"{clean(trial.name)}, {which_run}"
 
 
-def _verdict(document: Experiment, known: Sequence[SettingSummary]) -> tuple[str, str]:
+def _verdict(document: Experiment, summaries: Sequence[SettingSummary]) -> tuple[str, str]:
     if any(trial.run is not None and trial.run.verdict == "interrupted" for trial in document.trials):
         return "warning", "interrupted"
     if document.fits:
@@ -112,15 +112,17 @@ def _verdict(document: Experiment, known: Sequence[SettingSummary]) -> tuple[str
         if document.largest.value is None:
             return "error", "none fits"
         return ("ok", "confirmed") if document.largest.confirmed else ("warning", "not confirmed")
-    failed = sum(summary.was_tried and not summary.has_passed for summary in known)
-    beside = [trial.run.verdict in PASSED_VERDICTS for trial in document.trials if trial.copy and trial.run is not None]
-    if beside and not all(beside):
-        return "warning", f"{beside.count(False)} of {len(beside)} copies failed"
-    if not any(summary.was_tried for summary in known):
+    failed = sum(summary.was_tried and not summary.has_passed for summary in summaries)
+    copies_passed = [
+        trial.run.verdict in PASSED_VERDICTS for trial in document.trials if trial.copy and trial.run is not None
+    ]
+    if copies_passed and not all(copies_passed):
+        return "warning", f"{copies_passed.count(False)} of {len(copies_passed)} copies failed"
+    if not any(summary.was_tried for summary in summaries):
         return "warning", "nothing to compare"
     if failed:
-        tried = sum(summary.was_tried for summary in known)
-        return ("error" if failed == tried else "warning"), f"{failed} of {tried} failed"
+        tried_count = sum(summary.was_tried for summary in summaries)
+        return ("error" if failed == tried_count else "warning"), f"{failed} of {tried_count} failed"
     return "ok", "all ran"
 
 
@@ -131,8 +133,8 @@ def _subject(document: Experiment) -> str:
     return " · ".join([count_text(len(runs), "run"), *hosts, *frameworks, document.started_at.strftime("%Y-%m-%d")])
 
 
-def _settings(document: Experiment, known: Sequence[SettingSummary]) -> Table:
-    runs = [summary for summary in known if summary.runs]
+def _setting_table(document: Experiment, summaries: Sequence[SettingSummary]) -> Table:
+    runs = [summary for summary in summaries if summary.runs]
     if document.largest is not None:
         name = document.largest.name
         runs.sort(key=lambda summary: int(summary.trials[0].values.get(name, "0")))
@@ -140,8 +142,8 @@ def _settings(document: Experiment, known: Sequence[SettingSummary]) -> Table:
     # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
     peaks = any(run.trials[0].values and run.allocator_peak is not None for run in runs)
     timed = [run for run in runs if run.step_time is not None]
-    heads, rows = columns(map(_row, runs))
-    notes = [f"Each run is measured {document.rule}{_OR_ITS_END if 'steps' in document.rule else ''}."]
+    heads, rows = columns(map(_setting_row, runs))
+    notes = [f"Each run is measured {document.rule}{_OR_ITS_END_TEXT if 'steps' in document.rule else ''}."]
     if any(run.memory for run in runs):
         notes.append("Memory is NVML's peak of the steps that ran: later steps can take more.")
     if peaks:
@@ -151,12 +153,12 @@ def _settings(document: Experiment, known: Sequence[SettingSummary]) -> Table:
     if timed and not simulated:
         notes.append("± is half of the 95 % interval of the median step.")
     if any(run.changes_results for run in runs):
-        notes.append(f"{_CHANGES} changes what the program computes.")
+        notes.append(f"{_CHANGES_RESULTS_MARK} changes what the program computes.")
     if simulated:
-        notes.append(_CPU)
+        notes.append(_SIMULATED_SPEEDS_NOTE)
     elif len({tuple(run.trials[0].values.items()) for run in timed}) > 1:
         notes.append("With a different value, a step may do different work.")
-    notes += [*_signals(document), *map(clean, document.notes)]
+    notes += [*_signal_notes(document), *map(clean, document.notes)]
     named = [(run.name, run.representative_run) for run in runs if run.representative_run is not None]
     same_memory = peaks and _same_memory(runs)
     left_out = (*(_SPEEDS if simulated else ()), *(() if peaks else ("ALLOCATOR",)))
@@ -180,48 +182,48 @@ def _settings(document: Experiment, known: Sequence[SettingSummary]) -> Table:
 
 def _same_memory(runs: Sequence[SettingSummary]) -> bool:
     """Whether NVML reports the same of all: of what they need, its bars would show nothing."""
-    held = [amount for run in runs if run.memory is not None for amount in run.memory]
-    return bool(held) and max(held) <= min(held) * (1 + SAME_MEMORY_SHARE)
+    peaks = [amount for run in runs if run.memory is not None for amount in run.memory]
+    return bool(peaks) and max(peaks) <= min(peaks) * (1 + SAME_MEMORY_SHARE)
 
 
-def _row(summary: SettingSummary) -> dict[str, str]:
+def _setting_row(summary: SettingSummary) -> dict[str, str]:
     run, time = summary.representative_run, summary.step_time
-    mark = f" {_CHANGES}" if summary.changes_results else ""
+    mark = f" {_CHANGES_RESULTS_MARK}" if summary.changes_results else ""
     verdict = run.verdict if run is not None else UNKNOWN
     times = f" ×{len(summary.runs)}" if len(summary.runs) > 1 and summary.has_passed else ""
     return {
         "SETTING": f"{clean(summary.name)}{mark}",
-        "APPLIED": _applied(summary),
+        "APPLIED": _applied_text(summary),
         "GPU MEMORY": UNKNOWN if summary.memory is None else size(summary.memory[1]),
         "ALLOCATOR": size(summary.allocator_peak),
         "DEVICE MAP": device_map(run) if run is not None else UNKNOWN,
-        "STEP": _step(time),
+        "STEP": _step_text(time),
         "STEPS/S": per_second_text(1 / time.median_seconds)
         if time is not None and time.median_seconds > 0
         else UNKNOWN,
         "MEASURED": clean(summary.furthest_trial.covered).replace(" steps", "\u00a0steps"),
-        "VERDICT": f"{_marked(verdict)}{times}",
+        "VERDICT": f"{_verdict_text(verdict)}{times}",
     }
 
 
-def _marked(verdict: str) -> str:
+def _verdict_text(verdict: str) -> str:
     return f"{GLYPHS.get(verdict, '•')}\u00a0{verdict}"
 
 
-def _applied(summary: SettingSummary) -> str:
+def _applied_text(summary: SettingSummary) -> str:
     if summary.overridden:
         return f"no, set at {clean(summary.overridden)}"
     if summary.not_tried:
         return "not applied"
     trial = summary.trials[0]
     # A variable that is there is all that is known of most; what TensorFlow made of others is.
-    known = {name: value for name, value in trial.effective.items() if not name.isupper()}
-    if known:
-        return ", ".join(setting_text(clean(name), value) for name, value in known.items())
+    effective = {name: value for name, value in trial.effective.items() if not name.isupper()}
+    if effective:
+        return ", ".join(setting_text(clean(name), value) for name, value in effective.items())
     return {True: "yes", False: "no", None: UNKNOWN}[trial.applied]
 
 
-def _step(time: StepTime | None) -> str:
+def _step_text(time: StepTime | None) -> str:
     if time is None:
         return UNKNOWN
     share = relative_half_width(time)
@@ -235,25 +237,25 @@ def _unexpected(document: Experiment, trial: Trial) -> bool:
     return own and not (searched and trial.run is not None and trial.run.verdict == "oom")
 
 
-def _largest(document: Experiment) -> Table:
+def _largest_value_table(document: Experiment) -> Table:
     """The border between values that fit and values that do not."""
-    found = document.largest
-    if found is None:
+    largest = document.largest
+    if largest is None:
         return Table("", (), ())
-    runs = {True: "in two runs each", False: "not confirmed"}[found.confirmed]
+    runs = {True: "in two runs each", False: "not confirmed"}[largest.confirmed]
     rows = [
-        (f"Largest {clean(found.name)} that fits", f"{clean(found.value)}, {runs}"),
-        ("First that fails", clean(found.first_failing)),
-        ("Setting", clean(found.asked)),
-        ("Longest run with it", clean(found.covered)),
-        ("The first that fails lacks", size(found.short_bytes)),
-        ("Each one more takes", size(found.bytes_per_unit)),
-        ("Fixed part", size(found.fixed_bytes)),
-        ("Left at the peak", size(found.headroom_bytes)),
+        (f"Largest {clean(largest.name)} that fits", f"{clean(largest.value)}, {runs}"),
+        ("First that fails", clean(largest.first_failing)),
+        ("Setting", clean(largest.asked)),
+        ("Longest run with it", clean(largest.covered)),
+        ("The first that fails lacks", size(largest.short_bytes)),
+        ("Each one more takes", size(largest.bytes_per_unit)),
+        ("Fixed part", size(largest.fixed_bytes)),
+        ("Left at the peak", size(largest.headroom_bytes)),
     ]
-    line = "" if found.fit_error_bytes is None else f" ({size(found.fit_error_bytes)} off at most)"
+    line = "" if largest.fit_error_bytes is None else f" ({size(largest.fit_error_bytes)} off at most)"
     return Table(
-        f"Largest {clean(found.name)}",
+        f"Largest {clean(largest.name)}",
         ("What", "Value"),
         tuple(row for row in rows if row[1] != UNKNOWN),
         note=f"By the framework's allocator; amounts by value are a line fitted to the runs that passed{line}. A "
@@ -261,10 +263,10 @@ def _largest(document: Experiment) -> Table:
     )
 
 
-def _fits(document: Experiment) -> Table:
-    words = {True: f"{GLYPHS['ok']}\u00a0yes", False: f"{GLYPHS['oom']}\u00a0no", None: "not known"}
+def _card_table(document: Experiment) -> Table:
+    fit_texts = {True: f"{GLYPHS['ok']}\u00a0yes", False: f"{GLYPHS['oom']}\u00a0no", None: "not known"}
     rows = tuple(
-        (clean(fit.card), words[fit.fits], "it was run that way" if fit.tried else "it follows from the other runs")
+        (clean(fit.card), fit_texts[fit.fits], "it was run that way" if fit.tried else "it follows from the other runs")
         for fit in document.fits
     )
     need = document.needed_bytes
@@ -272,7 +274,7 @@ def _fits(document: Experiment) -> Table:
     return Table("Cards", ("CARD", "RUNS", "HOW THAT IS KNOWN"), rows, note=note)
 
 
-def _recover(document: Experiment) -> Table:
+def _recovery_table(document: Experiment) -> Table:
     """What became of each setting that might have made the program pass."""
     rows = []
     for recovery in document.recover:
@@ -286,7 +288,7 @@ def _recover(document: Experiment) -> Table:
     return Table("What makes it pass", ("SETTING", "PASSES", "RUNS", "WHY NOT"), tuple(rows), ("RUNS",), note=note)
 
 
-def _copies(trials: Sequence[Trial]) -> Table:
+def _copy_table(trials: Sequence[Trial]) -> Table:
     """Copies that ran at once: what each got, and what it cost."""
     rows = []
     for trial in trials:
@@ -302,14 +304,14 @@ def _copies(trials: Sequence[Trial]) -> Table:
                 "GRANTED": run_report.granted_text(run),
                 "GPU MEMORY": size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
                 "SLOWER BY": UNKNOWN if slower is None else f"× {slower:.2f}",
-                "VERDICT": _marked(run.verdict),
+                "VERDICT": _verdict_text(run.verdict),
             }
         )
     heads, cells = columns(rows)
     return Table("Copies at once", heads, cells, right=heads[1:5], keep=("SETTING",), optional=("GRANTED",))
 
 
-def _failures(trials: Sequence[Trial]) -> Table:
+def _failure_table(trials: Sequence[Trial]) -> Table:
     """Why runs failed, with the lines that show it: the first of each setting."""
     rows = list[tuple[str, str]]()
     failed = [trial for trial in trials if trial.run and trial.run.verdict not in (*PASSED_VERDICTS, "interrupted")]
@@ -317,34 +319,36 @@ def _failures(trials: Sequence[Trial]) -> Table:
         assert trial.run is not None
         name = f"{trial.name}, copy {trial.copy}" if trial.copy else trial.name
         rows.append((clean(name), clean(trial.run.verdict_reason)))
-        rows += [("", line) for line in _decisive(trial.run)]
+        rows += [("", line) for line in _decisive_lines(trial.run)]
         if trial.output:
             rows.append(("", f"its output: {clean(trial.output)}"))
     return Table("Failed", ("Setting", "Why"), tuple(rows))
 
 
-def _decisive(run: Run) -> list[str]:
+def _decisive_lines(run: Run) -> list[str]:
     """The evidence of the cause; where there is none, the last lines of the output that are no messages by the way."""
-    main = next((found for found in run.findings if found.id == run.primary), None)
-    known = [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason] if main is not None else []
-    where = [line.strip() for line in run.log_tail if _FRAME.match(line)][-1:]
+    main = next((finding for finding in run.findings if finding.id == run.primary), None)
+    evidence_lines = (
+        [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason] if main is not None else []
+    )
+    program_frames = [line.strip() for line in run.log_tail if _PROGRAM_FRAME.match(line)][-1:]
     if main is not None and main.id != "unknown":
-        decisive = known[:_MAX_DECISIVE_LINES]
-    elif where:
-        decisive = [*where, *known][:_MAX_DECISIVE_LINES]
+        decisive = evidence_lines[:_MAX_DECISIVE_LINES]
+    elif program_frames:
+        decisive = [*program_frames, *evidence_lines][:_MAX_DECISIVE_LINES]
     else:
-        told = (line for line in run.log_tail if line.strip() and not USUAL_LINES.search(line))
-        decisive = [line for line in told if not _BY_THE_WAY.match(line)][-_MAX_DECISIVE_LINES:]
+        lines = (line for line in run.log_tail if line.strip() and not USUAL_LINES.search(line))
+        decisive = [line for line in lines if not _UNIMPORTANT_LINE.match(line)][-_MAX_DECISIVE_LINES:]
     return [clean(line) for line in decisive]
 
 
-def _every_run(document: Experiment) -> Table:
-    made = [trial for trial in document.trials if trial.run is not None]
-    counted = dict.fromkeys(clean(trial.counted) for trial in made if trial.counted)
-    simulated = any(trial.run is not None and trial.run.simulated for trial in made)
+def _run_table(document: Experiment) -> Table:
+    run_trials = [trial for trial in document.trials if trial.run is not None]
+    counted = dict.fromkeys(clean(trial.counted) for trial in run_trials if trial.counted)
+    simulated = any(trial.run is not None and trial.run.simulated for trial in run_trials)
     table = Table(
         EVERY_RUN,
-        *columns(map(_trial_row, made if len(made) > 1 else ())),
+        *columns(map(_trial_row, run_trials if len(run_trials) > 1 else ())),
         right=("Round", "GPU memory", "Step", "Steps"),
         note=(f"Steps are {', '.join(counted)}. " if counted else "")
         + "A signal was sent only after the measurement; what the program did after that does not count.",
@@ -353,12 +357,12 @@ def _every_run(document: Experiment) -> Table:
     return table.without("Step") if simulated else table
 
 
-def _signals(document: Experiment) -> list[str]:
+def _signal_notes(document: Experiment) -> list[str]:
     """What ended programs that did not end at SIGINT."""
-    forced = (trial for trial in document.trials if trial.ended_by in ("SIGTERM", "SIGKILL"))
+    forced_trials = (trial for trial in document.trials if trial.ended_by in ("SIGTERM", "SIGKILL"))
     return [
-        f"SIGINT did not end {', '.join(dict.fromkeys(clean(one.name) for one in ended))} within 5 s: {word} did."
-        for word, ended in group_by(forced, lambda trial: trial.ended_by).items()
+        f"SIGINT did not end {', '.join(dict.fromkeys(clean(trial.name) for trial in ended))} within 5 s: {word} did."
+        for word, ended in group_by(forced_trials, lambda trial: trial.ended_by).items()
     ]
 
 
@@ -369,10 +373,10 @@ def _trial_row(trial: Trial) -> dict[str, str]:
         "Round": "memory" if trial.recorded else f"copy {trial.copy}" if trial.copy else str(trial.round),
         "Setting": clean(trial.name),
         "GPU memory": size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
-        "Step": _step(trial.step_time),
+        "Step": _step_text(trial.step_time),
         "Steps": clean(trial.steps),
         "Ended by": clean(trial.ended_by),
-        "Verdict": _marked(run.verdict),
+        "Verdict": _verdict_text(run.verdict),
     }
 
 
@@ -381,39 +385,41 @@ def _trial_row(trial: Trial) -> dict[str, str]:
 
 def _recorded_tables(trials: Sequence[Trial]) -> Iterator[Table]:
     """The groups of each setting's peak, and the largest holders; nothing if no run was recorded."""
-    tried = {trial.name: trial for trial in trials if trial.recorded and trial.run is not None}
-    if not tried:
+    recorded_trials = {trial.name: trial for trial in trials if trial.recorded and trial.run is not None}
+    if not recorded_trials:
         return
     profiles = recorded_profiles(trials)
-    yield _group_table(tried, profiles)
+    yield _group_table(recorded_trials, profiles)
     if len(profiles) > 1:
         yield _holder_table(dict(list(profiles.items())[:_MAX_SETTINGS]))
 
 
-def _group_table(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
+def _group_table(recorded_trials: dict[str, Trial], profiles: dict[str, MemoryProfile]) -> Table:
     top = max((profile.peak_bytes for profile in profiles.values()), default=0)
-    held = {name: _parts(profile) for name, profile in profiles.items()}
+    groups_by_setting = {name: _peak_groups(profile) for name, profile in profiles.items()}
     groups = [
         group
-        for group in (*MEMORY_GROUPS, _MISSING)
-        if any(parts.get(group, 0) >= max(_MIN_SHARE * top, 1) for parts in held.values())
+        for group in (*MEMORY_GROUPS, _NOT_RECORDED)
+        if any(parts.get(group, 0) >= max(_MIN_SHARE * top, 1) for parts in groups_by_setting.values())
     ]
     cells = []
-    for name, trial in tried.items():
-        profile, amounts = profiles.get(name), held.get(name, {})
+    for name, trial in recorded_trials.items():
+        profile, amounts = profiles.get(name), groups_by_setting.get(name, {})
         cells.append(
             {
                 "SETTING": clean(name),
                 "PEAK": size(profile.peak_bytes) if profile is not None else UNKNOWN,
                 **{group.upper(): size(amounts[group]) if amounts.get(group) else UNKNOWN for group in groups},
-                "LARGEST HOLDER": _why_not(trial) if profile is None else _largest_holder(profile),
+                "LARGEST HOLDER": _why_no_profile(trial) if profile is None else _largest_holder(profile),
             }
         )
     heads, rows = columns(cells)
     bars = []
-    for name, amounts in held.items():
-        drawn = ((group, amounts[group]) for group in groups if amounts.get(group))
-        parts = tuple(BarPart(MEMORY_GROUPS.get(group, _FREE)[0], group, held, size(held)) for group, held in drawn)
+    for name, amounts in groups_by_setting.items():
+        shown_groups = ((group, amounts[group]) for group in groups if amounts.get(group))
+        parts = tuple(
+            BarPart(MEMORY_GROUPS.get(group, _FREE_PART)[0], group, held, size(held)) for group, held in shown_groups
+        )
         bars.append(BarRow(clean(name), parts, size(profiles[name].peak_bytes)))
     chart = BarChart("At the peak, by group", tuple(bars), float(top), "from 0 to the largest peak") if top else None
     return Table(
@@ -429,19 +435,19 @@ def _group_table(tried: dict[str, Trial], profiles: dict[str, MemoryProfile]) ->
     )
 
 
-def _parts(profile: MemoryProfile) -> dict[str, int]:
+def _peak_groups(profile: MemoryProfile) -> dict[str, int]:
     missing = profile.peak_bytes - profile.live_bytes
-    return {**profile.groups, **({_MISSING: missing} if missing > 0 else {})}
+    return {**profile.groups, **({_NOT_RECORDED: missing} if missing > 0 else {})}
 
 
 def _largest_holder(profile: MemoryProfile) -> str:
     if not profile.holders:
         return UNKNOWN
-    most = profile.holders[0]
-    return f"{clean(holder_name(most, profile.tool)) or 'an op without a name'}: {size(most.allocated_bytes)}"
+    holder = profile.holders[0]
+    return f"{clean(holder_name(holder, profile.tool)) or 'an op without a name'}: {size(holder.allocated_bytes)}"
 
 
-def _why_not(trial: Trial) -> str:
+def _why_no_profile(trial: Trial) -> str:
     problems = trial.run.problems if trial.run is not None else ()
     reasons = (text.partition(": ")[2] for text in problems if text.startswith("memory"))
     return clean(next(reasons, "no GPU memory was recorded"))

@@ -31,7 +31,16 @@ from gpuwatch.share.reports.formats.svg_parts import (
     path_points,
     text_label,
 )
-from gpuwatch.share.reports.recorded_period_graphs import INKS, NAMES, bottom, known, processes_on, runs_on, shown, top
+from gpuwatch.share.reports.recorded_period_graphs import (
+    GRAPH_COLORS,
+    GRAPH_NAMES,
+    axis_high,
+    axis_low,
+    processes_on,
+    recorded,
+    runs_on,
+    value_text,
+)
 from gpuwatch.share.reports.report_elements import clean
 
 _LEFT = 92
@@ -60,7 +69,7 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
 
     rows = _bar_rows(period, device, track, x)
     graphs = len(rows) * _LANE_HEIGHT + (20 if rows else 14)
-    metrics = [metric for metric in NAMES if metric in device.series]
+    metrics = [metric for metric in GRAPH_NAMES if metric in device.series]
     height = graphs + len(metrics) * (_GRAPH_HEIGHT + _GAP_HEIGHT) + _AXIS_HEIGHT
     bottom = height - _AXIS_HEIGHT
     parts = [bar.svg(number * _LANE_HEIGHT) for number, row in enumerate(rows) for bar in row]
@@ -68,11 +77,15 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
     parts += _bands(period, track, x, graphs, bottom)
     for number, metric in enumerate(metrics):
         y = graphs + number * (_GRAPH_HEIGHT + _GAP_HEIGHT)
-        parts += [f'<g class="of-{INKS[metric]}">', *_metric_graph(device, metric, device.series[metric], y), "</g>"]
+        parts += [
+            f'<g class="of-{GRAPH_COLORS[metric]}">',
+            *_metric_graph(device, metric, device.series[metric], y),
+            "</g>",
+        ]
     parts += _event_marks(period, track, x, graphs - 4, bottom)
     parts += _hover_columns(period, device, track, graphs, bottom)
     times = f"{_time_text(period, begin)} to {_time_text(period, end)}"
-    description = f"GPU {device.index} from {times}: {', '.join(NAMES[metric] for metric in metrics)}"
+    description = f"GPU {device.index} from {times}: {', '.join(GRAPH_NAMES[metric] for metric in metrics)}"
     return figure(height, description, parts, _legend(period, device, track))
 
 
@@ -193,16 +206,16 @@ def _event_marks(period: Period, track: Track, x: TimeToX, y: float, end: float)
 
 
 def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
-    low, high = bottom(metric), top(device, metric)
+    low, high = axis_low(metric), axis_high(device, metric)
     base = y + _GRAPH_HEIGHT
 
     def y_of(value: float) -> float:
         return base - fraction(value, low, high) * _GRAPH_HEIGHT
 
     yield from (horizontal_line(_LEFT, y), horizontal_line(_LEFT, base))
-    yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{NAMES[metric]}</text>'
-    yield text_label(_LEFT - 6, y + 8, shown(metric, high), "end")
-    yield text_label(_LEFT - 6, base, shown(metric, low), "end", "tick low")
+    yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{GRAPH_NAMES[metric]}</text>'
+    yield text_label(_LEFT - 6, y + 8, value_text(metric, high), "end")
+    yield text_label(_LEFT - 6, base, value_text(metric, low), "end", "tick low")
     step = (RIGHT_EDGE - _LEFT) / max(len(series.mean), 1)
     for begin, stop in _value_ranges(series):
         indexes = list(range(begin, stop))
@@ -235,9 +248,9 @@ def _hover_columns(period: Period, device: PeriodDevice, track: Track, begin: fl
         at = period.begin.timestamp() + first * period.step_seconds
         until = at + step * period.step_seconds
         values = []
-        for metric in NAMES:
-            if metric in device.series and (means := known(device.series[metric].mean[first:last])):
-                values.append(f"{NAMES[metric]} {shown(metric, sum(means) / len(means))}")
+        for metric in GRAPH_NAMES:
+            if metric in device.series and (means := recorded(device.series[metric].mean[first:last])):
+                values.append(f"{GRAPH_NAMES[metric]} {value_text(metric, sum(means) / len(means))}")
         incidents = [
             clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at
         ]

@@ -68,7 +68,7 @@ def _stacked_areas(moments: list[tuple[float, MemoryMoment]], visible: list[Laye
     """The areas from the bottom, and the line of what the allocator had in use."""
     lower = [0.0] * len(moments)
     for layer in visible:
-        upper = [base + layer.held(moment) for base, (_, moment) in zip(lower, moments, strict=True)]
+        upper = [base + layer.bytes_at(moment) for base, (_, moment) in zip(lower, moments, strict=True)]
         upper_edge, lower_edge = (
             [(x, _y(value, top)) for (x, _), value in zip(moments, held, strict=True)] for held in (upper, lower)
         )
@@ -83,7 +83,7 @@ def _hover_columns(places: list[tuple[float, MemoryMoment]], right: float, visib
     for begin, end in bins(len(places), _COLUMNS):
         left, until = places[begin][0], places[end][0] if end < len(places) else right
         _, moment = max(places[begin:end], key=lambda pair: pair[1].in_use_bytes)
-        held = sorted(((layer.held(moment), layer.name) for layer in visible), reverse=True)
+        held = sorted(((layer.bytes_at(moment), layer.name) for layer in visible), reverse=True)
         shown = ", ".join(f"{name} {size(amount)}" for amount, name in held if amount > 0)
         step_shown = f", step {moment.step}" if moment.step is not None else ""
         title = f"{measured_seconds(moment.t)}{step_shown}: {size(moment.in_use_bytes)} in use; {shown}"
