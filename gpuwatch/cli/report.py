@@ -106,10 +106,10 @@ def report(
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
         if recorded:
             with read_recording(source) as recording:
-                from gpuwatch.session.recorded_period_document import period
+                from gpuwatch.session.recorded_period_document import period_document
 
                 begin, end = recorded_range(recording, since, until)
-                document = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
+                document = period_document(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
                 progress("")
                 publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
             return

@@ -22,20 +22,20 @@ class FindingSource(ABC):
     """Judges the samples of a session, in the order in which they are shown."""
 
     @property
-    def started(self) -> bool:
+    def is_judging(self) -> bool:
         """Whether samples are judged as they come."""
         return True
 
     @property
-    def count(self) -> int:
+    def event_count(self) -> int:
         return 0
 
     @property
-    def silence(self) -> Finding | None:
+    def silent_driver(self) -> Finding | None:
         return None
 
     @abstractmethod
-    def take(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
+    def judge_sample(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
         """Takes a sample; what happened. ``consecutive``: whether it is the one after the last."""
 
     @abstractmethod
@@ -45,7 +45,7 @@ class FindingSource(ABC):
         ``since``: how far back they are looked for, in seconds since the epoch; None: all that were seen.
         """
 
-    def start(self) -> list[MachineEvent]:
+    def start_judging(self) -> list[MachineEvent]:
         """Judges what has been taken so far, and from now on every sample."""
         return []
 
@@ -53,11 +53,11 @@ class FindingSource(ABC):
         """As :meth:`.condition_engine.ConditionEngine.prepend`; nothing for recorded findings."""
         return
 
-    def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
+    def judge_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         """Looks at the collector and the driver."""
         return []
 
-    def findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def current_findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """The findings of now; ``given``: those that came with the newest sample."""
         return given
 
@@ -68,22 +68,22 @@ class LiveFindings(FindingSource):
     def __init__(self, conditions: ConditionEngine | None) -> None:
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
-        self._before: tuple[Sequence[LastingCondition], float, ClockEventEpisodes] | None = None
-        self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
+        self._recorded_past: tuple[Sequence[LastingCondition], float, ClockEventEpisodes] | None = None
+        self._cached_findings: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
 
     @property
-    def started(self) -> bool:
+    def is_judging(self) -> bool:
         return self._conditions is not None
 
     @property
-    def count(self) -> int:
+    def event_count(self) -> int:
         return self._conditions.count if self._conditions is not None else 0
 
     @property
-    def silence(self) -> Finding | None:
+    def silent_driver(self) -> Finding | None:
         return self._conditions.silence if self._conditions is not None else None
 
-    def take(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
+    def judge_sample(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
         if self._conditions is None:
             self._unjudged.append(snapshot)
             return []
@@ -92,36 +92,36 @@ class LiveFindings(FindingSource):
     def throttling(self, uuid: str, since: float | None, until: float) -> list[ClockEventEpisode]:
         return self._conditions.throttling(uuid, until) if self._conditions is not None else []
 
-    def start(self) -> list[MachineEvent]:
+    def start_judging(self) -> list[MachineEvent]:
         if self._conditions is None:
             from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 
             self._conditions = ConditionEngine()
-            if self._before is not None:
-                self._conditions.prepend(*self._before)
+            if self._recorded_past is not None:
+                self._conditions.prepend(*self._recorded_past)
         unjudged, self._unjudged = self._unjudged, []
         return [event for snapshot in unjudged for event in self._conditions.observe(snapshot)]
 
     def prepend(self, lasting: Sequence[LastingCondition], until: float, episodes: ClockEventEpisodes) -> None:
-        self._before = lasting, until, episodes
+        self._recorded_past = lasting, until, episodes
         if self._conditions is not None:
-            self._conditions.prepend(*self._before)
+            self._conditions.prepend(*self._recorded_past)
 
-    def check_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
+    def judge_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         judged: list[MachineEvent] = []
         if status.replaced or status.state == "not-answering":
-            judged = self.start()
+            judged = self.start_judging()
         return judged + self._conditions.feed(status, now) if self._conditions is not None else judged
 
-    def findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def current_findings(self, given: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Current findings, then past ones, newest first."""
         if self._conditions is None:
             return given
         found, past = self._conditions.findings, self._conditions.past
         parts = (given, found, len(past), past[-1] if past else None)
-        if self._found is None or not all(map(is_, parts, self._found[0])):
-            self._found = (parts, all_findings(given, self._conditions))
-        return self._found[1]
+        if self._cached_findings is None or not all(map(is_, parts, self._cached_findings[0])):
+            self._cached_findings = (parts, recorded_and_current_findings(given, self._conditions))
+        return self._cached_findings[1]
 
 
 class RecordedFindings(FindingSource):
@@ -130,40 +130,40 @@ class RecordedFindings(FindingSource):
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._episodes: ClockEventEpisodes | None = None
-        self._known: tuple[float | None, float] = (None, float("-inf"))
+        self._covered_span: tuple[float | None, float] = (None, float("-inf"))
         """Start and end of the time that ``_episodes`` covers."""
 
-    def take(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
+    def judge_sample(self, snapshot: Snapshot, *, consecutive: bool) -> list[MachineEvent]:
         if not consecutive:
             self._episodes = None
         if self._episodes is not None:
-            self._known = (self._known[0], snapshot.taken_at.timestamp())
-            self._take(self._known[1], snapshot.devices)
+            self._covered_span = (self._covered_span[0], snapshot.taken_at.timestamp())
+            self._observe_devices(self._covered_span[1], snapshot.devices)
         return []
 
     def throttling(self, uuid: str, since: float | None, until: float) -> list[ClockEventEpisode]:
-        if self._episodes is None or self._known != (since, until):
+        if self._episodes is None or self._covered_span != (since, until):
             from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisodes
 
-            self._episodes, self._known = ClockEventEpisodes(), (since, until)
+            self._episodes, self._covered_span = ClockEventEpisodes(), (since, until)
             first = True
             for at, devices in self._recording.devices(since if since is not None else float("-inf"), until):
-                self._take(at, devices, first=first)
+                self._observe_devices(at, devices, first=first)
                 first = False
         return self._episodes.of_device(uuid, until)
 
-    def _take(self, at: float, devices: Sequence[Device], *, first: bool = False) -> None:
+    def _observe_devices(self, at: float, devices: Sequence[Device], *, first: bool = False) -> None:
         assert self._episodes is not None
         for device in devices:
             self._episodes.observe(device, at, first=first)
 
 
-def all_findings(recorded: tuple[Finding, ...], conditions: ConditionEngine) -> tuple[Finding, ...]:
+def recorded_and_current_findings(recorded: tuple[Finding, ...], conditions: ConditionEngine) -> tuple[Finding, ...]:
     """Findings that came with a snapshot, current ones, then past ones, newest first."""
-    found = conditions.findings
+    current = conditions.findings
     if any(finding.severity != "info" for finding in recorded):
-        found = tuple(finding for finding in found if finding.id != "healthy")
+        current = tuple(finding for finding in current if finding.id != "healthy")
     if recorded:  # another gpuwatch has judged the snapshot already, over a longer time
-        known = {finding.key for finding in recorded}
-        found = tuple(finding for finding in found if finding.key not in known)
-    return (*recorded, *found, *reversed(conditions.past))
+        recorded_keys = {finding.key for finding in recorded}
+        current = tuple(finding for finding in current if finding.key not in recorded_keys)
+    return (*recorded, *current, *reversed(conditions.past))

@@ -103,7 +103,7 @@ class Playhead:
         """The samples; may become a store that goes back further."""
         self._track, self._ring, self._recorded = track, ring, interval
         taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
-        self._beyond = live.past.moment if live.past is not None else None
+        self._beyond = live.position.moment if live.position is not None else None
         """The moment that was gone to, if it is after the sample that is shown."""
         self._gaps: list[Gap] = []
         history = ring.until(taken, GRAPHED) if taken is not None else ring
@@ -115,7 +115,7 @@ class Playhead:
     @property
     def moment(self) -> float | None:
         """Time of the sample on screen; None without one."""
-        return self.view.until
+        return self.view.graph_end
 
     @property
     def clock(self) -> float | None:
@@ -174,7 +174,7 @@ class Playhead:
         The clock shows ``moment`` itself unless it is in a gap of which nothing is known; ``within``: also there.
         """
         self._beyond, self._gaps, self.in_hang = None, [], False
-        if moment == self._newest.until:
+        if moment == self._newest.graph_end:
             self.view = self._newest
             return
         kept = self.timeline.at(moment)
@@ -196,7 +196,7 @@ class Playhead:
             interval=self._interval(kept.at),
             findings=findings,
             errors_and_warnings=most_important_first(findings),
-            until=kept.at,
+            graph_end=kept.at,
             events=self._track().until(max(self._beyond or 0.0, kept.at + 0.5)),
         )
 

@@ -12,7 +12,7 @@ from gpuwatch.machine.collector.feed_interface import Feed
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.alerts.alerts import Alerts
-from gpuwatch.session.current_findings import all_findings
+from gpuwatch.session.current_findings import recorded_and_current_findings
 
 _POLL_SECONDS = 1.0
 """Seconds between looks at a feed that delivers nothing."""
@@ -72,7 +72,7 @@ class Recorder:
         arrived = self._feed.drain()
         for snapshot in arrived:
             events = self._conditions.observe(snapshot)
-            findings = all_findings(snapshot.findings, self._conditions)
+            findings = recorded_and_current_findings(snapshot.findings, self._conditions)
             self._writer.add(snapshot, findings, events)
             if self._alerts is not None:
                 self._alerts.observe(findings, snapshot)

@@ -21,7 +21,7 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
-from gpuwatch.session.view import SINCE_START, Played, PlayheadPosition, Since, View, most_important_first
+from gpuwatch.session.view import SINCE_START, PlayedRecording, PlayheadPosition, KnownSince, View, most_important_first
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
@@ -194,7 +194,7 @@ class Session:
                 self._show_after_jump(snapshot)  # the clock was set back while it was recorded
                 continue
             self._show(snapshot)
-            if self.alerts is not None and self._finding_source.started:
+            if self.alerts is not None and self._finding_source.is_judging:
                 self.alerts.observe(self.findings, snapshot)
             if self._own_timeline is not None:
                 self._own_timeline.add(snapshot, self.findings)
@@ -209,7 +209,7 @@ class Session:
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
         self._first = self._first or snapshot.taken_at.timestamp()
-        self._record(self._finding_source.take(snapshot, consecutive=consecutive))
+        self._record(self._finding_source.judge_sample(snapshot, consecutive=consecutive))
 
     def _show_after_jump(self, snapshot: Snapshot, graphs: History | None = None) -> None:
         """Shows a recorded sample that does not follow the last one; ``graphs``: the minutes up to it, if known."""
@@ -222,13 +222,13 @@ class Session:
 
     def diagnose(self) -> None:
         """Diagnoses the samples so far, and from now on every new one."""
-        self._record(self._finding_source.start())
+        self._record(self._finding_source.start_judging())
 
     def look_at_feed(self) -> None:
         """Checks the collector and the driver; call it regularly while no snapshots come."""
         if self.alerts is not None:
             self._record(self.alerts.events())
-        self._record(self._finding_source.check_feed(self.feed.status(), self.clock()))
+        self._record(self._finding_source.judge_feed(self.feed.status(), self.clock()))
 
     def take_gaps(self) -> Sequence[Gap]:
         """The gaps that were passed over since the last call, or that the last jump led to."""
@@ -245,7 +245,7 @@ class Session:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Current findings, then past ones, newest first."""
-        return self._finding_source.findings(self.snapshot.findings if self.snapshot is not None else ())
+        return self._finding_source.current_findings(self.snapshot.findings if self.snapshot is not None else ())
 
     @property
     def errors_and_warnings(self) -> tuple[Finding, ...]:
@@ -264,7 +264,7 @@ class Session:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         if self.recorded:
             return self.track.count(self.clock())
-        return self._finding_source.count - (self._past.repeated if self._past is not None else 0)
+        return self._finding_source.event_count - (self._past.repeated if self._past is not None else 0)
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -312,8 +312,8 @@ class Session:
             self.playhead.view,
             status=self.feed.status(),
             now=self.clock(),
-            unseen=self.unseen_events,
-            past=self.position(),
+            unseen_events=self.unseen_events,
+            position=self.position(),
             since=self._since(),
         )
         return shown if self.recorded else replace(shown, live=self.live_view())
@@ -335,13 +335,13 @@ class Session:
             owners=self.owners,
             simulation_asked=self.host.simulated,
             own_machine=self.own_machine,
-            until=snapshot.taken_at.timestamp() if snapshot is not None else None,
+            graph_end=snapshot.taken_at.timestamp() if snapshot is not None else None,
             errors_and_warnings=wrong,
-            silence=self._finding_source.silence,
-            troubled=self._troubled,
+            silent_driver=self._finding_source.silent_driver,
+            last_problem_at=self._troubled,
             events=self.events,
-            unseen=self.unseen_events,
-            past=self.position() if self.recorded else None,
+            unseen_events=self.unseen_events,
+            position=self.position() if self.recorded else None,
             since=self._since(),
         )
 
@@ -355,17 +355,17 @@ class Session:
         """Whether another moment of a recording is shown than the one that is played."""
         return self.recorded and self.playhead is not None and self.playhead.moved
 
-    def _since(self) -> Since:
+    def _since(self) -> KnownSince:
         """From when on something is known of the moment that is shown: of a recording, since the last jump."""
         if self.player is None:
             if self._past is None:
                 return SINCE_START._replace(first=self._first)
-            return Since(self._past.recording.begin, self._episodes_since, first=self._episodes_since)
+            return KnownSince(self._past.recording.begin, self._episodes_since, first=self._episodes_since)
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
         moved = self.playhead.moment if self.playhead is not None and self.playhead.moved else None
         begun, first = self._begun if moved is None else moved, self.player.recording.begin or 0.0
-        return Since(first, max(first, begun - GRAPHED_SECONDS), begun, first)
+        return KnownSince(first, max(first, begun - GRAPHED_SECONDS), begun, first)
 
     def position(self) -> PlayheadPosition | None:
         """Where the moment that is shown is in what is kept: while live in the last hour; None before a sample."""
@@ -379,7 +379,7 @@ class Session:
         if self.player is not None:
             viewers_time = self.player.wall_clock()
             grows = abs(viewers_time - end) < limit
-            played = Played(
+            played = PlayedRecording(
                 path=self.player.recording.path,
                 speed=self.player.speed,
                 ended=self.player.ended and not grows,

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
-BEGAN_BEFORE = 2.0
+MAX_UNKNOWN_ONSET_SECONDS = 2.0
 """Seconds after the first sample up to which what is seen may have begun before it."""
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 
-class Played(NamedTuple):
+class PlayedRecording(NamedTuple):
     """A recording that is played."""
 
     path: Path
@@ -52,7 +52,7 @@ class PlayheadPosition:
     track: Track
     viewers_time: float = 0.0
     """What time it is for who watches: other days are shown with their date."""
-    played: Played | None = None
+    played: PlayedRecording | None = None
 
     @property
     def share(self) -> float:
@@ -60,7 +60,7 @@ class PlayheadPosition:
         return (self.moment - self.begin) / (self.end - self.begin) if self.end > self.begin else 1.0
 
 
-class Since(NamedTuple):
+class KnownSince(NamedTuple):
     """From when on something is known, in seconds since the epoch; None: since gpuwatch started."""
 
     events: float | None = None
@@ -71,7 +71,7 @@ class Since(NamedTuple):
     """The first sample: what lasted then may have begun earlier. None: unknown."""
 
 
-SINCE_START = Since()
+SINCE_START = KnownSince()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,23 +96,23 @@ class View:
     """By UUID, who has a GPU of which no processes are reported: ``used by alice``."""
     own_machine: bool = False
     """Whether this is the machine that the front end runs on, live: what starts here starts there."""
-    until: float | None = None
+    graph_end: float | None = None
     """Right end of graphs: the time of the snapshot."""
     events: Sequence[MachineEvent] = ()
     """The events, oldest first; the live list grows."""
-    unseen: int = 0
+    unseen_events: int = 0
     """Number of events since the Events tab was last open."""
     errors_and_warnings: tuple[Finding, ...] = field(default=())
     """Errors and warnings, the most important first."""
-    silence: Finding | None = None
+    silent_driver: Finding | None = None
     """The finding that the driver does not answer: front ends that show this in another way do not count it."""
-    troubled: float = float("-inf")
+    last_problem_at: float = float("-inf")
     """When something was last wrong, the feed included; seconds since the epoch."""
     live: View | None = None
     """The live view, while another one is shown."""
-    past: PlayheadPosition | None = None
+    position: PlayheadPosition | None = None
     """The position in what was kept or recorded; None while live."""
-    since: Since = SINCE_START
+    since: KnownSince = SINCE_START
 
     @property
     def moment(self) -> float:
@@ -120,9 +120,9 @@ class View:
         return self.now if self.snapshot is None else self.snapshot.taken_at.timestamp()
 
     @property
-    def played(self) -> Played | None:
+    def played(self) -> PlayedRecording | None:
         """The recording that is played; None on a live machine."""
-        return self.past.played if self.past is not None else None
+        return self.position.played if self.position is not None else None
 
     @property
     def waiting(self) -> bool:

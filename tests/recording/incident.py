@@ -11,7 +11,7 @@ from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.current_findings import all_findings
+from gpuwatch.session.current_findings import recorded_and_current_findings
 from tests.recording.days import NOON, day
 from tests.ui import machines
 
@@ -53,7 +53,7 @@ def record(path: Path) -> None:
     for shot in samples():
         now[0] = shot.taken_at.timestamp()
         events = conditions.observe(shot)
-        writer.add(shot, all_findings(shot.findings, conditions), events)
+        writer.add(shot, recorded_and_current_findings(shot.findings, conditions), events)
     writer.close("by a test")
 
 

@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
-from gpuwatch.session.current_findings import all_findings
+from gpuwatch.session.current_findings import recorded_and_current_findings
 from tests.recording.days import NOON, day
 from tests.waiting import wait_for
 
@@ -36,7 +36,7 @@ class Growing:
         for snapshot in snapshots:
             self.now = snapshot.taken_at.timestamp()
             events = self.conditions.observe(snapshot)
-            self.writer.add(snapshot, all_findings(snapshot.findings, self.conditions), events)
+            self.writer.add(snapshot, recorded_and_current_findings(snapshot.findings, self.conditions), events)
 
     def end(self, why: str = "by SIGINT") -> None:
         self.writer.close(why)

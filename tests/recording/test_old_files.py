@@ -15,7 +15,7 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_database import SCHEMA
 from gpuwatch.machine.recording.recording_info import check_recording, info_lines, recording_info
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.session.recorded_period_document import period
+from gpuwatch.session.recorded_period_document import period_document
 from tests.recording.days import NOON
 from tests.recording.make_fixture import FOLDER, HOT
 
@@ -77,4 +77,4 @@ def test_a_damaged_file_is_never_an_error_of_gpuwatch(tmp_path: Path, seed: int)
             with suppress(GpuwatchError):
                 gpu_usage(recording, None, None, "user")
             with suppress(GpuwatchError):
-                period(recording, NOON.timestamp(), NOON.timestamp() + 90, runs=RunStore(tmp_path))
+                period_document(recording, NOON.timestamp(), NOON.timestamp() + 90, runs=RunStore(tmp_path))

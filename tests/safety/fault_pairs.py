@@ -36,8 +36,8 @@ from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.device_source import SeenDevice
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
-from gpuwatch.session.current_findings import all_findings
-from gpuwatch.session.recorded_period_document import period
+from gpuwatch.session.current_findings import recorded_and_current_findings
+from gpuwatch.session.recorded_period_document import period_document
 from gpuwatch.session.session import replay_session
 from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.exporter.metrics_page import ExporterOptions, MetricsPage, ScrapeContent
@@ -208,7 +208,7 @@ class Watched:
             self.snapshot = replace(self.collector.sample(), taken_at=self.at)
             note_seen_devices(self.seen, self.snapshot.devices)
             events = self.conditions.observe(self.snapshot)
-            self.writer.add(self.snapshot, all_findings(self.snapshot.findings, self.conditions), events)
+            self.writer.add(self.snapshot, recorded_and_current_findings(self.snapshot.findings, self.conditions), events)
             self._count(events)
             self._keep_event(self.conditions.feed(self.status, self.at.timestamp()))
 
@@ -288,7 +288,7 @@ class Watched:
         self.writer.close("by a test")
         self.collector.close()
         with Recording(self.path) as recording:
-            document: Period = period(recording, *recording.extent(), runs=runs)
+            document: Period = period_document(recording, *recording.extent(), runs=runs)
             self._replay(recording)
         told = {(one.finding.id, one.finding.device_uuid): one.active for one in document.findings}
         for fault in filter(lambda fault: fault.cause, expected):

@@ -18,7 +18,7 @@ from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodEvent, Pe
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.recorded_period_document import period
+from gpuwatch.session.recorded_period_document import period_document
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_formats import FORMATS, render
 from tests.recording import incident
@@ -42,7 +42,7 @@ def of(path: Path, tmp_path: Path, first: float = 0, last: float = SAMPLES - 1) 
     """From one sample to another."""
     with Recording(path) as recording:
         begin, end = (BEGIN + number * APART for number in (first, last))
-        return period(recording, begin, min(end, recording.end or end), runs=RunStore(tmp_path))
+        return period_document(recording, begin, min(end, recording.end or end), runs=RunStore(tmp_path))
 
 
 def at(sample: float) -> float:
@@ -146,8 +146,8 @@ def test_nothing_is_called_well_where_too_little_can_be_read(tmp_path: Path) -> 
 
     with Recording(recorded(tmp_path / "short.gpuwatch", shots())) as recording:
         begin, end = recording.extent()
-        whole = content_of(period(recording, begin, end, runs=RunStore(tmp_path)))
-        before = content_of(period(recording, begin, end - 1.5, runs=RunStore(tmp_path)))
+        whole = content_of(period_document(recording, begin, end, runs=RunStore(tmp_path)))
+        before = content_of(period_document(recording, begin, end - 1.5, runs=RunStore(tmp_path)))
     assert (before.state, before.verdict) == ("ok", "healthy")
     assert (whole.state, whole.verdict) == ("unknown", "unknown")
     assert "too little" in whole.reason
@@ -261,7 +261,7 @@ def _ill(samples: int = 900) -> Iterator[Snapshot]:
 def test_each_gpu_with_a_fault_of_its_own_is_told_and_first_what_is_still_so(tmp_path: Path) -> None:
     path = recorded(tmp_path / "ill.gpuwatch", _ill())
     with Recording(path) as recording:
-        document = period(recording, *recording.extent(), runs=RunStore(tmp_path))
+        document = period_document(recording, *recording.extent(), runs=RunStore(tmp_path))
     content = content_of(document)
     assert (document.primary, content.verdict) == ("hardware.fault", "hardware.fault")
     assert "GPU 1" in content.reason
@@ -280,7 +280,7 @@ def test_each_gpu_with_a_fault_of_its_own_is_told_and_first_what_is_still_so(tmp
 def test_what_had_stopped_shortly_before_the_end_is_not_still_so(tmp_path: Path) -> None:
     """A condition is over only when it has been gone for a while; its times are those in which it was seen."""
     with Recording(recorded(tmp_path / "hot.gpuwatch", islice(_ill(), 200))) as recording:
-        document = period(recording, *recording.extent(), runs=RunStore(tmp_path))
+        document = period_document(recording, *recording.extent(), runs=RunStore(tmp_path))
     (hot,) = document.findings
     assert hot.finding.until is None, "not over yet"
     assert (hot.end - hot.begin).total_seconds() == pytest.approx(79, abs=1)
@@ -296,7 +296,7 @@ def test_axes_of_a_lost_gpu_end_where_those_of_the_gpu_did(tmp_path: Path) -> No
         ]
         path = recorded(tmp_path / name, shots)
         with Recording(path) as recording:
-            lost, well = period(recording, *recording.extent(), runs=RunStore(tmp_path)).devices
+            lost, well = period_document(recording, *recording.extent(), runs=RunStore(tmp_path)).devices
         assert set(well.tops) == set(GRAPHED)
         unknown = {"memory.used_bytes", "power.draw_watts", "clocks.sm_mhz"} if begins_lost else set()
         assert lost.tops == {metric: top for metric, top in well.tops.items() if metric not in unknown}

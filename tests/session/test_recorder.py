@@ -16,7 +16,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
-from gpuwatch.session.current_findings import all_findings
+from gpuwatch.session.current_findings import recorded_and_current_findings
 from gpuwatch.session.recorder import Recorder
 from tests.recording.days import day
 from tests.recording.recordings import troubled
@@ -79,7 +79,7 @@ def test_recorded_findings_are_those_of_the_recorded_samples(tmp_path: Path) -> 
         again = ConditionEngine()
         for one in kept:
             again.observe(one.snapshot)
-            assert one.findings == all_findings(one.snapshot.findings, again)
+            assert one.findings == recorded_and_current_findings(one.snapshot.findings, again)
         causes = {one.finding.id for one in recording.findings()}
         assert {"throttle.thermal", "hardware.fault"} <= causes
         (hot,) = (one for one in recording.findings() if one.finding.id == "throttle.thermal")

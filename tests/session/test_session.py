@@ -73,7 +73,7 @@ def test_samples_become_history_timeline_and_view() -> None:
     assert len(session.timeline.times) == 20
     view = session.view()
     assert view.snapshot == pair(19)
-    assert (view.until, view.now, view.past, view.live) == (watched.now, watched.now, None, None)
+    assert (view.graph_end, view.now, view.position, view.live) == (watched.now, watched.now, None, None)
     assert (watched.feed.started, watched.feed.stopped) == (1, 0)
     session.stop()
     session.stop()
@@ -111,7 +111,7 @@ def test_a_driver_that_is_silent_is_an_event_and_a_finding_and_ends_all_well() -
     assert [one.kind for one in session.timeline.events()][-1] == "silence.began"
     assert [one.id for one in session.view().errors_and_warnings] == ["driver.bad-state"]
     assert WELL not in session.view().findings
-    assert session.view().troubled == watched.now
+    assert session.view().last_problem_at == watched.now
     watched.feed.state = FeedStatus("ok", 0.0)
     watched.push(pair(30))
     assert session.view().errors_and_warnings == ()
@@ -134,8 +134,8 @@ def test_a_moment_of_a_silence_is_not_well_when_it_is_looked_at_again() -> None:
         past.go(moment)
         view = session.view()
         assert [one.id for one in view.findings] == found
-        assert view.past is not None
-        assert (view.until, view.past.moment) == (begun, moment)
+        assert view.position is not None
+        assert (view.graph_end, view.position.moment) == (begun, moment)
 
 
 def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
@@ -180,8 +180,8 @@ def test_a_gap_that_is_gone_to_is_told_once_and_thinned_samples_are_none() -> No
     past = session.pause()
     past.go(begun + 50)
     view = session.view()
-    assert view.past is not None
-    assert view.until == view.past.moment == begun
+    assert view.position is not None
+    assert view.graph_end == view.position.moment == begun
     assert session.take_gaps() == [Gap(begun, times[times.index(begun) + 1], damaged=False)]
     assert session.take_gaps() == []
     past.go(begun + 300)
@@ -195,7 +195,7 @@ def test_events_are_counted_until_they_are_seen() -> None:
     watched.push(fewer)
     session = watched.session
     assert session.unseen_events == session.event_count == len(session.timeline.events()) > 0
-    assert session.view().unseen == session.unseen_events
+    assert session.view().unseen_events == session.unseen_events
     session.see_events()
     assert session.unseen_events == 0
 
@@ -216,10 +216,10 @@ def test_a_paused_view_stands_still_and_goes_back_while_samples_come() -> None:
     back = session.view()
     assert back.snapshot is not None
     assert back.snapshot.taken_at == pair(20).taken_at
-    assert back.past is not None
-    assert back.past.end - back.past.begin == 300
+    assert back.position is not None
+    assert back.position.end - back.position.begin == 300
     who = process_identity(pair(0).processes[0])
-    assert session.process_history(who).times[-1] == back.until
+    assert session.process_history(who).times[-1] == back.graph_end
     session.resume()
     assert session.view().snapshot == pair(30)
     assert session.process_history(who).times[-1] == watched.now

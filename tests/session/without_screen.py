@@ -17,6 +17,6 @@ assert len(session.take()) == 30
 session.diagnose()
 assert session.view().findings
 session.pause().step(-3)
-assert session.view().past is not None
+assert session.view().position is not None
 session.stop()
 print(*(name for name in sys.modules if name.partition(".")[0] in ("textual", "rich")))

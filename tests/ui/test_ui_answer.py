@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session import free_gpus
-from gpuwatch.session.view import Since, View, most_important_first
+from gpuwatch.session.view import KnownSince, View, most_important_first
 from gpuwatch.share.metric_families import PROCESS_IDLE
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
@@ -127,7 +127,7 @@ def test_since_when_it_is_idle_is_at_least_so_unless_an_earlier_sample_was_seen(
     first = None if watched_minutes is None else at - 60 * watched_minutes
     busy, unknown = replace(row, readings={"idle_since": 0}), replace(row, readings={})
     shot = replace(shot, processes=(row, busy, unknown))
-    view = View(shot, History(), FeedStatus("ok", 0.0), at, 1.0, since=Since(first=first))
+    view = View(shot, History(), FeedStatus("ok", 0.0), at, 1.0, since=KnownSince(first=first))
     began = clock_text(at - 240)[:-3]
     assert [idle_text(view, one) for one in shot.processes] == [f"4 min, {text} {began}", "", ""]
     assert idle_text(view, replace(row)) == "", "a row of an earlier sample: it has exited"

@@ -54,7 +54,7 @@ def view_of(snapshot: Snapshot) -> View:
     history = History()
     history.add(snapshot)
     at = snapshot.taken_at.timestamp()
-    return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, until=at)
+    return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, graph_end=at)
 
 
 @pytest.mark.parametrize("size", [(60, 12), (80, 24), (120, 40), (200, 60)])

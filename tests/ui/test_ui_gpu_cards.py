@@ -80,7 +80,7 @@ def view_of(*devices: Device) -> View:
     history = History()
     history.add(snapshot)
     at = snapshot.taken_at.timestamp()
-    return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, until=at)
+    return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, graph_end=at)
 
 
 def planned_for(view: View, width: int, height: int, chosen: GpuDisplay, **planned: Any) -> Plan:

@@ -60,8 +60,8 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
         await pilot.press("T", *("space" if char == " " else char for char in "6 min ago"), "enter")
         await pilot.pause()
         view = stage.app.session.view()
-        assert view.past is not None
-        assert view.until == pytest.approx(stage.now - 360, abs=1.1)
+        assert view.position is not None
+        assert view.graph_end == pytest.approx(stage.now - 360, abs=1.1)
         assert "PAUSED" in text(stage)
         assert "6 min ago" in text(stage)
         recorder.add(*recorded[390:])
@@ -69,11 +69,11 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
         assert "P back to now" in stage.app.overview.keys.plain
         await pilot.press("end")
         await pilot.pause()
-        assert stage.app.session.view().until == recorded[-1].taken_at.timestamp()
+        assert stage.app.session.view().graph_end == recorded[-1].taken_at.timestamp()
         assert not stage.app.session.paused, "the end of the past is now"
         assert "P back to now" not in stage.app.overview.keys.plain
         await pilot.press("P", "home")
-        assert stage.app.session.view().until == recorded[0].taken_at.timestamp()
+        assert stage.app.session.view().graph_end == recorded[0].taken_at.timestamp()
 
 
 async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage, recorder: Growing) -> None:
@@ -95,23 +95,23 @@ async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage,
         assert not stage.app.session.paused, "nothing to show"
         for at in reversed(marks):
             await pilot.press("N")
-            await until(pilot, lambda at=at: stage.app.session.view().until == pytest.approx(at, abs=1.1))
+            await until(pilot, lambda at=at: stage.app.session.view().graph_end == pytest.approx(at, abs=1.1))
         assert "throttled" in stage.app.tab.keys.plain
         await pilot.press("N")
         await pilot.pause()
         assert "no earlier warning or error" in stage.app.tab.keys.plain
-        assert stage.app.session.view().until == pytest.approx(marks[0], abs=1.1)
+        assert stage.app.session.view().graph_end == pytest.approx(marks[0], abs=1.1)
         await pilot.press("n")
         await pilot.pause()
-        assert stage.app.session.view().until == pytest.approx(marks[1], abs=1.1)
+        assert stage.app.session.view().graph_end == pytest.approx(marks[1], abs=1.1)
         await pilot.press("home")
         for at in events[1:]:  # the first one is at its begin
             await pilot.press("full_stop")
             await until(pilot, lambda at=at: stage.app.session.view().events[-1].at == at)
-            assert stage.app.session.view().until == pytest.approx(at, abs=1.1)
+            assert stage.app.session.view().graph_end == pytest.approx(at, abs=1.1)
         await pilot.press("comma")
         await pilot.pause()
-        assert stage.app.session.view().until == pytest.approx(events[-2], abs=1.1)
+        assert stage.app.session.view().graph_end == pytest.approx(events[-2], abs=1.1)
         await pilot.press("P")
         await pilot.pause()
         assert not stage.app.session.paused
@@ -135,7 +135,7 @@ async def test_an_event_in_a_gap_is_passed(stage: Stage, recorder: Growing) -> N
             await pilot.press("full_stop")
             await pilot.pause()
             told.append(stage.app.tab.keys.plain)
-            assert stage.app.session.view().until == pytest.approx(BEGIN + 59, abs=1.1)
+            assert stage.app.session.view().graph_end == pytest.approx(BEGIN + 59, abs=1.1)
         assert "after 200.0 s" in told[0]
         assert "after 400.0 s" in told[1]
         await pilot.press("comma")
@@ -152,7 +152,7 @@ async def test_without_a_recording_a_time_is_typed_while_paused(stage: Stage) ->
         assert not stage.app.session.paused
         await pilot.press("P", "T", *"-3s", "enter")
         await pilot.pause()
-        assert stage.app.session.view().until == pytest.approx(stage.now - 3, abs=1.1)
+        assert stage.app.session.view().graph_end == pytest.approx(stage.now - 3, abs=1.1)
 
 
 async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(stage: Stage) -> None:
@@ -231,7 +231,7 @@ async def test_the_gpu_tab_has_its_last_hour_and_a_click_goes_there(stage: Stage
         hot = strip.plain.index("▲") + 2
         await pilot.click(strip, offset=(hot, 0))
         await pilot.pause()
-        until = stage.app.session.view().until
+        until = stage.app.session.view().graph_end
         assert until is not None
         assert 60 <= until - BEGIN <= 180
         assert stage.app.tab.focused_pane == "timeline"

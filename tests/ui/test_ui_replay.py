@@ -20,7 +20,7 @@ from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
-from gpuwatch.session.current_findings import all_findings
+from gpuwatch.session.current_findings import recorded_and_current_findings
 from gpuwatch.session.session import replay_session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
@@ -433,7 +433,7 @@ async def test_a_hang_is_stopped_at_and_is_not_well(
     silent = FeedStatus("not-answering", 3.0, 2.1)
     file.now += 3.0
     file.writer.add_events(file.conditions.feed(silent, file.now))
-    file.writer.add(shots[60], all_findings((), file.conditions))  # the recorder writes what it finds
+    file.writer.add(shots[60], recorded_and_current_findings((), file.conditions))  # the recorder writes what it finds
     file.conditions.feed(FeedStatus("ok", 0.0), file.now + 27.0)
     file.add(*shots[61:])
     file.end()
@@ -565,7 +565,7 @@ async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[...,
         one.seconds += 0.5
         for kept in feed.take():
             again.observe(kept.snapshot)
-            assert kept.findings == all_findings(kept.snapshot.findings, again)
+            assert kept.findings == recorded_and_current_findings(kept.snapshot.findings, again)
             seen |= {found.id for found in kept.findings}
             count += 1
     feed.stop()

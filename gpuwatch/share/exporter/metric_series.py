@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import BAD_STATES, UNLISTED, Device, Process, 
 from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders
-from gpuwatch.session.free_gpus import idle_units
+from gpuwatch.session.free_gpus import idle_devices
 from gpuwatch.share import metric_families as families
 from gpuwatch.share.exporter import dcgm_series
 from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, owner_of, owner_shares
@@ -180,7 +180,7 @@ def _gpu_series(
         lines.add(families.GPU_STATE, lines.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
     for device, instance, free in (
-        idle_units(snapshot, reservation_holders(), content.findings) if content.answering else ()
+        idle_devices(snapshot, reservation_holders(), content.findings) if content.answering else ()
     ):
         if instance is not None:
             lines.add(families.MIG_FREE, lines.labels(device, mig_instance=instance.id), float(free))

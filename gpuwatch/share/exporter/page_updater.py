@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed_interface import Feed
-from gpuwatch.session.current_findings import all_findings
+from gpuwatch.session.current_findings import recorded_and_current_findings
 from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
 from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.share.exporter.slurm_job_map import SlurmJobMap
@@ -96,7 +96,7 @@ class PageUpdater:
         has_driver = newest is not None and newest.driver is not None
         content = ScrapeContent(
             newest,
-            tuple(finding for finding in all_findings(snapshot_findings, self._conditions) if finding.until is None),
+            tuple(finding for finding in recorded_and_current_findings(snapshot_findings, self._conditions) if finding.until is None),
             None if status.state == "starting" else status.state == "ok" and has_driver,
             status.replaced,
             self._taken_at is not None and self._monotonic() - self._taken_at < STALE_SECONDS,

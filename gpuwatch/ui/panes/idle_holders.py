@@ -6,7 +6,7 @@ from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process
-from gpuwatch.session.view import BEGAN_BEFORE, View
+from gpuwatch.session.view import MAX_UNKNOWN_ONSET_SECONDS, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.tables.process_columns import owner_and_pid
 
@@ -31,7 +31,7 @@ def idle_text(view: View, row: Process) -> str:
     if not since or not any(other is row for other in view.processes):
         return ""
     begun, first = clock_text(since, view.moment)[:-3], view.since.first
-    seen = first is not None and since > first + BEGAN_BEFORE and not (finding and finding.may_be_older)
+    seen = first is not None and since > first + MAX_UNKNOWN_ONSET_SECONDS and not (finding and finding.may_be_older)
     return f"{steady_duration(view.moment - since)}, {'' if seen else 'at least '}since {begun}"
 
 

@@ -63,7 +63,7 @@ def _content(view: View, width: int, *, keys: bool = True) -> tuple[str, str, li
 def offers_simulation(view: View) -> bool:
     """Whether there is no GPU, on this machine and now, so that the panel offers simulated ones and the doctor."""
     known = view.snapshot is not None and not view.waiting
-    return known and view.own_machine and view.past is None and not (view.devices or view.simulated)
+    return known and view.own_machine and view.position is None and not (view.devices or view.simulated)
 
 
 def _with_ellipsis(lines: list[list[Span]]) -> list[list[Span]]:

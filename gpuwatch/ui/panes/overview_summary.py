@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.session.free_gpus import idle_units
+from gpuwatch.session.free_gpus import idle_devices
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.text_width import width_of
@@ -182,7 +182,7 @@ def _free_or_used(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInsta
     reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
     return [
         (device, instance, idle and device.uuid not in view.owners)
-        for device, instance, idle in idle_units(snapshot, reserved, view.findings)
+        for device, instance, idle in idle_devices(snapshot, reserved, view.findings)
     ]
 
 

@@ -81,8 +81,8 @@ def _with_gaps(marks: list[Span], level: int) -> list[Span]:
 def _state_marks(view: View, level: int) -> list[Span]:
     """Marks that must always be visible, shorter at a higher ``level``."""
     marks: list[Span] = []
-    if view.past is not None and view.past.played is not None:
-        marks.append((f" {_replayed(view.past, paused=view.paused_since is not None, level=level)} ", "badge"))
+    if view.position is not None and view.position.played is not None:
+        marks.append((f" {_replayed(view.position, paused=view.paused_since is not None, level=level)} ", "badge"))
     if view.simulated:
         marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-neutral"))
     if view.read_only:
@@ -116,12 +116,12 @@ def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
 def _clock_spans(view: View, level: int) -> list[Span]:
     moment = datetime.datetime.fromtimestamp(view.now)
     ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
-    if view.past is not None and view.played is not None:
-        other_day = moment.date() != datetime.datetime.fromtimestamp(view.past.viewers_time).date()
+    if view.position is not None and view.played is not None:
+        other_day = moment.date() != datetime.datetime.fromtimestamp(view.position.viewers_time).date()
         if level < 5 and other_day:
             ends.insert(0, (moment.strftime("%m-%d "), "text"))
     elif level < 2:
-        ends.append((f"  {view.past.interval if view.past is not None else view.interval:g}s", "dim"))
+        ends.append((f"  {view.position.interval if view.position is not None else view.interval:g}s", "dim"))
     return [*ends, (" ", "text")]
 
 
@@ -138,12 +138,12 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
     titled = width >= (80 if view.played is None else 100)
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
     still = sum(width_of(text) for _, text, _ in title) + _length([*_with_gaps(calm, 0), *in_full[1]]) + _BADGE_CELLS
-    usual = tab_labels(tab, width - still - _HOST_CELLS, view.unseen)
+    usual = tab_labels(tab, width - still - _HOST_CELLS, view.unseen_events)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
     if view.status.state == "stopped":
         # Show the reason in full: nothing will move any more.
-        ways.insert(1, tab_labels(tab, 0, view.unseen))
+        ways.insert(1, tab_labels(tab, 0, view.unseen_events))
     spare = {_WITH_SOURCE: 3 * _HOST_CELLS, 0: _HOST_CELLS, 1: 1}
     for names in ways:
         for level in _LEVELS:

@@ -41,7 +41,7 @@ def _verdict(view: View) -> Span:
         return "◌ starting", "dim"
     silent = view.status.state in ("not-answering", "stopped")
     # feed_state() shows silence.
-    wrong = [finding for finding in view.errors_and_warnings if not (silent and finding is view.silence)]
+    wrong = [finding for finding in view.errors_and_warnings if not (silent and finding is view.silent_driver)]
     errors = sum(f.severity == "error" for f in wrong)
     if not errors and not snapshot.devices and snapshot.problems:
         return f"✖ {why_no_gpus(snapshot)[0]}", "badge-error"
@@ -60,7 +60,7 @@ def _verdict(view: View) -> Span:
         return "", "dim"  # a sample that is drawn before it is judged, or of which too little is known yet
     if noted := len(notable_notes(view.findings)):
         return f"● {noted} note{'s' * (noted > 1)}", "text"
-    lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
+    lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.last_problem_at) if well is not None else 0.0
     # In minutes: a count of seconds would be the one thing that moves on a calm screen.
     return f"● all well for {rounded_duration(lasted)}" if lasted >= 100 else "● all well", "ok"
 

@@ -135,7 +135,7 @@ class TabScreen(Screen[None]):
 
     def _show_timeline(self, view: View) -> None:
         paused = view.paused_since is not None
-        position = view.past
+        position = view.position
         if position is None and not paused and self.timeline_uuid is not None:
             position = self.gpuwatch.session.position()
         if (paused or position is not None) and self.timeline is None and self.top_line.is_mounted:
@@ -273,7 +273,7 @@ class TabScreen(Screen[None]):
         if self.gpuwatch.host_arguments:  # a host of a list is opened from the list
             return list(self.gpuwatch.host_arguments)
         preferences = replace(self.gpuwatch.current_preferences(), tab=self.TAB)
-        past = self.gpuwatch.session.view().past
+        past = self.gpuwatch.session.view().position
         if past is not None and past.played is not None:
             return replay_command(past.played.path, past.moment, past.played.speed, preferences)
         return dashboard_command(preferences) + sim_option()
@@ -309,7 +309,7 @@ class TabScreen(Screen[None]):
 
     def action_report_stretch(self) -> None:
         """Writes a report on the recorded time before the moment that is played."""
-        past = self.gpuwatch.session.view().past
+        past = self.gpuwatch.session.view().position
         if past is not None and past.played is not None:
             end = past.moment
             begin = max(end - _REPORTED_SECONDS, past.begin)
@@ -353,7 +353,7 @@ class TabScreen(Screen[None]):
 
     def refuse_while_paused(self) -> bool:
         """Reports that signals are disabled while paused and in a replay; False if the display is live."""
-        session, past = self.gpuwatch.session, self.gpuwatch.session.view().past
+        session, past = self.gpuwatch.session, self.gpuwatch.session.view().position
         if session.recorded:
             self.say("no signals: this is a recording", "warning")
         elif past is not None:

@@ -274,8 +274,8 @@ class ProcessScreen(FilterableScreen):
 
 def _later_start(identity: Identity, view: View) -> str:
     """The start time of a process that started after the moment shown; else empty."""
-    started = identity[1]
-    if view.past is None or view.paused_since is None or started is None or started <= view.past.moment:
+    started = who[1]
+    if view.position is None or view.paused_since is None or started is None or started <= view.position.moment:
         return ""
     return clock_text(started)
 
