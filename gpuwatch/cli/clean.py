@@ -30,7 +30,7 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
 
     found, failed, freed = leftovers(recordings=recordings), 0, 0
     for leftover in found:
-        verb, why, count = ("would remove" if dry_run else "removed"), leftover.keep, leftover.size_bytes
+        verb, why, count = ("would remove" if dry_run else "removed"), leftover.why_kept, leftover.size_bytes
         if not why and not dry_run:
             try:
                 remove(leftover)
@@ -38,7 +38,7 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
                 why, failed = error.strerror or str(error), failed + 1
         freed += 0 if why else count
         end = f": {why}" if why else ""
-        click.echo(f"{'kept' if why else verb} {file_name(leftover.path)} ({leftover.what}, {size(count)}){end}")
+        click.echo(f"{'kept' if why else verb} {file_name(leftover.path)} ({leftover.kind}, {size(count)}){end}")
     if not dry_run:
         remove_empty(found)
     click.echo(f"{'would free' if dry_run else 'freed'} {size(freed)}" if found else "nothing to remove")

@@ -37,8 +37,8 @@ from gpuwatch.experiment.probing.interpreter import FrameworkMissing, resolve_py
 from gpuwatch.experiment.probing.probe_defaults import DEADLINE_SECONDS, MEASUREMENT_SECONDS, sufficient_deadline
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
-from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
-from gpuwatch.session.probe_preflight import preflight
+from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, find_interpreters
+from gpuwatch.session.probe_preflight import plan_preflight
 
 _EXAMPLES = """\b
 Examples:
@@ -162,7 +162,7 @@ def probe(
         resolve_python(python)
     enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)
     try:
-        interpreters = interpreters_for(scripts, python)
+        interpreters = find_interpreters(scripts, python)
     except FrameworkMissing as error:
         if as_json:
             print_document(to_json(_run_not_started(scripts[0], error)))
@@ -282,10 +282,12 @@ def _idle_gpus(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[st
     """UUIDs of the idle GPUs if they are enough for the probes; empty for all GPUs, or if the user chose."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return ()
-    plan = preflight(scripts, machine, "")
-    if plan.spared:
-        spared = ", ".join(str(device.index) for device in plan.spared)
-        every = ",".join(str(device.index) for device in sorted((*plan.spared, *plan.devices), key=lambda d: d.index))
+    plan = plan_preflight(scripts, machine, "")
+    if plan.busy_devices:
+        spared = ", ".join(str(device.index) for device in plan.busy_devices)
+        every = ",".join(
+            str(device.index) for device in sorted((*plan.busy_devices, *plan.devices), key=lambda d: d.index)
+        )
         print_line(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
     return plan.visible
 

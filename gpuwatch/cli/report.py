@@ -109,7 +109,9 @@ def report(
                 from gpuwatch.session.recorded_period_document import period_document
 
                 begin, end = recorded_range(recording, since, until)
-                document = period_document(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
+                document = period_document(
+                    recording, begin, end, lambda share: progress("reading samples" if share < 1 else "")
+                )
                 progress("")
                 publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
             return

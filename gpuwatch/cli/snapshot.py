@@ -103,9 +103,9 @@ def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
     from gpuwatch.core.masking.redaction import masked_for_sending
     from gpuwatch.core.model.json_codec import to_json
-    from gpuwatch.session.snapshot_stream import stream
+    from gpuwatch.session.snapshot_stream import stream_snapshots
 
-    for sample in stream(interval, gpm=gpm):
+    for sample in stream_snapshots(interval, gpm=gpm):
         print_document(to_json(masked_for_sending(sample, redact=redact), indent=0))
         sys.stdout.flush()
     raise AssertionError("the stream has no end")

@@ -23,7 +23,14 @@ from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS, suff
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
+from gpuwatch.session.probe_batch import (
+    ChooseInterpreter,
+    MakeRunner,
+    ProbeBatch,
+    find_interpreters,
+    make_feed,
+    make_runner,
+)
 
 _MAX_EVENTS = 200
 _MAX_POINTS = 1200
@@ -34,7 +41,7 @@ _MAX_EARLIER_RUNS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class ProbeParameters:
     """The user's choices; empty means the configuration's default."""
 
     workload: str = ""
@@ -50,20 +57,20 @@ class Parameters:
     python: str = ""
 
     @property
-    def own(self) -> dict[str, Any]:
+    def config_options(self) -> dict[str, Any]:
         """Options of single configurations, as the runner takes them."""
         names = ("workload", "memory_limit", "fraction", "visible", "virtual")
         return {name: value for name in names if (value := getattr(self, name)) not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class RunningBatch:
     """State of the running batch."""
 
     configs: tuple[str, ...]
     done: int = 0
     config: str = ""
-    doing: str = ""
+    step: str = ""
     """The current step before the probe sends events."""
     events: tuple[tuple[float, Event], ...] = ()
     """The probe's events with their seconds since its start; of consecutive progress reports, the last."""
@@ -88,14 +95,14 @@ class Cancelled(Exception):
 class ProbeRuns:
     """The user's choices, the running batch, and the runs of this and earlier sessions.
 
-    ``make_runner``, ``choose``, ``make_feed`` and ``store`` are for tests.
+    ``make_runner``, ``choose_interpreter``, ``make_feed`` and ``store`` are for tests.
     """
 
     make_runner: MakeRunner = make_runner
-    choose: Choose = choose_interpreter
+    choose_interpreter: ChooseInterpreter = choose_interpreter
     make_feed: Callable[[], LiveFeed] = make_feed
     store: RunStore = field(default_factory=RunStore)
-    parameters: Parameters = Parameters()
+    parameters: ProbeParameters = ProbeParameters()
     chosen: set[str] = field(default_factory=set)
     runs: dict[str, Run] = field(default_factory=dict)
     """This session's latest run of each configuration."""
@@ -105,15 +112,15 @@ class ProbeRuns:
     """Why the last batch could not run; None if it could."""
     notes: tuple[str, ...] = ()
     interpreter: Interpreter | None = None
-    live: Live | None = None
+    live: RunningBatch | None = None
     _scripts: dict[str, ProbeScript] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _thread: threading.Thread | None = None
     _cancel: threading.Event = field(default_factory=threading.Event)
-    _wake: Callable[[], object] | None = None
-    _loading: bool = False
-    _loaded: bool = False
-    _woken: float = 0.0
+    _on_change: Callable[[], object] | None = None
+    _is_loading: bool = False
+    _has_loaded: bool = False
+    _notified_at: float = 0.0
 
     # On the thread of the front end
 
@@ -125,20 +132,20 @@ class ProbeRuns:
 
     def watch(self, wake: Callable[[], object]) -> None:
         """Calls ``wake`` from another thread whenever something changes; loads earlier runs once."""
-        self._wake = wake
+        self._on_change = wake
         self._begin_loading()
 
     @property
-    def unread(self) -> str:
+    def why_earlier_unread(self) -> str:
         """Why earlier runs are not read; empty if they are. Once that has been mended, they are loaded."""
-        if self._loaded and self.store.distrust and not private_folders.why_untrusted(self.store.folder):
-            self._loading = self._loaded = False
+        if self._has_loaded and self.store.distrust and not private_folders.why_untrusted(self.store.folder):
+            self._is_loading = self._has_loaded = False
             self._begin_loading()
         return f"earlier runs are not read: {self.store.distrust}" if self.store.distrust else ""
 
     def _begin_loading(self) -> None:
-        if not self._loading:
-            self._loading = True
+        if not self._is_loading:
+            self._is_loading = True
             threading.Thread(target=self._load, name="gpuwatch-runs", daemon=True).start()
 
     def choose_gpu(self, uuid: str) -> None:
@@ -153,10 +160,10 @@ class ProbeRuns:
             return False
         self.problem, self.notes = None, ()
         self._cancel.clear()
-        self.live = Live(tuple(configs), doing="searching for the framework")
+        self.live = RunningBatch(tuple(configs), step="searching for the framework")
         scripts = [self.scripts[config] for config in configs]
         self._thread = threading.Thread(
-            target=self._work, args=(scripts, self.parameters, tuple(visible)), name="gpuwatch-probes", daemon=True
+            target=self._run_batch, args=(scripts, self.parameters, tuple(visible)), name="gpuwatch-probes", daemon=True
         )
         self._thread.start()
         return True
@@ -166,18 +173,18 @@ class ProbeRuns:
         if self.live is None:
             return False
         self._cancel.set()
-        self._change(stopping=True)
+        self._update(stopping=True)
         return True
 
     def stop(self) -> None:
         """Ends what is running, and waits for it."""
-        self._wake = None
+        self._on_change = None
         self._cancel.set()
         if self._thread is not None:
             self._thread.join(timeout=2.0)
 
     @property
-    def known(self) -> list[Run]:
+    def all_runs(self) -> list[Run]:
         """All runs, newest first."""
         own = sorted(self.runs.values(), key=lambda run: run.started_at, reverse=True)
         return [*own, *self.earlier]
@@ -189,26 +196,26 @@ class ProbeRuns:
         with self._lock:
             times = {run.started_at for run in self.runs.values()}
             self.earlier = tuple(run for run in runs if run.started_at not in times)
-            self._loaded = True
+            self._has_loaded = True
         self._notify()
 
-    def _notify(self, *, soon: bool = True) -> None:
+    def _notify(self, *, at_once: bool = True) -> None:
         now = time.monotonic()
-        if self._wake is not None and (soon or now - self._woken >= _REDRAW_SECONDS):
-            self._woken = now
-            self._wake()
+        if self._on_change is not None and (at_once or now - self._notified_at >= _REDRAW_SECONDS):
+            self._notified_at = now
+            self._on_change()
 
-    def _change(self, *, soon: bool = True, **changes: Any) -> None:
+    def _update(self, *, at_once: bool = True, **changes: Any) -> None:
         with self._lock:
             if self.live is not None:
                 self.live = replace(self.live, **changes)
-        self._notify(soon=soon)
+        self._notify(at_once=at_once)
 
-    def _work(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
+    def _run_batch(self, scripts: list[ProbeScript], parameters: ProbeParameters, visible: tuple[str, ...]) -> None:
         try:
-            self._batch(scripts, parameters, visible)
+            self._run_probes(scripts, parameters, visible)
         except Cancelled:
-            self._note("stopped: the running probe was ended, queued ones were skipped")
+            self._add_notes("stopped: the running probe was ended, queued ones were skipped")
         except GpuwatchError as error:
             self.problem = error
         except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
@@ -218,30 +225,30 @@ class ProbeRuns:
                 self.live = None
             self._notify()
 
-    def _batch(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
+    def _run_probes(self, scripts: list[ProbeScript], parameters: ProbeParameters, visible: tuple[str, ...]) -> None:
         from gpuwatch.experiment.probing.probe_runner import (
             ProbeOptions,  # imports the log parsers, which the tab does not need
         )
 
-        progress = _Progress(self, visible[0] if visible else "")
+        progress = _BatchProgress(self, visible[0] if visible else "")
         with ProbeBatch(progress.watch, make_feed=self.make_feed, make_runner=self.make_runner) as batch:
-            interpreters = interpreters_for(scripts, parameters.python or None, self.choose)
+            interpreters = find_interpreters(scripts, parameters.python or None, self.choose_interpreter)
             self.interpreter = next(iter(interpreters.values()))
             options = ProbeOptions(
                 interpreters=interpreters,
                 seconds=parameters.seconds,
                 deadline=sufficient_deadline(scripts, parameters.seconds),
                 visible_uuids=visible,
-                config_options=parameters.own,
+                config_options=parameters.config_options,
                 always_fresh=len(scripts) == 1,
             )
             batch.open(options, machine=batch.machine())
             for number, script in enumerate(scripts):
                 progress.begin(number, script.name)
-                self._keep(batch.run(script, progress.take))
-                self._note(*batch.notes)
+                self._save(batch.run(script, progress.take))
+                self._add_notes(*batch.notes)
 
-    def _keep(self, run: Run) -> None:
+    def _save(self, run: Run) -> None:
         with self._lock:
             before = self.runs.get(run.config)
             if before is not None:
@@ -251,14 +258,14 @@ class ProbeRuns:
         try:
             self.store.save(run)
         except OSError as error:
-            self._note(f"runs are not saved: {self.store.folder}: {error.strerror or error}")
+            self._add_notes(f"runs are not saved: {self.store.folder}: {error.strerror or error}")
         self._notify()
 
-    def _note(self, *notes: str) -> None:
+    def _add_notes(self, *notes: str) -> None:
         self.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
 
-class _Progress:
+class _BatchProgress:
     """Updates :attr:`ProbeRuns.live`; raises if the user has stopped the batch."""
 
     def __init__(self, runs: ProbeRuns, gpu: str) -> None:
@@ -267,12 +274,12 @@ class _Progress:
         self._pid: int | None = None
         self._uuid = gpu
         """UUID of the device in the graph."""
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
     def begin(self, number: int, config: str) -> None:
-        self._pid, self._uuid, self._began = None, self._gpu, time.monotonic()
-        self._runs._change(
-            done=number, config=config, doing="starting the interpreter", events=(), times=(), process=(), device=()
+        self._pid, self._uuid, self._started_at = None, self._gpu, time.monotonic()
+        self._runs._update(
+            done=number, config=config, step="starting the interpreter", events=(), times=(), process=(), device=()
         )
 
     def watch(self, taken: list[Snapshot]) -> None:
@@ -286,37 +293,37 @@ class _Progress:
         if event.kind == "start":
             pid = event.data.get("pid")
             self._pid = pid if isinstance(pid, int) else None
-        live = self._runs.live
-        if live is not None:
-            again = event.kind == "progress" and bool(live.events) and live.events[-1][1].kind == "progress"
-            kept = live.events[:-1] if again else live.events
-            events = (*kept, (time.monotonic() - self._began, event))[-_MAX_EVENTS:]
-            self._runs._change(events=events, soon=event.kind != "progress")
+        batch = self._runs.live
+        if batch is not None:
+            replaces_last = event.kind == "progress" and bool(batch.events) and batch.events[-1][1].kind == "progress"
+            events_before = batch.events[:-1] if replaces_last else batch.events
+            events = (*events_before, (time.monotonic() - self._started_at, event))[-_MAX_EVENTS:]
+            self._runs._update(events=events, at_once=event.kind != "progress")
 
     def _show(self, snapshot: Snapshot) -> None:
-        live = self._runs.live
-        if live is None:
+        batch = self._runs.live
+        if batch is None:
             return
-        mine = {
+        own_bytes = {
             process.device_uuid: process.number("gpu_memory_bytes")
             for process in snapshot.processes
             if process.pid == self._pid and process.device_uuid
         }
-        busiest = max(mine, key=lambda uuid: mine[uuid] or 0.0) if mine else self._uuid
-        if (mine.get(busiest) or 0.0) <= _CLEARLY_MORE_FACTOR * (mine.get(self._uuid) or 0.0):
-            busiest = self._uuid  # do not switch between devices with about the same memory
-        device = snapshot.device(busiest) or next(iter(snapshot.devices), None)
+        busiest_uuid = max(own_bytes, key=lambda uuid: own_bytes[uuid] or 0.0) if own_bytes else self._uuid
+        if (own_bytes.get(busiest_uuid) or 0.0) <= _CLEARLY_MORE_FACTOR * (own_bytes.get(self._uuid) or 0.0):
+            busiest_uuid = self._uuid  # do not switch between devices with about the same memory
+        device = snapshot.device(busiest_uuid) or next(iter(snapshot.devices), None)
         if device is None:
             return
         if device.uuid != self._uuid:
             # Do not mix values of two devices in one graph.
             self._uuid = device.uuid
-            live = replace(live, times=(), process=(), device=())
-        self._runs._change(
-            soon=False,
-            times=(*live.times, time.monotonic() - self._began)[-_MAX_POINTS:],
-            process=(*live.process, mine.get(device.uuid))[-_MAX_POINTS:],
-            device=(*live.device, device.number("memory.used_bytes"))[-_MAX_POINTS:],
+            batch = replace(batch, times=(), process=(), device=())
+        self._runs._update(
+            at_once=False,
+            times=(*batch.times, time.monotonic() - self._started_at)[-_MAX_POINTS:],
+            process=(*batch.process, own_bytes.get(device.uuid))[-_MAX_POINTS:],
+            device=(*batch.device, device.number("memory.used_bytes"))[-_MAX_POINTS:],
             device_total=device.number("memory.total_bytes"),
             device_name=f"GPU {device.index}",
         )

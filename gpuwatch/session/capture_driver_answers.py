@@ -20,20 +20,20 @@ from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import nvidia_smi_query
 from gpuwatch.session.recorder import Recorder
 
-SMI = "nvidia-smi -q -x"
-_PRIVATE = re.compile(
+SMI_FILE_NAME = "nvidia-smi -q -x"
+_PRIVATE_FIELDS = re.compile(
     r"(<(?:\w*(?:serial|uuid|guid|pdi|part_number|board_id|host_id|slot|tray|clique)\w*|process_name|pid)>)(?!N/A<)[^<]*",
     re.IGNORECASE,
 )
-_NUMBERED = re.compile(
+_ID_VALUES = re.compile(
     r"(<\w+>)(?:0x[0-9a-f]{12,16}|\d{10,}|(?:\w+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?=<)", re.IGNORECASE
 )
 """Ids by their form, whatever later drivers call them: numbers of 48 bits or more, and UUIDs."""
 
 
-def without_ids(smi: str) -> str:
+def mask_ids(smi_xml: str) -> str:
     """The output of ``nvidia-smi -q -x`` with what identifies this card, its place or a program masked."""
-    return _NUMBERED.sub(r"\1masked", _PRIVATE.sub(r"\1masked", smi))
+    return _ID_VALUES.sub(r"\1masked", _PRIVATE_FIELDS.sub(r"\1masked", smi_xml))
 
 
 def capture_samples(output: Path, seconds: float, *, gpm: bool, show: Callable[[float], None] = lambda _: None) -> int:
@@ -46,25 +46,25 @@ def capture_samples(output: Path, seconds: float, *, gpm: bool, show: Callable[[
         GpuwatchError: no sample came, or the file cannot be written.
     """
     with TemporaryDirectory(prefix="gpuwatch-capture-") as folder:
-        raw = Path(folder, "raw.gpuwatch")
-        writer = RecordingWriter(raw, interval=1.0)
+        raw_path = Path(folder, "raw.gpuwatch")
+        writer = RecordingWriter(raw_path, interval=1.0)
         recorder = Recorder(LiveFeed(1.0, gpm=gpm), writer)
-        ended = threading.Timer(seconds, recorder.stop)
-        ended.daemon = True
-        began = time.monotonic()
-        ended.start()
+        stop_timer = threading.Timer(seconds, recorder.stop)
+        stop_timer.daemon = True
+        started_at = time.monotonic()
+        stop_timer.start()
         try:
-            recorder.run(lambda: show(min((time.monotonic() - began) / seconds, 1.0)))
+            recorder.run(lambda: show(min((time.monotonic() - started_at) / seconds, 1.0)))
         finally:
-            ended.cancel()
+            stop_timer.cancel()
             writer.close("capture")
         snapshot = recorder.snapshot
         if snapshot is None or not snapshot.devices:
-            why = "no sample arrived"
+            reason = "no sample arrived"
             if snapshot is not None:
-                why = "; ".join(problem.detail for problem in snapshot.problems) or "no GPU is listed"
-            raise GpuwatchError(f"there is nothing to capture: {why}", hint="gpuwatch doctor")
-        lines = () if snapshot.simulated else nvidia_smi_query()
-        attached = {SMI: without_ids("\n".join(lines))} if lines else {}
-        with open_recording(raw) as recording:
-            return cut_out(recording, *recording.extent(), output, redact=True, attached=attached)
+                reason = "; ".join(problem.detail for problem in snapshot.problems) or "no GPU is listed"
+            raise GpuwatchError(f"there is nothing to capture: {reason}", hint="gpuwatch doctor")
+        smi_lines = () if snapshot.simulated else nvidia_smi_query()
+        attachments = {SMI_FILE_NAME: mask_ids("\n".join(smi_lines))} if smi_lines else {}
+        with open_recording(raw_path) as recording:
+            return cut_out(recording, *recording.extent(), output, redact=True, attached=attachments)

@@ -73,7 +73,9 @@ def _recording_gap_changes(recording: Recording, begin: float, moment: float) ->
     if recording_begin - begin > max_gap:
         unknown_duration = hours_minutes(recording_begin - begin)
         yield _change(
-            recording_begin, "recording", f"the recording begins here; what happened in the preceding {unknown_duration} is unknown"
+            recording_begin,
+            "recording",
+            f"the recording begins here; what happened in the preceding {unknown_duration} is unknown",
         )
     for since, until in recording.gaps_of_blocks(max(begin, recording_begin), moment):
         if until - since > max_gap:
@@ -82,9 +84,13 @@ def _recording_gap_changes(recording: Recording, begin: float, moment: float) ->
 
 def _setting_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     at = after.taken_at.timestamp()
-    old_version, new_version = (snapshot.driver.version if snapshot.driver is not None else None for snapshot in (before, after))
+    old_version, new_version = (
+        snapshot.driver.version if snapshot.driver is not None else None for snapshot in (before, after)
+    )
     if old_version != new_version:
-        yield _change(at, "setting", f"driver {printable(old_version or 'unknown')} → {printable(new_version or 'unknown')}")
+        yield _change(
+            at, "setting", f"driver {printable(old_version or 'unknown')} → {printable(new_version or 'unknown')}"
+        )
     for device in after.devices:
         earlier = before.device(device.uuid)
         if earlier is None:
@@ -93,7 +99,9 @@ def _setting_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         for metric in _SETTING_METRICS:
             old_value, new_value = earlier.get(metric), device.get(metric)
             if not isinstance(old_value, Missing) and not isinstance(new_value, Missing) and old_value != new_value:
-                values_text = " → ".join(printable(reading_text(BY_ID[metric], value)) for value in (old_value, new_value))
+                values_text = " → ".join(
+                    printable(reading_text(BY_ID[metric], value)) for value in (old_value, new_value)
+                )
                 yield _change(at, "setting", f"GPU {device.index}: {as_clause(BY_ID[metric].title)} {values_text}")
     for device in before.devices:
         if after.device(device.uuid) is None:
@@ -122,7 +130,11 @@ def _reading_changes(recording: Recording, begin: float, moment: float, devices:
             if abs(new_mean - old_mean) >= min_change * reference:
                 old_text, new_text = (reading_text(BY_ID[name], value) for value in (old_mean, new_mean))
                 title = f"GPU {device.index}: {as_clause(BY_ID[name].title)}"
-                yield _change(moment, "reading", f"{title} {old_text} → {new_text} (mean of the last {moment - compared_since:.0f} s)")
+                yield _change(
+                    moment,
+                    "reading",
+                    f"{title} {old_text} → {new_text} (mean of the last {moment - compared_since:.0f} s)",
+                )
 
 
 def _change(at: float, kind: ChangeKind, text: str) -> Change:

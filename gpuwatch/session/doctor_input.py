@@ -30,31 +30,33 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     from gpuwatch.explain.diagnosis.runs.finished_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
-    kept = gpu_variables(os.environ)
-    interpreter, missing = _find_interpreter(python, framework)
+    stored_environment = gpu_variables(os.environ)
+    interpreter, why_missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = result_within(
+    system_facts = result_within(
         interpreter_checks.DRIVER_SECONDS, lambda: system_and_driver_facts.read_system_facts(os.environ)
     )
-    child = interpreter_checks.child_environment(os.environ, interpreter)
+    child_environment = interpreter_checks.child_environment(os.environ, interpreter)
     driver = interpreter_checks.ask_driver(interpreter_checks.child_environment(os.environ, None))
     run, log = None, NO_LOG
-    look = FrameworkFacts(name=framework or "tensorflow", missing=missing)
+    inspected = FrameworkFacts(name=framework or "tensorflow", missing=why_missing)
     if interpreter is not None:
         progress("searching for the framework's libraries")
-        look = interpreter_checks.inspect_interpreter(interpreter, child)
+        inspected = interpreter_checks.inspect_interpreter(interpreter, child_environment)
         progress(f"importing {interpreter.framework} and running an op on each device")
-        draft, tried = interpreter_checks.run_framework_check(interpreter, child, kept, snapshot)
-        look = interpreter_checks.with_opened_libraries(look, tried)
+        draft, checked = interpreter_checks.run_framework_check(
+            interpreter, child_environment, stored_environment, snapshot
+        )
+        inspected = interpreter_checks.with_opened_libraries(inspected, checked)
         run, log = complete(draft.run, draft.log, draft.before), draft.log
     progress("")
     facts = Facts(
-        system=files,
+        system=system_facts,
         driver=driver,
         snapshot=snapshot,
-        environment=kept,
-        installation=look,
+        environment=stored_environment,
+        installation=inspected,
         run=run,
         log=log,
         simulated=SimMachine.from_environment(os.environ) is not None,
@@ -96,8 +98,10 @@ def _find_interpreter(python: str | None, framework: str | None) -> tuple[Interp
 
 def _snapshot() -> Snapshot | None:
     """The machine before anything is started; None if the driver does not answer in time."""
-    taken, why = take_samples(1, interpreter_checks.DRIVER_SECONDS + interpreter_checks.INTERPRETER_START_SECONDS)
-    if not taken and why.failure:
-        what, _, rest = why.failure.partition("; ")
-        raise GpuwatchError(what, hint=rest)
-    return taken[-1] if taken else None
+    snapshots, silence = take_samples(
+        1, interpreter_checks.DRIVER_SECONDS + interpreter_checks.INTERPRETER_START_SECONDS
+    )
+    if not snapshots and silence.failure:
+        message, _, hint = silence.failure.partition("; ")
+        raise GpuwatchError(message, hint=hint)
+    return snapshots[-1] if snapshots else None

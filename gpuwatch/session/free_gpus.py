@@ -86,9 +86,9 @@ def pick_gpus(
 ) -> Pick:
     """Chooses GPUs.
 
-    ``environment``: its CUDA_VISIBLE_DEVICES limits the choice, as in a Slurm job. ``reserved_by``: who reserved a GPU, in
-    words, by UUID. ``findings``: of the snapshot; a GPU with one of severity error is refused. ``refusals``: why GPUs are
-    refused for what is known of them besides the snapshot, by the UUID of the whole GPU.
+    ``environment``: its CUDA_VISIBLE_DEVICES limits the choice, as in a Slurm job. ``reserved_by``: who reserved a GPU,
+    in words, by UUID. ``findings``: of the snapshot; a GPU with one of severity error is refused. ``refusals``: why
+    GPUs are refused for what is known of them besides the snapshot, by the UUID of the whole GPU.
 
     Raises:
         UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
@@ -132,7 +132,11 @@ def idle_devices(
     requirements = Requirements(idle=True)
     for unit in _cuda_devices(machine):
         # Asked of every sample: why one in use is refused needs no words.
-        yield unit.device, unit.instance, not unit.compute_processes and not _why_refused(unit, requirements, error_by_gpu, reserved_by)
+        yield (
+            unit.device,
+            unit.instance,
+            not unit.compute_processes and not _why_refused(unit, requirements, error_by_gpu, reserved_by),
+        )
 
 
 def why_impossible(machine: Snapshot, requirements: Requirements) -> str:
@@ -141,7 +145,8 @@ def why_impossible(machine: Snapshot, requirements: Requirements) -> str:
     usable = [unit for unit in units if unit.instance is None] if requirements.count > 1 else units
     if requirements.count > len(usable):
         without_mig = " without MIG" if len(usable) < len(units) else ""
-        return f"this machine has {len(usable)} GPU{'s' if len(usable) != 1 else ''}{without_mig}, not {requirements.count}"
+        gpus = f"{len(usable)} GPU{'s' if len(usable) != 1 else ''}{without_mig}"
+        return f"this machine has {gpus}, not {requirements.count}"
     if requirements.free_bytes is None or any(unit.bytes("total") is None for unit in usable):
         return ""
     totals_descending = sorted((unit.bytes("total") or 0.0 for unit in usable), reverse=True)
@@ -164,7 +169,10 @@ def refusal_reasons(picked: Pick) -> str:
 
 
 def _why_refused(
-    unit: _CudaDevice, requirements: Requirements, refusal_by_gpu: Mapping[str | None, str], reserved_by: Mapping[str, str]
+    unit: _CudaDevice,
+    requirements: Requirements,
+    refusal_by_gpu: Mapping[str | None, str],
+    reserved_by: Mapping[str, str],
 ) -> str:
     """Why a GPU is not chosen; empty if it may be."""
     owner = reserved_by.get(unit.uuid or "")
@@ -183,7 +191,10 @@ def _choose_units(suitable: Sequence[_CudaDevice], count: int, topology: Topolog
     if count == 1 or len(certain) + len(equally_loaded) == count or topology is None:
         return list(suitable[:count])
     best_places = best_connected(
-        [unit.device.uuid for unit in equally_loaded], count - len(certain), topology, [unit.device.uuid for unit in certain]
+        [unit.device.uuid for unit in equally_loaded],
+        count - len(certain),
+        topology,
+        [unit.device.uuid for unit in certain],
     )
     return [*certain, *(equally_loaded[place] for place in best_places)]
 
@@ -236,7 +247,9 @@ def _cuda_devices(machine: Snapshot) -> Iterator[_CudaDevice]:
             yield _CudaDevice(device, None, tuple(processes))
             continue
         for instance in device.mig_instances:
-            yield _CudaDevice(device, instance, tuple(process for process in processes if process.mig_instance == instance.id))
+            yield _CudaDevice(
+                device, instance, tuple(process for process in processes if process.mig_instance == instance.id)
+            )
         if not device.mig_instances:
             yield _CudaDevice(device, None, tuple(processes))
 
@@ -290,14 +303,19 @@ def _why_in_use(unit: _CudaDevice) -> str:
         return ""  # NVML has no utilization of MIG instances
     if unit.utilization_percent is None:
         return "its utilization could not be read"
-    return f"{unit.utilization_percent:.0f} % utilization by no listed process" if unit.utilization_percent >= MIN_IN_USE_PERCENT else ""
+    return (
+        f"{unit.utilization_percent:.0f} % utilization by no listed process"
+        if unit.utilization_percent >= MIN_IN_USE_PERCENT
+        else ""
+    )
 
 
 def _tenant_names(tenants: Sequence[Process]) -> str:
     """The largest ones, and how many more."""
     largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_MAX_PROCESSES_NAMED]
     descriptions = [
-        process_name(row) + (f" {memory(held_bytes)}" if (held_bytes := row.number("gpu_memory_bytes")) is not None else "")
+        process_name(row)
+        + (f" {memory(held_bytes)}" if (held_bytes := row.number("gpu_memory_bytes")) is not None else "")
         for row in largest
     ]
     return ", ".join(descriptions) + and_more(len(tenants) - _MAX_PROCESSES_NAMED)

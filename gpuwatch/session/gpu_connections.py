@@ -28,12 +28,20 @@ def best_connected(uuids: Sequence[str], count: int, topology: Topology, beside:
     a time, from each GPU as the first.
     """
     all_uuids = [*uuids, *beside]
-    ranks = [[connection_rank(topology.path(first_uuid, second_uuid)) if first_uuid != second_uuid else 0 for second_uuid in all_uuids] for first_uuid in all_uuids]
+    ranks = [
+        [
+            connection_rank(topology.path(first_uuid, second_uuid)) if first_uuid != second_uuid else 0
+            for second_uuid in all_uuids
+        ]
+        for first_uuid in all_uuids
+    ]
     beside_places = range(len(uuids), len(all_uuids))
 
     def quality(chosen: Iterable[int]) -> list[int]:
         """The connections between all, slowest first: the larger, the better."""
-        return sorted(ranks[first_uuid][second_uuid] for first_uuid, second_uuid in combinations((*chosen, *beside_places), 2))
+        return sorted(
+            ranks[first_uuid][second_uuid] for first_uuid, second_uuid in combinations((*chosen, *beside_places), 2)
+        )
 
     if comb(len(uuids), count) <= _MAX_COMBINATIONS_TRIED:
         return list(max(combinations(range(len(uuids)), count), key=quality))

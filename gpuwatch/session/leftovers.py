@@ -27,8 +27,8 @@ class Leftover:
     """One file or folder that gpuwatch made."""
 
     path: Path
-    what: str
-    keep: str = ""
+    kind: str
+    why_kept: str = ""
     """Why it stays; empty if it is to be removed."""
 
     @property
@@ -44,11 +44,11 @@ class Leftover:
 
 def leftovers(*, recordings: bool = False) -> list[Leftover]:
     """All that is there. Recordings are only to be removed if ``recordings``."""
-    found = [*_machine_leftovers(), *_library_leftovers(), *_saved_leftovers(recordings)]
+    files = [*_machine_leftovers(), *_library_leftovers(), *_saved_leftovers(recordings)]
     settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
     if settings.exists():
-        found.append(Leftover(settings, "your settings", "yours: remove it yourself"))
-    return found
+        files.append(Leftover(settings, "your settings", "yours: remove it yourself"))
+    return files
 
 
 def remove(leftover: Leftover) -> None:
@@ -64,14 +64,18 @@ def remove(leftover: Leftover) -> None:
         path.unlink()
 
 
-def remove_empty(gone: list[Leftover]) -> None:
+def remove_empty(removed: list[Leftover]) -> None:
     """Removes the folders that are empty once these are gone."""
-    machines = next(state_files.possible_state_folders(), None)
-    if machines is not None and machines.is_dir() and [path.name for path in machines.iterdir()] == ["lock"]:
-        shutil.rmtree(machines, ignore_errors=True)
+    simulation_folder = next(state_files.possible_state_folders(), None)
+    if (
+        simulation_folder is not None
+        and simulation_folder.is_dir()
+        and [path.name for path in simulation_folder.iterdir()] == ["lock"]
+    ):
+        shutil.rmtree(simulation_folder, ignore_errors=True)
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
     for folder in (
-        *{leftover.path.parent for leftover in gone},
+        *{leftover.path.parent for leftover in removed},
         install_libraries.cache_folder().parent,
         state / "recorders",
         state,
@@ -102,13 +106,13 @@ def _machine_leftovers() -> Iterator[Leftover]:
 def _library_leftovers() -> Iterator[Leftover]:
     cache = install_libraries.cache_folder()
     if cache.is_dir():
-        in_use = "a program is using them" if _is_named_by_a_process(cache) else ""
+        why_in_use = "a program is using them" if _is_named_by_a_process(cache) else ""
         try:
             with _not_being_built(cache):
                 pass
         except BlockingIOError:
-            in_use = "they are being compiled"
-        yield Leftover(cache, "libraries of the simulated GPUs", private_folders.why_untrusted(cache) or in_use)
+            why_in_use = "they are being compiled"
+        yield Leftover(cache, "libraries of the simulated GPUs", private_folders.why_untrusted(cache) or why_in_use)
 
 
 def _is_named_by_a_process(folder: Path) -> bool:
@@ -125,14 +129,14 @@ def _is_named_by_a_process(folder: Path) -> bool:
 
 def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
-    why = private_folders.why_untrusted(state)
+    distrust = private_folders.why_untrusted(state)
     if (state / "runs").is_dir():
-        yield Leftover(state / "runs", "saved runs", why)
+        yield Leftover(state / "runs", "saved runs", distrust)
     for path in sorted(state.glob("crash-*.txt")):
-        yield Leftover(path, "a gpuwatch traceback", why)
+        yield Leftover(path, "a gpuwatch traceback", distrust)
     being_written = running_recorders.all_recordings_in_progress()
-    kept = "" if recordings else "a recording: --recordings removes it"
+    why_kept = "" if recordings else "a recording: --recordings removes it"
     for path in sorted((state / "recordings").glob("*")):
         # A recording in use has files beside it, whose names begin as its own does.
-        used = "a recorder is writing it" if any(str(path).startswith(name) for name in being_written) else ""
-        yield Leftover(path, "a recording", why or used or kept)
+        why_in_use = "a recorder is writing it" if any(str(path).startswith(name) for name in being_written) else ""
+        yield Leftover(path, "a recording", distrust or why_in_use or why_kept)

@@ -29,33 +29,33 @@ _MAX_SAMPLE_GAP_SECONDS = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
 
-def begun_between(store: SampleStore, kept: StoredSample, moment: float) -> tuple[Finding, ...]:
+def onsets_between(store: SampleStore, sample: StoredSample, moment: float) -> tuple[Finding, ...]:
     """What began after a sample and held at ``moment``, before the next one, which alone can say so.
 
     While a driver hangs there are no samples: the last one before says nothing of it.
     """
     times = store.times
-    following = bisect_right(times, kept.at)
-    if not kept.at < moment or following == len(times) or times[following] <= moment:
+    next_index = bisect_right(times, sample.at)
+    if not sample.at < moment or next_index == len(times) or times[next_index] <= moment:
         return ()
-    after = store.at(times[following])
-    known = {finding.key for finding in kept.findings} | {("healthy", None, None)}
+    next_sample = store.at(times[next_index])
+    known_keys = {finding.key for finding in sample.findings} | {("healthy", None, None)}
     return tuple(
         finding
-        for finding in (after.findings if after is not None else ())
-        if finding.key not in known
+        for finding in (next_sample.findings if next_sample is not None else ())
+        if finding.key not in known_keys
         and finding.since is not None
-        and kept.at <= finding.since.timestamp() <= moment
+        and sample.at <= finding.since.timestamp() <= moment
         and (finding.until is None or finding.until.timestamp() >= moment)
     )
 
 
-def graphs_of(store: SampleStore, snapshot: Snapshot, known: History | None = None) -> History:
-    """The last minutes up to a sample of a store, and what its lost devices last had; ``known``: for axes."""
+def history_up_to(store: SampleStore, snapshot: Snapshot, axis_history: History | None = None) -> History:
+    """The last minutes up to a sample of a store, and what its lost devices last had; ``axis_history``: for axes."""
     at = snapshot.taken_at.timestamp()
     history = store.history(nextafter(at, 0), GRAPHED_SECONDS, GRAPHED)
-    if known is not None:
-        history.fall_back_to(known)
+    if axis_history is not None:
+        history.fall_back_to(axis_history)
     for device in snapshot.devices:
         if _MEMORY not in device.readings and (last := _last_answer(store, history, device.uuid, at)) is not None:
             row = last.device(device.uuid)
@@ -90,7 +90,7 @@ class Playhead:
         self,
         live: View,
         timeline: SampleStore,
-        ring: History,
+        live_history: History,
         track: Callable[[], EventTrack],
         interval: Callable[[float], float] | None = None,
     ) -> None:
@@ -101,15 +101,15 @@ class Playhead:
         """
         self.timeline = timeline
         """The samples; may become a store that goes back further."""
-        self._track, self._ring, self._recorded = track, ring, interval
-        taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
-        self._beyond = live.position.moment if live.position is not None else None
+        self._track, self._live_history, self._recorded_interval = track, live_history, interval
+        snapshot_time = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
+        self._moment_after_sample = live.position.moment if live.position is not None else None
         """The moment that was gone to, if it is after the sample that is shown."""
         self._gaps: list[Gap] = []
-        history = ring.until(taken, GRAPHED) if taken is not None else ring
+        history = live_history.until(snapshot_time, GRAPHED) if snapshot_time is not None else live_history
         self.view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
-        self._newest = self.view
-        self.in_hang = False
+        self._view_at_start = self.view
+        self.in_unfinished_change = False
         """Whether something began here that only the next sample shows, such as a hang of the driver."""
 
     @property
@@ -118,116 +118,123 @@ class Playhead:
         return self.view.graph_end
 
     @property
-    def clock(self) -> float | None:
+    def shown_time(self) -> float | None:
         """The moment on screen: that of the sample, or a later one before the next sample."""
-        return self._beyond if self._beyond is not None else self.moment
+        return self._moment_after_sample if self._moment_after_sample is not None else self.moment
 
     @property
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether it shows another moment than at the start."""
-        return self.view is not self._newest
+        return self.view is not self._view_at_start
 
     def take_gaps(self) -> list[Gap]:
         """The gap that the last jump led to, once."""
         gaps, self._gaps = self._gaps, []
         return gaps
 
-    def step(self, samples: int) -> None:
+    def move_samples(self, samples: int) -> None:
         """Moves by ``samples`` samples; negative: back."""
         times, moment = self.timeline.times, self.moment
         if not times or moment is None:
             return
-        here = max(bisect_right(times, moment) - 1, 0)
-        if samples < 0 and times[here] < moment:
-            here += 1  # the sample itself was thinned out: the one before it is one step back
-        self.go(times[min(max(here + samples, 0), len(times) - 1)])
+        index = max(bisect_right(times, moment) - 1, 0)
+        if samples < 0 and times[index] < moment:
+            index += 1  # the sample itself was thinned out: the one before it is one step back
+        self.move_to(times[min(max(index + samples, 0), len(times) - 1)])
 
-    def jump(self, seconds: float) -> None:
+    def move_seconds(self, seconds: float) -> None:
         """Moves to the sample nearest to ``seconds`` from here, at least by one; negative: back."""
         times, moment = self.timeline.times, self.moment
         if not times or moment is None:
             return
         target = moment + seconds
-        wanted = bisect_left(times, target)
-        if 0 < wanted < len(times) and target - times[wanted - 1] < times[wanted] - target:
-            wanted -= 1
+        index = bisect_left(times, target)
+        if 0 < index < len(times) and target - times[index - 1] < times[index] - target:
+            index -= 1
         if seconds < 0:
-            wanted = min(wanted, bisect_left(times, moment) - 1)
+            index = min(index, bisect_left(times, moment) - 1)
         else:
-            wanted = max(wanted, bisect_right(times, moment))
-        self.go(times[min(max(wanted, 0), len(times) - 1)])
+            index = max(index, bisect_right(times, moment))
+        self.move_to(times[min(max(index, 0), len(times) - 1)])
 
-    def first(self) -> None:
+    def move_to_first(self) -> None:
         times = self.timeline.times
         if times:
-            self.go(times[0])
+            self.move_to(times[0])
 
-    def last(self) -> None:
+    def move_to_last(self) -> None:
         """Moves to the newest sample, which can be later than the start of the pause."""
         times = self.timeline.times
         if times:
-            self.go(times[-1])
+            self.move_to(times[-1])
 
-    def go(self, moment: float, *, within: bool = False) -> None:
+    def move_to(self, moment: float, *, inside_gaps: bool = False) -> None:
         """Moves to the last sample not later than ``moment``.
 
-        The clock shows ``moment`` itself unless it is in a gap of which nothing is known; ``within``: also there.
+        The clock shows ``moment`` itself unless it is in a gap of which nothing is known; ``inside_gaps``: also there.
         """
-        self._beyond, self._gaps, self.in_hang = None, [], False
-        if moment == self._newest.graph_end:
-            self.view = self._newest
+        self._moment_after_sample, self._gaps, self.in_unfinished_change = None, [], False
+        if moment == self._view_at_start.graph_end:
+            self.view = self._view_at_start
             return
-        kept = self.timeline.at(moment)
-        if kept is None:
+        sample = self.timeline.at(moment)
+        if sample is None:
             return
-        begun = begun_between(self.timeline, kept, moment)
-        asked_interval = self._recorded(kept.at) if self._recorded is not None else self._newest.interval
-        gap = self.timeline.gap(kept.at, moment, asked_interval)
-        self.in_hang, self._gaps = bool(begun), [gap] if gap is not None else []
-        if begun or within or gap is None:
-            self._beyond = max(min(moment, self.timeline.times[-1]), kept.at)
-        findings = kept.findings
-        if begun:  # then not all is well
-            findings = (*begun, *(finding for finding in findings if finding.id != "healthy"))
+        onsets = onsets_between(self.timeline, sample, moment)
+        expected_interval = (
+            self._recorded_interval(sample.at) if self._recorded_interval is not None else self._view_at_start.interval
+        )
+        gap = self.timeline.gap(sample.at, moment, expected_interval)
+        self.in_unfinished_change, self._gaps = bool(onsets), [gap] if gap is not None else []
+        if onsets or inside_gaps or gap is None:
+            self._moment_after_sample = max(min(moment, self.timeline.times[-1]), sample.at)
+        findings = sample.findings
+        if onsets:  # then not all is well
+            findings = (*onsets, *(finding for finding in findings if finding.id != "healthy"))
         self.view = replace(
-            self._newest,
-            snapshot=kept.snapshot,
-            history=self._history(kept.snapshot),
-            interval=self._interval(kept.at),
+            self._view_at_start,
+            snapshot=sample.snapshot,
+            history=self._history(sample.snapshot),
+            interval=self._interval(sample.at),
             findings=findings,
             errors_and_warnings=most_important_first(findings),
-            graph_end=kept.at,
-            events=self._track().until(max(self._beyond or 0.0, kept.at + 0.5)),
+            graph_end=sample.at,
+            events=self._track().until(max(self._moment_after_sample or 0.0, sample.at + 0.5)),
         )
 
-    def go_to_event(self, way: int, *, bad: bool, uuid: str | None = None) -> MachineEvent | None:
-        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
+    def move_to_event(self, direction: int, *, only_problems: bool, uuid: str | None = None) -> MachineEvent | None:
+        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``only_problems``.
 
         ``uuid``: of those alone that concern this GPU, or the whole machine. The event; None if there is none.
         """
-        now, times = self.clock, self.timeline.times
-        if now is None or not times:
+        shown_time, times = self.shown_time, self.timeline.times
+        if shown_time is None or not times:
             return None
-        found = self._track().beside(max(now, times[0]) if way > 0 else now, way, bad=bad, uuid=uuid)
-        if found is None or found.at < times[0]:  # its samples are not kept
+        event = self._track().nearest_event(
+            max(shown_time, times[0]) if direction > 0 else shown_time,
+            direction,
+            only_problems=only_problems,
+            uuid=uuid,
+        )
+        if event is None or event.at < times[0]:  # its samples are not kept
             return None
-        self.go(found.at, within=True)
-        return found
+        self.move_to(event.at, inside_gaps=True)
+        return event
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""
-        if self._recorded is not None:
-            return self._recorded(moment)
+        if self._recorded_interval is not None:
+            return self._recorded_interval(moment)
         times = self.timeline.times
-        here = bisect_right(times, moment) - 1
-        near = times[max(here - 3, 0) : here + 4]
-        steps = sorted(map(sub, near[1:], near))
-        apart = steps[len(steps) // 2] if steps else 0.0
-        return max(self._newest.interval, apart if apart <= _MAX_SAMPLE_GAP_SECONDS else 0.0)
+        index = bisect_right(times, moment) - 1
+        nearby_times = times[max(index - 3, 0) : index + 4]
+        intervals = sorted(map(sub, nearby_times[1:], nearby_times))
+        median_interval = intervals[len(intervals) // 2] if intervals else 0.0
+        return max(self._view_at_start.interval, median_interval if median_interval <= _MAX_SAMPLE_GAP_SECONDS else 0.0)
 
     def _history(self, snapshot: Snapshot) -> History:
-        times, moment = self._ring.times, snapshot.taken_at.timestamp()
-        whole = times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times))
-        if whole and times[-1] >= moment:
-            return self._ring.until(moment, GRAPHED)
-        return graphs_of(self.timeline, snapshot, self._ring)
+        times, moment = self._live_history.times, snapshot.taken_at.timestamp()
+        live_covers = times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times))
+        if live_covers and times[-1] >= moment:
+            return self._live_history.until(moment, GRAPHED)
+        return history_up_to(self.timeline, snapshot, self._live_history)

@@ -26,7 +26,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
 MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager["ProbeRunner"]]
-Choose = Callable[[str, str | None], Interpreter]
+ChooseInterpreter = Callable[[str, str | None], Interpreter]
 
 
 def make_runner(options: ProbeOptions, source: SnapshotSource) -> ProbeRunner:
@@ -41,37 +41,37 @@ def make_feed() -> LiveFeed:
     return LiveFeed(SAMPLE_SECONDS)
 
 
-def interpreters_for(
-    scripts: Iterable[ProbeScript], asked: str | None, choose: Choose = choose_interpreter
+def find_interpreters(
+    scripts: Iterable[ProbeScript], python: str | None, choose_interpreter_of: ChooseInterpreter = choose_interpreter
 ) -> dict[str, Interpreter]:
     """An interpreter for each framework; if only PyTorch is missing, its probes are skipped."""
     frameworks = dict.fromkeys(script.framework for script in scripts)
-    found: dict[str, Interpreter] = {}
+    interpreters: dict[str, Interpreter] = {}
     for framework in frameworks:
         try:
-            found[framework] = choose(framework, asked)
+            interpreters[framework] = choose_interpreter_of(framework, python)
         except FrameworkMissing:
             if framework == "tensorflow" or len(frameworks) == 1:
                 raise
-            found[framework] = Interpreter(asked or sys.executable, framework, installed=False)
-    return found
+            interpreters[framework] = Interpreter(python or sys.executable, framework, installed=False)
+    return interpreters
 
 
 class ProbeBatch:
     """Runs and diagnoses probes. A context manager that ends everything it started.
 
-    ``watch`` is called ten times a second while a probe runs, with the new samples (perhaps none). An exception from
-    it ends the probe and leaves :meth:`run`.
+    ``on_samples`` is called ten times a second while a probe runs, with the new samples (perhaps none). An exception
+    from it ends the probe and leaves :meth:`run`.
     """
 
     def __init__(
         self,
-        watch: Callable[[list[Snapshot]], None] = lambda taken: None,
+        on_samples: Callable[[list[Snapshot]], None] = lambda taken: None,
         *,
         make_feed: Callable[[], LiveFeed] = make_feed,
         make_runner: MakeRunner = make_runner,
     ) -> None:
-        self._watch = watch
+        self._on_samples = on_samples
         self._feed = make_feed()
         self._make_runner = make_runner
         self._runner: ProbeRunner | None = None
@@ -87,19 +87,19 @@ class ProbeBatch:
 
     def machine(self) -> Snapshot | None:
         """The machine before any probe; None if the driver does not answer in time."""
-        taken = self._feed.wait(1, _FIRST_SAMPLE_SECONDS)
-        return taken[-1] if taken else None
+        samples = self._feed.wait(1, _FIRST_SAMPLE_SECONDS)
+        return samples[-1] if samples else None
 
     def open(self, options: ProbeOptions, *, machine: Snapshot | None, size: int | None = None) -> None:
         """Sets the options; ``size`` None: a matrix size that suits ``machine``, the same for all probes."""
-        options = msgspec.structs.replace(options, size=size or _size_for(machine))
+        options = msgspec.structs.replace(options, size=size or _matrix_size(machine))
         self._runner = self._stack.enter_context(self._make_runner(options, self))
 
     def drain(self) -> list[Snapshot]:
         """The samples since the last call, for the runner."""
-        taken = self._feed.drain()
-        self._watch(taken)
-        return taken
+        samples = self._feed.drain()
+        self._on_samples(samples)
+        return samples
 
     def run(self, script: ProbeScript, on_event: Callable[[Event], None] | None = None) -> Run:
         """Runs one probe; returns the run with its findings."""
@@ -107,7 +107,7 @@ class ProbeBatch:
 
         assert self._runner is not None
         before = self._feed.fresh(_FIRST_SAMPLE_SECONDS)
-        self._watch([])
+        self._on_samples([])
         draft = self._runner.run(script, before=before, on_event=on_event)
         return complete(draft.run, draft.log, draft.before)
 
@@ -117,7 +117,7 @@ class ProbeBatch:
         return tuple(dict.fromkeys(self._runner.notes)) if self._runner is not None else ()
 
 
-def _size_for(machine: Snapshot | None) -> int:
+def _matrix_size(machine: Snapshot | None) -> int:
     """Matrix size: large enough to measure the device, small enough for the time budget."""
     if machine is None or not machine.devices:
         return 1024

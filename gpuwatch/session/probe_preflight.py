@@ -9,7 +9,7 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_IN_USE_PERCENT
 
-_IN_CODE = frozenset({"visible-late"})
+_SET_VISIBLE_IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""
 
 
@@ -20,52 +20,60 @@ class Preflight:
     configs: tuple[str, ...]
     devices: tuple[Device, ...]
     """GPUs the probes can use; empty if there are none."""
-    spared: tuple[Device, ...]
+    busy_devices: tuple[Device, ...]
     """Busy GPUs that are left alone because others are idle."""
-    tenants: tuple[Process, ...]
+    compute_processes: tuple[Process, ...]
     """Compute processes on these GPUs, largest first."""
     visible: tuple[str, ...]
     """UUIDs to make visible to the probes; empty: all."""
-    by_number: tuple[str, ...]
+    sets_visible_itself: tuple[str, ...]
     """Configurations that set CUDA_VISIBLE_DEVICES themselves and ignore ``visible``."""
 
     @property
     def held_bytes(self) -> float | None:
         """GPU memory of the tenants, in bytes; None if it is unknown for one of them."""
-        amounts = [process.number("gpu_memory_bytes") for process in self.tenants]
+        amounts = [process.number("gpu_memory_bytes") for process in self.compute_processes]
         known = [amount for amount in amounts if amount is not None]
         return sum(known) if len(known) == len(amounts) else None
 
 
-def preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: str) -> Preflight:
+def plan_preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: str) -> Preflight:
     """``gpu``: UUID of the only GPU to use; empty prefers idle ones."""
     devices = tuple(device for device in snapshot.devices if device.state == "ok") if snapshot is not None else ()
-    tenants = (
+    processes = (
         [process for process in snapshot.processes if process.type != "G" and process.device_uuid]
         if snapshot is not None
         else []
     )
-    spared: tuple[Device, ...] = ()
+    busy_devices: tuple[Device, ...] = ()
     visible: tuple[str, ...] = (gpu,) if gpu else ()
-    by_number = tuple(
+    set_visible_themselves = tuple(
         script.name
         for script in scripts
-        if script.name in _IN_CODE or not script.environment.get("CUDA_VISIBLE_DEVICES", "-1").startswith("-")
+        if script.name in _SET_VISIBLE_IN_CODE
+        or not script.environment.get("CUDA_VISIBLE_DEVICES", "-1").startswith("-")
     )
-    if gpu and not by_number:
+    if gpu and not set_visible_themselves:
         devices = tuple(device for device in devices if device.uuid == gpu)
-    elif not by_number:
-        used = {process.device_uuid for process in tenants}
-        used |= {
+    elif not set_visible_themselves:
+        used_uuids = {process.device_uuid for process in processes}
+        used_uuids |= {
             device.uuid for device in devices if (device.number("utilization.gpu_percent") or 0.0) >= MIN_IN_USE_PERCENT
         }
-        idle = tuple(device for device in devices if device.uuid not in used)
-        needed = max((script.gpus for script in scripts), default=0)
-        if idle and len(idle) >= min(needed, len(devices)):
-            spared = tuple(device for device in devices if device not in idle)
+        idle = tuple(device for device in devices if device.uuid not in used_uuids)
+        gpus_needed = max((script.gpus for script in scripts), default=0)
+        if idle and len(idle) >= min(gpus_needed, len(devices)):
+            busy_devices = tuple(device for device in devices if device not in idle)
             devices = idle
-            visible = tuple(device.uuid for device in idle) if spared else ()
-    here = {device.uuid for device in devices}
-    tenants = [process for process in tenants if process.device_uuid in here]
-    tenants.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))
-    return Preflight(tuple(script.name for script in scripts), devices, spared, tuple(tenants), visible, by_number)
+            visible = tuple(device.uuid for device in idle) if busy_devices else ()
+    device_uuids = {device.uuid for device in devices}
+    processes = [process for process in processes if process.device_uuid in device_uuids]
+    processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))
+    return Preflight(
+        tuple(script.name for script in scripts),
+        devices,
+        busy_devices,
+        tuple(processes),
+        visible,
+        set_visible_themselves,
+    )

@@ -44,102 +44,105 @@ class JoinedSamples(SampleStore):
     thinned_spacing_seconds = THINNED_SECONDS
 
     def __init__(self, kept: LastHour, recording: Recording) -> None:
-        self._kept = kept
+        self._live = kept
         self.recording = recording
-        self._near = _MAX_DISTANCE * max((run.interval for run in recording.sessions), default=1.0)
-        self._looked = float("-inf")
-        self._known: tuple[object, ...] = ()
+        self._max_distance = _MAX_DISTANCE * max((run.interval for run in recording.sessions), default=1.0)
+        self._refreshed_at = float("-inf")
+        self._times_key: tuple[object, ...] = ()
         """What the times below were made of."""
         self._times: Sequence[float] = ()
-        self._own: set[float] = set()
+        self._used_live_times: set[float] = set()
         """Times of the kept samples that are used."""
         times = kept.times
         since = times[0] if times else time.time()
-        self._earlier = [event for event in recording.events() if event.at < since]
+        self._recorded_events = [event for event in recording.events() if event.at < since]
         """Events from before the dashboard was started: it notices later ones itself."""
-        self.lasting = still_lasting(self._earlier)
+        self.lasting = still_lasting(self._recorded_events)
         """What the recorder saw to last when the first sample was taken here."""
         self.until = times[-1] if times else since
         """The time of the newest sample here when the recording was opened."""
-        self._numbers = max((event.occurrence for event in self._earlier), default=0)
+        self._recorded_occurrences = max((event.occurrence for event in self._recorded_events), default=0)
         """The numbers of occurrences that the recorder has used."""
-        self._stretched = float("-inf")
+        self._spans_updated_at = float("-inf")
         self._spans_without_gaps: list[tuple[float, float]] = []
         self._events: list[MachineEvent] = []
-        self._last_event: tuple[int, MachineEvent | None] = (-1, None)
+        self._events_key: tuple[int, MachineEvent | None] = (-1, None)
 
     @property
     def times(self) -> Sequence[float]:
         now = time.monotonic()
-        if now - self._looked >= _POLL_SECONDS:
-            self._looked = now
+        if now - self._refreshed_at >= _POLL_SECONDS:
+            self._refreshed_at = now
             self.recording.refresh()
-        kept, recorded = self._kept.times, self.recording.times
-        known = (len(recorded), self.recording.end, len(kept), kept[-1] if kept else None)
-        if known != self._known:
-            self._known = known
-            first = bisect_left(recorded, kept[0]) if kept else len(recorded)
-            newest = list(recorded[first:])
-            near = self._near
-            own = [at for at in kept if not _has_time_near(newest, at, near)]
+        live, recorded_times = self._live.times, self.recording.times
+        times_key = (len(recorded_times), self.recording.end, len(live), live[-1] if live else None)
+        if times_key != self._times_key:
+            self._times_key = times_key
+            first_new = bisect_left(recorded_times, live[0]) if live else len(recorded_times)
+            newest_recorded = list(recorded_times[first_new:])
+            max_distance = self._max_distance
+            used_live = [at for at in live if not _has_time_near(newest_recorded, at, max_distance)]
             # The recording may have ended, or begun, shortly before the first of them.
-            if own and first and own[0] - recorded[first - 1] <= near:
-                own = [at for at in own if at - recorded[first - 1] > near]
-            self._own = set(own)
-            rest = sorted([*newest, *own])
+            if used_live and first_new and used_live[0] - recorded_times[first_new - 1] <= max_distance:
+                used_live = [at for at in used_live if at - recorded_times[first_new - 1] > max_distance]
+            self._used_live_times = set(used_live)
+            merged_times = sorted([*newest_recorded, *used_live])
             self._times = LazyTimes(
-                lambda: first + len(rest), lambda place: recorded[place] if place < first else rest[place - first]
+                lambda: first_new + len(merged_times),
+                lambda place: recorded_times[place] if place < first_new else merged_times[place - first_new],
             )
         return self._times
 
-    def spans_without_gaps(self, longer: float) -> Sequence[tuple[float, float]]:
-        """Start and end of each time without a gap; updated every few seconds."""
+    def spans_without_gaps(self, min_gap: float) -> Sequence[tuple[float, float]]:
+        """Begin and end of each time without a gap; updated every few seconds."""
         now = time.monotonic()
-        if now - self._stretched >= _GAP_SEARCH_SECONDS:
-            self._stretched = now
-            longer = max(longer, self.thinned_spacing_seconds)
-            every = [*self.recording.spans_without_gaps(longer), *((at, at) for at in self._own)]
-            self._spans_without_gaps = join_spans(sorted(every), lambda begin: longer)
+        if now - self._spans_updated_at >= _GAP_SEARCH_SECONDS:
+            self._spans_updated_at = now
+            min_gap = max(min_gap, self.thinned_spacing_seconds)
+            all_spans = [*self.recording.spans_without_gaps(min_gap), *((at, at) for at in self._used_live_times)]
+            self._spans_without_gaps = join_spans(sorted(all_spans), lambda begin: min_gap)
         return self._spans_without_gaps
 
     def at(self, moment: float) -> StoredSample | None:
         times = self.times
         if not times:
             return None
-        here = times[max(bisect_right(times, moment) - 1, 0)]
-        return self._kept.at(here) if here in self._own else self.recording.at(here)
+        time = times[max(bisect_right(times, moment) - 1, 0)]
+        return self._live.at(time) if time in self._used_live_times else self.recording.at(time)
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
-        used = {at for at in self._own if begin <= at <= end} if self.times else ()  # they are brought up to date
-        if not used:
+        used_times = (
+            {at for at in self._used_live_times if begin <= at <= end} if self.times else ()
+        )  # they are brought up to date
+        if not used_times:
             return self.recording.chunks(begin, end)
-        own = (timed for timed in self._kept.decoders(begin, end) if timed[0] in used)
-        return iter([heapq.merge(self.recording.decoders(begin, end), own, key=itemgetter(0))])
+        live_samples = (timed for timed in self._live.decoders(begin, end) if timed[0] in used_times)
+        return iter([heapq.merge(self.recording.decoders(begin, end), live_samples, key=itemgetter(0))])
 
     def events(self) -> Sequence[MachineEvent]:
-        kept = self._kept.events()
-        last = (len(kept), kept[-1] if kept else None)
-        if last[0] != self._last_event[0] or last[1] is not self._last_event[1]:
-            self._last_event = last
-            self._events = [*self._earlier, *self._continued(kept)]
+        live_events = self._live.events()
+        events_key = (len(live_events), live_events[-1] if live_events else None)
+        if events_key[0] != self._events_key[0] or events_key[1] is not self._events_key[1]:
+            self._events_key = events_key
+            self._events = [*self._recorded_events, *self._continued(live_events)]
         return self._events
 
     @property
-    def repeated(self) -> int:
+    def repeated_event_count(self) -> int:
         """How many events of the dashboard the recorder had told before."""
-        return len(self._earlier) + len(self._kept.events()) - len(self.events())
+        return len(self._recorded_events) + len(self._live.events()) - len(self.events())
 
-    def _continued(self, kept: Iterable[MachineEvent]) -> Iterator[MachineEvent]:
+    def _continued(self, live_events: Iterable[MachineEvent]) -> Iterator[MachineEvent]:
         """Events noticed here, without onsets that the recorder had already seen."""
-        lasting = {onset_key(begun.onset): begun.onset for begun in self.lasting}
-        numbers: dict[int, int] = {}
-        for event in kept:
+        recorded_onsets = {onset_key(begun.onset): begun.onset for begun in self.lasting}
+        recorded_numbers: dict[int, int] = {}
+        for event in live_events:
             if event.occurrence:
                 key = onset_key(event)
-                if key in lasting and (event.at if event.seen is None else event.seen) <= self.until:
-                    numbers[event.occurrence] = lasting.pop(key).occurrence
+                if key in recorded_onsets and (event.at if event.seen is None else event.seen) <= self.until:
+                    recorded_numbers[event.occurrence] = recorded_onsets.pop(key).occurrence
                     continue
-                number = numbers.setdefault(event.occurrence, event.occurrence + self._numbers)
+                number = recorded_numbers.setdefault(event.occurrence, event.occurrence + self._recorded_occurrences)
                 event = replace(event, occurrence=number)
             yield event
 
@@ -149,7 +152,7 @@ class JoinedSamples(SampleStore):
         return self.events()[-MAX_EVENTS:]
 
 
-class Past(NamedTuple):
+class RecordedPast(NamedTuple):
     """A recording of this machine, open for one session, and what is shown of it without looking back."""
 
     recording: Recording
@@ -158,7 +161,7 @@ class Past(NamedTuple):
     episodes_since: float
 
 
-def past_of_recording(recording: Recording) -> Past:
+def read_past(recording: Recording) -> RecordedPast:
     """With what is read of it once. It has samples."""
     end = recording.end
     assert end is not None
@@ -167,25 +170,25 @@ def past_of_recording(recording: Recording) -> Past:
     for number, (at, devices) in enumerate(recording.devices(begin, end)):
         for device in devices:
             episodes.observe(device, at, first=not number)
-    return Past(recording, recording.history(end, GRAPHED_SECONDS, GRAPHED), episodes, begin)
+    return RecordedPast(recording, recording.history(end, GRAPHED_SECONDS, GRAPHED), episodes, begin)
 
 
-def open_past(known: Path | None) -> Past | None:
-    """The recording of a recorder that runs on this machine; None without one, or if ``known`` is being written.
+def open_past(own_path: Path | None) -> RecordedPast | None:
+    """The recording of a recorder that runs on this machine; None without one, or if ``own_path`` is being written.
 
     Blocks while it is read, some tenths of a second for a month.
     """
     paths = recordings_in_progress()
-    if known in paths:
+    if own_path in paths:
         return None
     for path in paths:
         with suppress(GpuwatchError):
             recording = open_recording(path)
             recording.events()  # read once, here
-            return past_of_recording(recording)
+            return read_past(recording)
     return None
 
 
-def _has_time_near(times: Sequence[float], at: float, near: float) -> bool:
-    place = bisect_left(times, at)
-    return any(abs(moment - at) <= near for moment in times[max(place - 1, 0) : place + 1])
+def _has_time_near(times: Sequence[float], at: float, max_distance: float) -> bool:
+    index = bisect_left(times, at)
+    return any(abs(moment - at) <= max_distance for moment in times[max(index - 1, 0) : index + 1])

@@ -52,7 +52,11 @@ def period_document(
     point_seconds = _point_seconds(end - begin, interval)
     graph_begin = begin if point_seconds < minute_and_hour_means.MINUTE else begin // point_seconds * point_seconds
     last_sample = recording.at(end)
-    is_readable = last_sample is not None and begin <= last_sample.at <= end and not any(map(unreadable_metrics, last_sample.snapshot.devices))
+    is_readable = (
+        last_sample is not None
+        and begin <= last_sample.at <= end
+        and not any(map(unreadable_metrics, last_sample.snapshot.devices))
+    )
     devices = {} if last_sample is None else {device.uuid: device for device in last_sample.snapshot.devices}
     findings = tuple(_period_findings(recording, begin, end, () if last_sample is None else last_sample.findings))
     main_finding = min(findings, key=lambda finding: finding.rank, default=None)
@@ -96,7 +100,9 @@ def _point_seconds(seconds: float, interval: float) -> float:
     return float(next((step for step in _POINT_SECONDS if step >= min_seconds), _POINT_SECONDS[-1]))
 
 
-def _period_findings(recording: Recording, begin: float, end: float, last: tuple[Finding, ...]) -> Iterator[PeriodFinding]:
+def _period_findings(
+    recording: Recording, begin: float, end: float, last: tuple[Finding, ...]
+) -> Iterator[PeriodFinding]:
     """The earliest onset first. ``last``: those of the last sample."""
     active_keys = {finding.key for finding in last if not (finding.until or finding.last)}
     period_findings = [finding for finding in recording.findings(begin, end) if finding.finding.id != "healthy"]
@@ -120,7 +126,9 @@ def _period_devices(
             points_by_metric[index] = summary if earlier is None else earlier.merged_with(summary)
     for uuid in points_by_gpu:
         if uuid not in devices:  # lost or removed before the end
-            devices |= {device.uuid: device for device in islice(_device_states_before_loss(recording, begin, end, uuid), 1)}
+            devices |= {
+                device.uuid: device for device in islice(_device_states_before_loss(recording, begin, end, uuid), 1)
+            }
     period_devices = [
         PeriodDevice(
             index=device.index,
@@ -163,7 +171,9 @@ def _point_means(
     """Samples where the steps are short, means of minutes or hours else."""
     metrics = frozenset(GRAPHED)
     for seconds in (minute_and_hour_means.HOUR, minute_and_hour_means.MINUTE):
-        are_stored = recording.summaries_begin(seconds) <= begin + point_seconds or seconds == minute_and_hour_means.HOUR
+        are_stored = (
+            recording.summaries_begin(seconds) <= begin + point_seconds or seconds == minute_and_hour_means.HOUR
+        )
         if point_seconds >= seconds and are_stored:
             for minute, summaries in recording.summaries(seconds, begin, end, metrics).items():
                 for key, summary in summaries.items():
@@ -196,7 +206,9 @@ def _period_processes(recording: Recording, begin: float, end: float) -> Iterato
         )
 
 
-def _period_runs(store: RunStore, begin: float, end: float, host: str | None, *, simulated: bool) -> Iterator[PeriodRun]:
+def _period_runs(
+    store: RunStore, begin: float, end: float, host: str | None, *, simulated: bool
+) -> Iterator[PeriodRun]:
     own_runs = [run for run in store.latest() if is_of_this_machine(run, host, simulated=simulated)]
     for run in sorted(own_runs, key=lambda run: run.started_at):
         seconds = run.phases.total_seconds

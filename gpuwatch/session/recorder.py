@@ -37,7 +37,7 @@ class Recorder:
         self._writer = writer
         self._announcement = announcement
         self._alerts = alerts
-        self._came = time.monotonic()
+        self._last_arrival = time.monotonic()
         """When the last sample came."""
         self._clock = clock
         self._conditions = ConditionEngine()
@@ -61,16 +61,16 @@ class Recorder:
             while not self._stopping:
                 self._wake.wait(_POLL_SECONDS)
                 self._wake.clear()
-                self._take()
+                self._record_arrived()
                 show()
         finally:
             self._feed.stop()
             if self._alerts is not None:
                 self._alerts.close()
 
-    def _take(self) -> None:
-        arrived = self._feed.drain()
-        for snapshot in arrived:
+    def _record_arrived(self) -> None:
+        snapshots = self._feed.drain()
+        for snapshot in snapshots:
             events = self._conditions.observe(snapshot)
             findings = recorded_and_current_findings(snapshot.findings, self._conditions)
             self._writer.add(snapshot, findings, events)
@@ -81,10 +81,10 @@ class Recorder:
         self._writer.add_events(self._conditions.feed(status, self._clock()))
         if self._alerts is not None:
             self._writer.add_events(self._alerts.events())
-        if arrived:
-            self._came = time.monotonic()
+        if snapshots:
+            self._last_arrival = time.monotonic()
         if self._announcement is not None:
-            if arrived:
+            if snapshots:
                 self._announcement.report_sample()
-            elif time.monotonic() - self._came > self._feed.interval + _LATE_SECONDS:
+            elif time.monotonic() - self._last_arrival > self._feed.interval + _LATE_SECONDS:
                 self._announcement.report_silence(status.detail, status.blame)

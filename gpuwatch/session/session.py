@@ -21,7 +21,7 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.session.current_findings import FindingSource, LiveFindings, RecordedFindings
 from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
-from gpuwatch.session.view import SINCE_START, PlayedRecording, PlayheadPosition, KnownSince, View, most_important_first
+from gpuwatch.session.view import SINCE_START, KnownSince, PlayedRecording, PlayheadPosition, View, most_important_first
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_timeline import EventTrack
     from gpuwatch.session.playhead import Playhead
-    from gpuwatch.session.recorded_and_live_samples import JoinedSamples, Past
+    from gpuwatch.session.recorded_and_live_samples import JoinedSamples, RecordedPast
 
 INTERVALS_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -107,8 +107,8 @@ class Session:
 
     def clock(self) -> float:
         """Now, in seconds since the epoch; of a recording, the moment that is shown."""
-        if self.recorded and self.playhead is not None and self.playhead.clock is not None:
-            return self.playhead.clock
+        if self.recorded and self.playhead is not None and self.playhead.shown_time is not None:
+            return self.playhead.shown_time
         return self._clock()
 
     # The feed
@@ -150,7 +150,7 @@ class Session:
         """The recording that continues the timeline into the past."""
         return self._past.recording.path if self._past is not None else None
 
-    def look_back_into(self, past: Past) -> None:
+    def look_back_into(self, past: RecordedPast) -> None:
         """Continues timeline and graphs into the past of a recording, which the session closes."""
         recording = past.recording
         if self._own_timeline is None or not self._running:
@@ -213,10 +213,10 @@ class Session:
 
     def _show_after_jump(self, snapshot: Snapshot, graphs: History | None = None) -> None:
         """Shows a recorded sample that does not follow the last one; ``graphs``: the minutes up to it, if known."""
-        from gpuwatch.session.playhead import graphs_of
+        from gpuwatch.session.playhead import history_up_to
 
         self._begun = snapshot.taken_at.timestamp()
-        self.history = graphs if graphs is not None else graphs_of(self.timeline, snapshot)
+        self.history = graphs if graphs is not None else history_up_to(self.timeline, snapshot)
         self._energy, self._process_histories = EnergyMeter(), ProcessHistories()
         self._show(snapshot, consecutive=False)
 
@@ -264,7 +264,7 @@ class Session:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         if self.recorded:
             return self.track.count(self.clock())
-        return self._finding_source.event_count - (self._past.repeated if self._past is not None else 0)
+        return self._finding_source.event_count - (self._past.repeated_event_count if self._past is not None else 0)
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -274,7 +274,7 @@ class Session:
 
     @property
     def track(self) -> EventTrack:
-        self._track.take(self.timeline.events())
+        self._track.update(self.timeline.events())
         return self._track
 
     @property
@@ -353,7 +353,7 @@ class Session:
     @property
     def _jumped(self) -> bool:
         """Whether another moment of a recording is shown than the one that is played."""
-        return self.recorded and self.playhead is not None and self.playhead.moved
+        return self.recorded and self.playhead is not None and self.playhead.has_moved
 
     def _since(self) -> KnownSince:
         """From when on something is known of the moment that is shown: of a recording, since the last jump."""
@@ -363,7 +363,7 @@ class Session:
             return KnownSince(self._past.recording.begin, self._episodes_since, first=self._episodes_since)
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
-        moved = self.playhead.moment if self.playhead is not None and self.playhead.moved else None
+        moved = self.playhead.moment if self.playhead is not None and self.playhead.has_moved else None
         begun, first = self._begun if moved is None else moved, self.player.recording.begin or 0.0
         return KnownSince(first, max(first, begun - GRAPHED_SECONDS), begun, first)
 
@@ -372,7 +372,7 @@ class Session:
         times = self.timeline.times
         if not times:
             return None
-        from gpuwatch.session.event_timeline import SPANS_SECONDS, round_begin
+        from gpuwatch.session.event_timeline import SPANS_SECONDS, rounded_begin
 
         moment, interval, limit = self.clock(), self.feed.interval, gap_limit(self.feed.interval)
         begin, end, viewers_time, played = times[0], times[-1], moment, None
@@ -386,12 +386,12 @@ class Session:
                 following=grows and end - moment < limit,
             )
         elif self.playhead is not None:
-            begin, moment = round_begin(begin, end), self.playhead.clock or moment
+            begin, moment = rounded_begin(begin, end), self.playhead.shown_time or moment
         else:
             end = max(end, moment)
-            begin, moment = round_begin(max(begin, end - SPANS_SECONDS[-1]), end), end
+            begin, moment = rounded_begin(max(begin, end - SPANS_SECONDS[-1]), end), end
         gapless = self.timeline.spans_without_gaps(limit)
-        return PlayheadPosition(moment, begin, end, interval, gapless, self.track.drawn, viewers_time, played)
+        return PlayheadPosition(moment, begin, end, interval, gapless, self.track.track, viewers_time, played)
 
     @property
     def paused(self) -> bool:
@@ -415,10 +415,15 @@ class Session:
         playhead, self.playhead = self.playhead, None
         if self.player is None:
             return
-        if playhead is not None and playhead.moved and playhead.moment is not None and playhead.clock is not None:
+        if (
+            playhead is not None
+            and playhead.has_moved
+            and playhead.moment is not None
+            and playhead.shown_time is not None
+        ):
             kept = self.timeline.at(playhead.moment)
             assert kept is not None
-            self.player.seek(kept.at, playhead.clock)
+            self.player.seek(kept.at, playhead.shown_time)
             self._show_after_jump(kept.with_findings(), playhead.view.history)
             self.see_events()
         self.player.paused = False
@@ -440,7 +445,7 @@ def replay_session(feed: RecordingPlayer, moment: float | None = None) -> Sessio
         findings=RecordedFindings(recording),
     )
     playhead = session.pause()
-    playhead.go(recording.times[0] if moment is None else moment)
-    if not playhead.in_hang:
+    playhead.move_to(recording.times[0] if moment is None else moment)
+    if not playhead.in_unfinished_change:
         session.resume()
     return session

@@ -27,7 +27,7 @@ class Silence(NamedTuple):
 
     failure: str = ""
     """The error, if gpuwatch itself failed."""
-    blame: str = ""
+    collector_fault: str = ""
     """Fault of the collector, completing "the collector …"; empty if the driver did not answer."""
     detail: str = ""
 
@@ -57,11 +57,14 @@ def take_samples(
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
         importlib.import_module("gpuwatch.explain.diagnosis.rule_engine")
         importlib.import_module("gpuwatch.share.reports.formats.text")
-        found, given = feed.wait(count, deadline), deadline
-        while len(found) < count and (more := deadline + min(feed.waited_for_cpu, _MAX_STARVED_SECONDS) - given) > 0:
-            found += feed.wait(count - len(found), more)
-            given += more
-        return found, Silence() if found else silence(feed)
+        snapshots, waited = feed.wait(count, deadline), deadline
+        while (
+            len(snapshots) < count
+            and (extra_seconds := deadline + min(feed.waited_for_cpu, _MAX_STARVED_SECONDS) - waited) > 0
+        ):
+            snapshots += feed.wait(count - len(snapshots), extra_seconds)
+            waited += extra_seconds
+        return snapshots, Silence() if snapshots else silence(feed)
     finally:
         feed.stop()
 
@@ -70,33 +73,45 @@ def take_snapshot(
     deadline: float, *, gpm: bool = False, first: Popen[bytes] | ForkedProcess | None = None
 ) -> tuple[Snapshot, bool]:
     """A snapshot with rates, and whether the driver answered within ``deadline`` seconds; see :func:`take_samples`."""
-    taken, why = take_samples(2, deadline, on_demand=True, gpm=gpm, first=first)
-    if taken:
-        return taken[-1], True
-    return without_driver(deadline, why, longer="; to wait longer: --deadline"), False
+    snapshots, silence = take_samples(2, deadline, on_demand=True, gpm=gpm, first=first)
+    if snapshots:
+        return snapshots[-1], True
+    return without_driver(deadline, silence, hint_end="; to wait longer: --deadline"), False
 
 
 def without_driver(
-    waited: float, why: Silence, *, longer: str = "", lasts: bool = False, machine: Snapshot | None = None
+    seconds: float,
+    silence: Silence,
+    *,
+    hint_end: str = "",
+    is_still_waiting: bool = False,
+    machine: Snapshot | None = None,
 ) -> Snapshot:
-    """The host alone, and as a problem that the driver did not answer within ``waited`` seconds, or what else it was.
+    """The host alone, and as a problem that the driver did not answer within ``seconds`` seconds, or what else it was.
 
-    ``longer``: ends the hint. ``lasts``: the driver is still waited for. ``machine``: the host, if it was read.
+    ``hint_end``: ends the hint. ``is_still_waiting``: the driver is still waited for. ``machine``: the host, if it was
+    read.
     """
     simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
-    cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "check dmesg for a hung GPU"
-    crashed = " in nvml" in why.blame  # which is known before the time is over
-    within = f"for {waited:.0f} s" if lasts else f"within {waited:g} s"
-    silent = f"no answer from the driver {within}" if lasts else f"the driver did not answer {within}"
-    what = f"no sample{'' if crashed else f' {within}'}: the collector {why.blame}" if why.blame else ""
-    what = what or ": ".join(filter(None, (silent, why.detail)))
-    reason, hint = "driver.bad-state", f"{cure}{longer}"
-    if why.failure:
-        what, _, hint = why.failure.partition("; ")
+    fault_hint = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "check dmesg for a hung GPU"
+    crashed_in_nvml = " in nvml" in silence.collector_fault  # which is known before the time is over
+    period_text = f"for {seconds:.0f} s" if is_still_waiting else f"within {seconds:g} s"
+    silence_text = (
+        f"no answer from the driver {period_text}" if is_still_waiting else f"the driver did not answer {period_text}"
+    )
+    problem_text = (
+        f"no sample{'' if crashed_in_nvml else f' {period_text}'}: the collector {silence.collector_fault}"
+        if silence.collector_fault
+        else ""
+    )
+    problem_text = problem_text or ": ".join(filter(None, (silence_text, silence.detail)))
+    reason, hint = "driver.bad-state", f"{fault_hint}{hint_end}"
+    if silence.failure:
+        problem_text, _, hint = silence.failure.partition("; ")
         reason = FAILED_ITSELF
-    elif why.blame and not crashed:
-        reason, hint = FAILED_ITSELF, f"nothing is known about the driver{longer}"
-    problem = Problem(source="collector", reason=reason, detail=what, hint=hint)
+    elif silence.collector_fault and not crashed_in_nvml:
+        reason, hint = FAILED_ITSELF, f"nothing is known about the driver{hint_end}"
+    problem = Problem(source="collector", reason=reason, detail=problem_text, hint=hint)
     if machine is not None:
         return replace(machine, problems=(problem,))
     reader = HostReader()  # which needs no driver
@@ -105,7 +120,7 @@ def without_driver(
     host, problems = reader.read()
     return Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),
-        took_seconds=waited,
+        took_seconds=seconds,
         simulated=simulated,
         driver=None,
         devices=(),
@@ -120,5 +135,5 @@ def findings_of(snapshot: Snapshot) -> tuple[Finding, ...]:
     from gpuwatch.explain.diagnosis.evidence import Evidence
     from gpuwatch.explain.diagnosis.rule_engine import diagnose
 
-    found = diagnose(Evidence(snapshot=snapshot))
-    return tuple(finding for finding in found if finding.id != "healthy")
+    findings = diagnose(Evidence(snapshot=snapshot))
+    return tuple(finding for finding in findings if finding.id != "healthy")

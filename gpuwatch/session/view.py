@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.collector.feed_interface import FeedStatus
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.machine.history.metric_history import History
-    from gpuwatch.session.event_timeline import Track
+    from gpuwatch.session.event_timeline import IncidentTrack
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
@@ -48,8 +48,8 @@ class PlayheadPosition:
     interval: float
     """Seconds between new samples; older ones are further apart."""
     gapless: Sequence[tuple[float, float]]
-    """Start and end of each time without a gap, oldest first."""
-    track: Track
+    """Begin and end of each time without a gap, oldest first."""
+    track: IncidentTrack
     viewers_time: float = 0.0
     """What time it is for who watches: other days are shown with their date."""
     played: PlayedRecording | None = None

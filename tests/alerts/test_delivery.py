@@ -25,9 +25,9 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.json_codec import schema_of
 from gpuwatch.session.alerts import alert_command, terminal_notification, webhook
-from gpuwatch.session.alerts.alert_command import Command
+from gpuwatch.session.alerts.alert_command import AlertCommand
 from gpuwatch.session.alerts.alerts import Alerts
-from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, Channel
+from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, DeliveryThread
 from gpuwatch.session.alerts.terminal_notification import escape_sequence, notification_text
 from gpuwatch.session.alerts.webhook import Webhook, checked_url, masked_url
 from tests.alerts.test_onsets import HOT
@@ -47,9 +47,9 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 class Sent:
     """A channel, and the failures that it reports."""
 
-    def __init__(self, delivery: Command | Webhook) -> None:
+    def __init__(self, delivery: AlertCommand | Webhook) -> None:
         self.failures = list[str]()
-        self.channel = Channel(delivery, self.failures.append)
+        self.channel = DeliveryThread(delivery, self.failures.append)
 
     def send(self, alert: Alert = ALERT) -> None:
         began = time.monotonic()
@@ -58,11 +58,11 @@ class Sent:
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[[Command | Webhook], Sent]]:
+def started() -> Iterator[Callable[[AlertCommand | Webhook], Sent]]:
     every: list[Sent] = []
     before = set(psutil.Process().children())
 
-    def start(delivery: Command | Webhook) -> Sent:
+    def start(delivery: AlertCommand | Webhook) -> Sent:
         every.append(Sent(delivery))
         return every[-1]
 
@@ -72,7 +72,7 @@ def started() -> Iterator[Callable[[Command | Webhook], Sent]]:
     assert set(psutil.Process().children()) <= before, "no process is left, not even a zombie"
 
 
-Start = Callable[[Command | Webhook], Sent]
+Start = Callable[[AlertCommand | Webhook], Sent]
 
 
 # Commands
@@ -80,7 +80,9 @@ Start = Callable[[Command | Webhook], Sent]
 
 def test_a_command_gets_the_finding(started: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    sent = started(Command(f"cat > {out}.json; env | grep ^GPUWATCH_ALERT_ | sort > {out}.tmp; mv {out}.tmp {out}"))
+    sent = started(
+        AlertCommand(f"cat > {out}.json; env | grep ^GPUWATCH_ALERT_ | sort > {out}.tmp; mv {out}.tmp {out}")
+    )
     sent.send()
     wait_for(out.exists)
     document = json.loads((tmp_path / "out.json").read_text())
@@ -95,7 +97,7 @@ def test_a_command_gets_the_finding(started: Start, tmp_path: Path) -> None:
 
 def test_nothing_of_a_finding_reaches_the_shell(started: Start, tmp_path: Path) -> None:
     evil = f"$(touch {tmp_path}/a) `touch {tmp_path}/b`; touch {tmp_path}/c\n' \" | touch {tmp_path}/d"
-    sent = started(Command(f'cat > /dev/null; echo "$GPUWATCH_ALERT_CAUSE $GPUWATCH_ALERT_GPU" > {tmp_path}/done'))
+    sent = started(AlertCommand(f'cat > /dev/null; echo "$GPUWATCH_ALERT_CAUSE $GPUWATCH_ALERT_GPU" > {tmp_path}/done'))
     sent.send(replace(ALERT, host=evil, finding=replace(HOT, title=evil, evidence=(evil,), action=evil)))
     wait_for((tmp_path / "done").exists)
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
@@ -110,7 +112,7 @@ def test_nothing_of_a_finding_reaches_the_shell(started: Start, tmp_path: Path) 
     ],
 )
 def test_a_command_that_fails_is_one_event(started: Start, command: str, message: str) -> None:
-    sent = started(Command(command))
+    sent = started(AlertCommand(command))
     for _ in range(5):
         sent.send()
     wait_for(lambda: sent.failures)
@@ -121,7 +123,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alert_command, "DEADLINE_SECONDS", 0.5)
-    sent = started(Command(f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait"))
+    sent = started(AlertCommand(f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait"))
     sent.send()
     wait_for(lambda: sent.failures)
     assert sent.failures == ["--on-finding: the command ran for 0.5 s and was stopped"]
@@ -139,7 +141,7 @@ def assert_gone(pid: int) -> None:
 
 
 def test_the_end_of_gpuwatch_ends_a_command(started: Start, tmp_path: Path) -> None:
-    sent = started(Command(f"echo $$ > {tmp_path}/tmp; mv {tmp_path}/tmp {tmp_path}/pid; sleep 600"))
+    sent = started(AlertCommand(f"echo $$ > {tmp_path}/tmp; mv {tmp_path}/tmp {tmp_path}/pid; sleep 600"))
     sent.send()
     sent.send()
     wait_for((tmp_path / "pid").exists)
@@ -151,14 +153,14 @@ def test_the_end_of_gpuwatch_ends_a_command(started: Start, tmp_path: Path) -> N
 
 
 def test_a_queue_that_is_full_drops_and_says_so(started: Start) -> None:
-    sent = started(Command("sleep 600"))
+    sent = started(AlertCommand("sleep 600"))
     for _ in range(MAX_WAITING_ALERTS + 10):
         sent.send()
     assert sent.failures == [f"--on-finding: {MAX_WAITING_ALERTS} alerts are waiting; more are dropped"]
 
 
 def test_its_output_is_discarded(capfd: pytest.CaptureFixture[str], started: Start, tmp_path: Path) -> None:
-    sent = started(Command(f"echo out; echo err >&2; touch {tmp_path}/done"))
+    sent = started(AlertCommand(f"echo out; echo err >&2; touch {tmp_path}/done"))
     sent.send()
     wait_for((tmp_path / "done").exists)
     sent.channel.close()

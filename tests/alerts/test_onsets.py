@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.session.alerts.alerts import MAX_ALERTS, SETTLE_SECONDS, Onsets
+from gpuwatch.session.alerts.alerts import MAX_ALERTS, SETTLE_SECONDS, AlertRules
 from tests.ui import machines
 from tests.ui.machines import NOON
 
@@ -28,7 +28,7 @@ class Machine:
     """Time goes by; what is told is kept."""
 
     def __init__(self) -> None:
-        self.onsets, self.second, self.told = Onsets(), 0, list[Alert]()
+        self.onsets, self.second, self.told = AlertRules(), 0, list[Alert]()
 
     def go(self, seconds: int, *findings: Finding) -> list[Alert]:
         told = list[Alert]()

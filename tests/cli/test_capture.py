@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.session.capture_driver_answers import SMI, without_ids
+from gpuwatch.session.capture_driver_answers import SMI_FILE_NAME, mask_ids
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from tests.conftest import gpuwatch
@@ -68,7 +68,7 @@ def test_what_nvidia_smi_printed_has_no_names(tmp_path: Path) -> None:
     program = "<host>node07</host><p>/home/alice/t.py</p>"
     smi = f"<nvidia_smi_log><driver_version>595.71</driver_version>{program}</nvidia_smi_log>"
     with Recording(FIXTURE) as recording:
-        cut_out(recording, *recording.extent(), tmp_path / "cut.gpuwatch", redact=True, attached={SMI: smi})
+        cut_out(recording, *recording.extent(), tmp_path / "cut.gpuwatch", redact=True, attached={SMI_FILE_NAME: smi})
     (text,) = _attached(tmp_path / "cut.gpuwatch")
     with Recording(tmp_path / "cut.gpuwatch") as recording:
         assert set(recording.notes) == {"cut", "redacted"}
@@ -88,6 +88,6 @@ _IDS = (
 def test_ids_of_cards_and_of_their_places_are_masked_whatever_a_driver_calls_them() -> None:
     """580.159.04 prints <pdi>, the number of the chip."""
     kept = "<memory_temp>40 C</memory_temp><pci_device_id>233510DE</pci_device_id><host_id>N/A</host_id>"
-    text = without_ids("".join(_IDS) + kept)
+    text = mask_ids("".join(_IDS) + kept)
     assert text.count(">masked<") == len(_IDS)
     assert text.endswith(kept)

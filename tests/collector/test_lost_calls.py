@@ -228,7 +228,7 @@ def test_too_many_calls_that_hang_are_the_driver_as_a_whole() -> None:
 
 
 def test_a_busy_machine_is_not_told_as_a_driver_that_is_silent() -> None:
-    told = without_driver(10, Silence(blame="waits for a CPU: the machine is busy"))
+    told = without_driver(10, Silence(collector_fault="waits for a CPU: the machine is busy"))
     assert [(one.reason, one.detail) for one in told.problems[:1]] == [
         ("gpuwatch.failed", "no sample within 10 s: the collector waits for a CPU: the machine is busy")
     ]
@@ -295,4 +295,4 @@ def test_waits_for_a_cpu_are_added_to_the_drivers_time(
     monkeypatch.setattr(single_snapshot, "LiveFeed", Feed)
     found, why = single_snapshot.take_samples(2, 2.0)
     assert (found, timeouts) == ([], asked)
-    assert "CPU" in why.blame
+    assert "CPU" in why.collector_fault

@@ -208,7 +208,9 @@ class Watched:
             self.snapshot = replace(self.collector.sample(), taken_at=self.at)
             note_seen_devices(self.seen, self.snapshot.devices)
             events = self.conditions.observe(self.snapshot)
-            self.writer.add(self.snapshot, recorded_and_current_findings(self.snapshot.findings, self.conditions), events)
+            self.writer.add(
+                self.snapshot, recorded_and_current_findings(self.snapshot.findings, self.conditions), events
+            )
             self._count(events)
             self._keep_event(self.conditions.feed(self.status, self.at.timestamp()))
 

@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
 from gpuwatch.experiment.probing.probe_scripts import find_probes
-from gpuwatch.session.probe_batch import ProbeBatch, interpreters_for
+from gpuwatch.session.probe_batch import ProbeBatch, find_interpreters
 from tests.ui import machines
 from tests.ui.probe_bench import TENSORFLOW, Bench, FakeCollector, FakeRunner
 
@@ -104,13 +104,13 @@ def test_a_framework_that_is_missing_skips_its_probes_and_tensorflow_ends_the_ba
             raise FrameworkMissing("not there")
         return Interpreter("/usr/bin/python", framework)
 
-    found = interpreters_for(both, "/venv/bin/python", lambda framework, asked: without("torch", framework))
+    found = find_interpreters(both, "/venv/bin/python", lambda framework, asked: without("torch", framework))
     assert found["tensorflow"].installed
     assert found["torch"] == Interpreter("/venv/bin/python", "torch", installed=False)
     with pytest.raises(FrameworkMissing):
-        interpreters_for(both, None, lambda framework, asked: without("tensorflow", framework))
+        find_interpreters(both, None, lambda framework, asked: without("tensorflow", framework))
     with pytest.raises(FrameworkMissing):
-        interpreters_for([torch], None, lambda framework, asked: without("torch", framework))
+        find_interpreters([torch], None, lambda framework, asked: without("torch", framework))
 
 
 def test_a_batch_in_the_background_keeps_events_and_runs(tmp_path: Path) -> None:

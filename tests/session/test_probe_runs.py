@@ -7,15 +7,15 @@ from pathlib import Path
 
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.background_probes import Live, Parameters, _Progress
+from gpuwatch.session.background_probes import ProbeParameters, RunningBatch, _BatchProgress
 from tests.ui import machines
 from tests.ui.probe_bench import Bench, run_of
 
 
 def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
     probe_runs = Bench(tmp_path).probe_runs
-    probe_runs.live = Live(configs=("default",), config="default")
-    progress = _Progress(probe_runs, "")
+    probe_runs.live = RunningBatch(configs=("default",), config="default")
+    progress = _BatchProgress(probe_runs, "")
     progress.take(Event(0.0, "start", {"pid": 77}))
 
     def shot(*held: float | None) -> Snapshot:
@@ -44,7 +44,7 @@ def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
 def test_long_measurements_have_a_later_deadline(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for seconds, least in ((1.0, 180.0), (600.0, 600.0)):
-        bench.probe_runs.parameters = Parameters(seconds=seconds)
+        bench.probe_runs.parameters = ProbeParameters(seconds=seconds)
         assert bench.probe_runs.start(["default"])
         bench.finish()
         assert bench.runners[-1].options.seconds == seconds
@@ -59,11 +59,11 @@ def test_the_warning_about_unread_runs_goes_when_they_can_be_read(tmp_path: Path
     woken = threading.Event()
     probe_runs.watch(woken.set)
     assert woken.wait(30)
-    assert "not read" in probe_runs.unread
+    assert "not read" in probe_runs.why_earlier_unread
     assert not probe_runs.earlier
     woken.clear()
     folder.chmod(0o700)
-    assert probe_runs.unread is not None
+    assert probe_runs.why_earlier_unread is not None
     assert woken.wait(30)
-    assert probe_runs.unread == ""
+    assert probe_runs.why_earlier_unread == ""
     assert len(probe_runs.earlier) == 1

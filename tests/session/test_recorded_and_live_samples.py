@@ -18,7 +18,7 @@ from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.session import recorded_and_live_samples
-from gpuwatch.session.recorded_and_live_samples import JoinedSamples, Past, open_past
+from gpuwatch.session.recorded_and_live_samples import JoinedSamples, RecordedPast, open_past
 from gpuwatch.session.session import Session
 from tests.diagnosis.test_conditions import HOT
 from tests.diagnosis.watching import BEGIN, gpu, of, program, watched
@@ -136,9 +136,9 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
         assert [one.text for one in joined.latest_events] == [str(number) for number in range(5, MAX_EVENTS + 5)]
 
 
-def past_of(path: Path) -> Past:
+def past_of(path: Path) -> RecordedPast:
     recording = Recording(path)
-    return recorded_and_live_samples.past_of_recording(recording)._replace(
+    return recorded_and_live_samples.read_past(recording)._replace(
         history=recording.history(recording.end or 0.0, 600, METRICS)
     )
 
@@ -164,16 +164,16 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     feed.push(shots[-1])
     session.take()
     assert list(session.history.series(shots[0].devices[0].uuid, POWER)) == [*power, power[-1]]
-    playhead.first()
+    playhead.move_to_first()
     view = session.view()
     assert view.snapshot == StorableSnapshots().of(shots[0])
     assert view.past is not None
     assert view.past.begin <= at(shots[0])
     assert view.past.end == at(shots[-1])
     assert view.past.gapless == [(at(shots[0]), at(shots[-1]))]
-    playhead.jump(60)
+    playhead.move_seconds(60)
     assert playhead.moment == pytest.approx(at(shots[60]), abs=1.1)
-    playhead.last()
+    playhead.move_to_last()
     assert playhead.moment == at(shots[-1])
     session.stop()
     after = past_of(recorded.path)
@@ -226,7 +226,7 @@ def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path
     assert session.view().since.throttling == BEGIN.timestamp()
     show(380, 440)
     assert [one.kind for one in session.events if one.cause] == [*told, "throttle.ended"]
-    (incident,) = [one for one in session.track.drawn.incidents if one.uuids == ("GPU-0",)]
+    (incident,) = [one for one in session.track.track.incidents if one.uuids == ("GPU-0",)]
     assert (incident.begin, incident.end) == (BEGIN.timestamp() + 20, BEGIN.timestamp() + 399)
     session.stop()
 

@@ -17,10 +17,10 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_gaps import Gap
-from gpuwatch.session.event_timeline import EventTrack, Incident, Track
+from gpuwatch.session.event_timeline import EventTrack, Incident, IncidentTrack
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.session.session import INTERVALS_SECONDS, Session
-from gpuwatch.session.snapshot_stream import _host_snapshot, stream
+from gpuwatch.session.snapshot_stream import _host_snapshot, stream_snapshots
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
@@ -131,7 +131,7 @@ def test_a_moment_of_a_silence_is_not_well_when_it_is_looked_at_again() -> None:
     watched.push(pair(31))
     past = session.pause()
     for moment, found in ((begun, ["healthy"]), (begun + 15, ["driver.bad-state"]), (begun, ["healthy"])):
-        past.go(moment)
+        past.move_to(moment)
         view = session.view()
         assert [one.id for one in view.findings] == found
         assert view.position is not None
@@ -150,7 +150,7 @@ def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
     watched.feed.state = FeedStatus("ok", 0.0)
     for tick in (22, *range(25, 2500, 5)):
         watched.push(pair(tick))
-    session.pause().go(begun + 5)
+    session.pause().move_to(begun + 5)
     assert [one.id for one in session.view().findings] == ["driver.bad-state"]
 
 
@@ -178,13 +178,13 @@ def test_a_gap_that_is_gone_to_is_told_once_and_thinned_samples_are_none() -> No
     times = session.timeline.times
     begun = next(before for before, after in pairwise(times) if after - before > 60)
     past = session.pause()
-    past.go(begun + 50)
+    past.move_to(begun + 50)
     view = session.view()
     assert view.position is not None
     assert view.graph_end == view.position.moment == begun
     assert session.take_gaps() == [Gap(begun, times[times.index(begun) + 1], damaged=False)]
     assert session.take_gaps() == []
-    past.go(begun + 300)
+    past.move_to(begun + 300)
     assert session.take_gaps() == []
 
 
@@ -212,7 +212,7 @@ def test_a_paused_view_stands_still_and_goes_back_while_samples_come() -> None:
     assert view.snapshot == pair(29)
     assert view.live is not None
     assert view.live.snapshot == pair(30)
-    session.pause().step(-9)
+    session.pause().move_samples(-9)
     back = session.view()
     assert back.snapshot is not None
     assert back.snapshot.taken_at == pair(20).taken_at
@@ -242,17 +242,17 @@ def test_the_interval_goes_up_and_down_in_steps() -> None:
 
 def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> None:
     track, events = EventTrack(), [MachineEvent(at=at, kind="x", text=str(at)) for at in (100.0, 200.0, 300.0)]
-    track.take(events)
+    track.update(events)
     assert [one.at for one in track.until(200.0)] == [100.0, 200.0]
     again = [*events, MachineEvent(at=150.0, kind="x", text="again", severity="error"), replace(events[2], at=310.0)]
-    track.take(again)
+    track.update(again)
     assert [one.at for one in track.until(400.0)] == [100.0, 150.0, 310.0]
-    assert (track.count(150.0), track.drawn.marks) == (2, [Incident(150.0, 150.0, "error", "again")])
-    assert track.beside(100.0, 1, bad=False) == again[3]
-    assert track.beside(310.0, -1, bad=True) == again[3]
-    assert track.beside(310.0, 1, bad=False) is None
-    track.take([])
-    assert (track.count(400.0), track.drawn) == (0, Track([], []))
+    assert (track.count(150.0), track.track.marks) == (2, [Incident(150.0, 150.0, "error", "again")])
+    assert track.nearest_event(100.0, 1, only_problems=False) == again[3]
+    assert track.nearest_event(310.0, -1, only_problems=True) == again[3]
+    assert track.nearest_event(310.0, 1, only_problems=False) is None
+    track.update([])
+    assert (track.count(400.0), track.track) == (0, IncidentTrack([], []))
 
 
 def test_a_stream_keeps_no_hour_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_a_stream_keeps_no_hour_of_samples(monkeypatch: pytest.MonkeyPatch) -> N
     feed = FakeFeed()
     monkeypatch.setattr("gpuwatch.session.snapshot_stream.LiveFeed", lambda *_, **__: feed)
     monkeypatch.setattr(LastHour, "add", lambda *_: pytest.fail("it is kept"))
-    found = stream(1.0)
+    found = stream_snapshots(1.0)
     for tick in range(3):
         feed.push(pair(tick))
         assert next(found).taken_at == pair(tick).taken_at

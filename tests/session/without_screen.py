@@ -16,7 +16,7 @@ feed.push(*(machines.pair(tick) for tick in range(30)))
 assert len(session.take()) == 30
 session.diagnose()
 assert session.view().findings
-session.pause().step(-3)
+session.pause().move_samples(-3)
 assert session.view().position is not None
 session.stop()
 print(*(name for name in sys.modules if name.partition(".")[0] in ("textual", "rich")))

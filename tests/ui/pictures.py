@@ -15,7 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.probe_events import Event
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.background_probes import Live, ProbeRuns
+from gpuwatch.session.background_probes import ProbeRuns, RunningBatch
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines
@@ -68,7 +68,7 @@ def made_up_probe_runs(folder: Path, *, live: bool = False) -> ProbeRuns:
     probe_runs.chosen = set(names)
     if live:
         gib = machines.GIB
-        probe_runs.live = Live(
+        probe_runs.live = RunningBatch(
             configs=tuple(names),
             done=len(done),
             config=names[len(done)],

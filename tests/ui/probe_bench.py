@@ -152,7 +152,7 @@ class Bench:
         """Notes of the runners."""
         self.probe_runs = ProbeRuns(
             make_runner=self._runner,
-            choose=lambda framework, asked: TENSORFLOW,
+            choose_interpreter=lambda framework, asked: TENSORFLOW,
             make_feed=lambda: self.collector,  # type: ignore[arg-type, return-value]
             store=RunStore(folder),
         )

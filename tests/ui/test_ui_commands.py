@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.dashboard_options import loaded_preferences
 from gpuwatch.cli.main import cli
 from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.session.background_probes import Parameters
+from gpuwatch.session.background_probes import ProbeParameters
 from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, sim_option
 from gpuwatch.ui.settings.preferences import Preferences
 from tests.recording.recordings import recorded
@@ -97,7 +97,7 @@ async def test_probes_give_a_probe_command_that_the_cli_understands(make_stage: 
 
 def test_parameters_are_in_the_command(tmp_path: Path) -> None:
     scripts = made_up_probe_runs(tmp_path).scripts
-    given = Parameters(
+    given = ProbeParameters(
         "matmul", 2.5, memory_limit=512, fraction=0.5, visible="1,0", virtual=3, gpu="GPU-1", python="/p"
     )
     assert probe_command(scripts, set(scripts), given) == shlex.split(

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.running_recorders import Announcement
-from gpuwatch.session.event_timeline import TROUBLE
+from gpuwatch.session.event_timeline import PROBLEM_SEVERITIES
 from gpuwatch.ui import app as application
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.recording.days import day
@@ -85,7 +85,7 @@ async def test_problems_and_events_of_the_recording_can_be_gone_to(stage: Stage,
         await found(stage, pilot)
         known = stage.app.session.timeline.events()
         events = sorted({one.at for one in known})
-        marks = sorted({one.at for one in known if one.severity in TROUBLE})
+        marks = sorted({one.at for one in known if one.severity in PROBLEM_SEVERITIES})
         assert len(marks) >= 3
         assert len(events) > len(marks)
         assert marks[0] < recorded[200].taken_at.timestamp()
@@ -176,7 +176,7 @@ async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(s
 async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Stage) -> None:
     async with stage.opened(past=machines.pair) as pilot:
         await pilot.press("slash", *"bob", "enter")
-        stage.app.move_playhead(lambda past: past.jump(-60))
+        stage.app.move_playhead(lambda past: past.move_seconds(-60))
         await pilot.pause()
         assert stage.app.session.paused
         await pilot.press("escape")

@@ -375,7 +375,8 @@ async def test_no_framework_is_one_clear_line(stage: Stage, bench: Bench) -> Non
     def none(framework: str, asked: str | None) -> Interpreter:
         raise FrameworkMissing("TensorFlow is not installed in /usr/bin/python", hint="pip install tensorflow")
 
-    bench.probe_runs.choose = none
+    bench.probe_runs.choose_interpreter = none
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
         await pilot.press("x", "y")
@@ -644,7 +645,7 @@ def real_probe_runs(tmp_path: Path) -> ProbeRuns:
     script = msgspec.structs.replace(bench.probe_runs.scripts["default"], path=path)
     probe_runs = bench.probe_runs
     probe_runs.make_runner = ProbeRunner
-    probe_runs.choose = lambda framework, asked: Interpreter(sys.executable, framework)
+    probe_runs.choose_interpreter = lambda framework, asked: Interpreter(sys.executable, framework)
     probe_runs.make_feed = lambda: FakeCollector(machines.pair())  # type: ignore[assignment, return-value]
     probe_runs._scripts = {"default": script}
     return probe_runs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.session.background_probes import Parameters, ProbeRuns
+from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.details.probe_descriptions import current_activity
 from tests.terminal import family
@@ -29,7 +29,7 @@ def probe_runs(sim_machine: Callable[[str], SimMachine], monkeypatch: pytest.Mon
     machine = sim_machine("2x2GiB")
     for name, value in machine.environment(os.environ).items():
         monkeypatch.setenv(name, value)
-    return ProbeRuns(store=RunStore(tmp_path / "runs"), parameters=Parameters(seconds=0.1))
+    return ProbeRuns(store=RunStore(tmp_path / "runs"), parameters=ProbeParameters(seconds=0.1))
 
 
 async def test_two_configurations_run_and_are_compared(make_stage: Callable[..., Stage], probe_runs: ProbeRuns) -> None:
@@ -57,7 +57,7 @@ async def test_two_configurations_run_and_are_compared(make_stage: Callable[...,
 
 
 async def test_stopping_real_probes_leaves_nothing(make_stage: Callable[..., Stage], probe_runs: ProbeRuns) -> None:
-    probe_runs.parameters = Parameters(seconds=30.0)
+    probe_runs.parameters = ProbeParameters(seconds=30.0)
     before = set(family(os.getpid()))
     stage = make_stage(probe_runs=probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:

@@ -54,7 +54,7 @@ class Replayed:
         return self.session.view().moment - BEGIN
 
     def go(self, moment: float) -> None:
-        self.session.pause().go(moment)
+        self.session.pause().move_to(moment)
         self.session.resume()
 
     async def play(self, pilot: Pilot[None], seconds: float) -> None:

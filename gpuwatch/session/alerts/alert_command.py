@@ -22,7 +22,7 @@ _GRACE_SECONDS = 1.0
 """Seconds from SIGTERM to SIGKILL."""
 
 
-class Command:
+class AlertCommand:
     """``--on-finding COMMAND``."""
 
     name = "--on-finding"
@@ -53,7 +53,7 @@ class Command:
         try:
             process.communicate(to_json(alert, indent=0).encode("utf-8", "backslashreplace"), DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._end(process)
+            self._terminate(process)
             if process.stdin is not None:
                 with suppress(OSError):
                     process.stdin.close()
@@ -74,9 +74,9 @@ class Command:
             self._cancelled = True
             process = self._process
         if process is not None:
-            self._end(process)
+            self._terminate(process)
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
+    def _terminate(self, process: subprocess.Popen[bytes]) -> None:
         _signal(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_SECONDS)

@@ -20,9 +20,9 @@ from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding, FindingKey
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.alerts.alert_command import Command
-from gpuwatch.session.alerts.delivery_thread import Channel
-from gpuwatch.session.alerts.terminal_notification import Terminal
+from gpuwatch.session.alerts.alert_command import AlertCommand
+from gpuwatch.session.alerts.delivery_thread import DeliveryThread
+from gpuwatch.session.alerts.terminal_notification import TerminalNotification
 from gpuwatch.session.alerts.webhook import Webhook
 
 SETTLE_SECONDS = 60.0
@@ -32,46 +32,48 @@ MAX_ALERTS, LIMIT_SECONDS = 20, 60.0
 
 
 @dataclass
-class _Episode:
+class _OpenFinding:
     alert: Alert
     """Its onset."""
-    seen: float
+    last_seen: float
     """When it held last."""
-    gone: float | None = None
+    missed_since: float | None = None
     """When it was missed first."""
-    returns: int = 0
+    return_count: int = 0
     reported: bool = True
 
 
-class Onsets:
+class AlertRules:
     """Follows the findings of one machine; times are seconds since the epoch."""
 
     def __init__(self) -> None:
-        self._open: dict[FindingKey, _Episode] = {}
-        self._times: deque[float] = deque()
+        self._open_findings: dict[FindingKey, _OpenFinding] = {}
+        self._reported_at: deque[float] = deque()
         """When the last onsets were reported."""
-        self._held_back = 0
+        self._withheld_count = 0
 
     def observe(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> list[Alert]:
         """The alerts of a sample: errors and warnings that hold now, and those that ended."""
-        at = snapshot.taken_at.timestamp()
-        current = {finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"}
+        sample_time = snapshot.taken_at.timestamp()
+        current_findings = {
+            finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"
+        }
         alerts: list[Alert] = []
-        for key, finding in current.items():
-            if (known := self._open.get(key)) is None:
-                alerts += self._begin(key, finding, snapshot, at)
+        for key, finding in current_findings.items():
+            if (open_finding := self._open_findings.get(key)) is None:
+                alerts += self._begin(key, finding, snapshot, sample_time)
                 continue
-            known.seen = at
-            known.returns += known.gone is not None
-            known.gone = None
-        for key, episode in self._open.items():
-            if key not in current and episode.gone is None:
-                episode.gone = at
-        return [*alerts, *self._ended_alerts(at)]
+            open_finding.last_seen = sample_time
+            open_finding.return_count += open_finding.missed_since is not None
+            open_finding.missed_since = None
+        for key, open_finding in self._open_findings.items():
+            if key not in current_findings and open_finding.missed_since is None:
+                open_finding.missed_since = sample_time
+        return [*alerts, *self._ended_alerts(sample_time)]
 
-    def _begin(self, key: FindingKey, finding: Finding, snapshot: Snapshot, at: float) -> Iterable[Alert]:
-        while self._times and not 0 <= at - self._times[0] < LIMIT_SECONDS:
-            self._times.popleft()
+    def _begin(self, key: FindingKey, finding: Finding, snapshot: Snapshot, sample_time: float) -> Iterable[Alert]:
+        while self._reported_at and not 0 <= sample_time - self._reported_at[0] < LIMIT_SECONDS:
+            self._reported_at.popleft()
         device = snapshot.device(finding.device_uuid)
         alert = Alert(
             phase="onset",
@@ -80,34 +82,34 @@ class Onsets:
             simulated=snapshot.simulated,
             finding=masked(finding),
             device_index=device.index if device is not None else None,
-            held_back=self._held_back,
+            held_back=self._withheld_count,
         )
-        reported = len(self._times) < MAX_ALERTS
-        self._open[key] = _Episode(alert, at, reported=reported)
+        reported = len(self._reported_at) < MAX_ALERTS
+        self._open_findings[key] = _OpenFinding(alert, sample_time, reported=reported)
         if not reported:
-            self._held_back += 1
+            self._withheld_count += 1
             return ()
-        self._held_back = 0
-        self._times.append(at)
+        self._withheld_count = 0
+        self._reported_at.append(sample_time)
         return (alert,)
 
-    def _ended_alerts(self, at: float) -> Iterable[Alert]:
+    def _ended_alerts(self, sample_time: float) -> Iterable[Alert]:
         """Ends of findings that stayed away, and whose onset was reported. A clock that is set back ends none."""
-        for key, episode in list(self._open.items()):
-            if episode.gone is None or at - episode.gone < SETTLE_SECONDS:
+        for key, open_finding in list(self._open_findings.items()):
+            if open_finding.missed_since is None or sample_time - open_finding.missed_since < SETTLE_SECONDS:
                 continue
-            del self._open[key]
-            if not episode.reported:
+            del self._open_findings[key]
+            if not open_finding.reported:
                 continue
-            began = episode.alert.at
-            last = datetime.datetime.fromtimestamp(episode.seen, datetime.UTC)
+            onset_at = open_finding.alert.at
+            last_held_at = datetime.datetime.fromtimestamp(open_finding.last_seen, datetime.UTC)
             yield replace(
-                episode.alert,
+                open_finding.alert,
                 phase="end",
-                at=last,
-                finding=replace(episode.alert.finding, until=last),
-                lasted_seconds=max((last - began).total_seconds(), 0.0),
-                returns=episode.returns,
+                at=last_held_at,
+                finding=replace(open_finding.alert.finding, until=last_held_at),
+                lasted_seconds=max((last_held_at - onset_at).total_seconds(), 0.0),
+                returns=open_finding.return_count,
                 held_back=0,
             )
 
@@ -116,19 +118,19 @@ class Alerts:
     """Follows findings; used by one thread. :meth:`observe` never waits."""
 
     def __init__(self, *, command: str | None = None, webhook: str | None = None, notify: bool = False) -> None:
-        self._onsets = Onsets()
+        self._onsets = AlertRules()
         self._failures: queue.SimpleQueue[MachineEvent] = queue.SimpleQueue()
-        self._channels: list[Channel] = []
+        self._channels: list[DeliveryThread] = []
         self._notify = notify
         if command is not None:
-            self._channels.append(Channel(Command(command), self._report))
+            self._channels.append(DeliveryThread(AlertCommand(command), self._report))
         if webhook is not None:
-            self._channels.append(Channel(Webhook(webhook), self._report))
+            self._channels.append(DeliveryThread(Webhook(webhook), self._report))
 
     def write_to(self, write: Callable[[str], None]) -> None:
         """Sends notifications to a terminal, if they were asked for; ``write`` is called from another thread."""
         if self._notify:
-            self._channels.append(Channel(Terminal(write, os.environ), self._report))
+            self._channels.append(DeliveryThread(TerminalNotification(write, os.environ), self._report))
             self._notify = False
 
     def observe(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> None:

@@ -35,51 +35,51 @@ class Delivery(Protocol):
         ...
 
 
-class Channel:
+class DeliveryThread:
     """Delivers alerts in a thread that begins with the first one."""
 
-    def __init__(self, delivery: Delivery, report: Callable[[str], None]) -> None:
-        """``report``: is told the first of several failures in a row, from the thread."""
+    def __init__(self, delivery: Delivery, report_failure: Callable[[str], None]) -> None:
+        """``report_failure``: is told the first of several failures in a row, from the thread."""
         self._delivery = delivery
-        self._report = report
-        self._waiting: queue.Queue[Alert | None] = queue.Queue(MAX_WAITING_ALERTS)
+        self._report_failure = report_failure
+        self._queue: queue.Queue[Alert | None] = queue.Queue(MAX_WAITING_ALERTS)
         self._thread: threading.Thread | None = None
-        self._failing = False
-        self._closed = False
+        self._is_failing = False
+        self._is_closed = False
 
     def send(self, alert: Alert) -> None:
         """Queues an alert; never waits."""
-        if self._closed:
+        if self._is_closed:
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"gpuwatch {self._delivery.name}", daemon=True)
             self._thread.start()
         try:
-            self._waiting.put_nowait(alert)
+            self._queue.put_nowait(alert)
         except queue.Full:
-            self._failed(f"{MAX_WAITING_ALERTS} alerts are waiting; more are dropped")
+            self._note_failure(f"{MAX_WAITING_ALERTS} alerts are waiting; more are dropped")
 
     def close(self) -> None:
         """Ends it; what still waits is dropped."""
-        self._closed = True
+        self._is_closed = True
         self._delivery.cancel()
         if self._thread is not None:
             with suppress(queue.Full):  # else the thread sees at the next alert that it is closed
-                self._waiting.put_nowait(None)
+                self._queue.put_nowait(None)
             self._thread.join(_LAST_DELIVERY_SECONDS)
 
     def _run(self) -> None:
-        while (alert := self._waiting.get()) is not None:
-            if self._closed:
+        while (alert := self._queue.get()) is not None:
+            if self._is_closed:
                 return
             try:
                 self._delivery.deliver(alert)
-                self._failing = False
+                self._is_failing = False
             except DeliveryFailed as error:
-                if not self._closed:
-                    self._failed(str(error))
+                if not self._is_closed:
+                    self._note_failure(str(error))
 
-    def _failed(self, why: str) -> None:
-        if not self._failing:
-            self._failing = True
-            self._report(f"{self._delivery.name}: {why}")
+    def _note_failure(self, reason: str) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            self._report_failure(f"{self._delivery.name}: {reason}")

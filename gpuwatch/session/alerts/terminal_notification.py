@@ -27,7 +27,7 @@ def notification_text(alert: Alert) -> str:
     return "".join(character for character in text if character.isprintable() and character not in ";\\")
 
 
-class Terminal:
+class TerminalNotification:
     """``--notify``. The terminal is written in the thread of the channel, as tmux may have to be asked."""
 
     name = "--notify"
@@ -47,13 +47,13 @@ class Terminal:
 def escape_sequence(alert: Alert, environment: Mapping[str, str]) -> str:
     """What to write to the terminal; empty where it would not arrive."""
     term = environment.get("TERM", "")
-    multiplexed = bool(environment.get("TMUX")) or term.startswith("tmux")
-    if term in ("", "dumb", "linux", "unknown") or (not multiplexed and (environment.get("STY") or term == "screen")):
+    in_tmux = bool(environment.get("TMUX")) or term.startswith("tmux")
+    if term in ("", "dumb", "linux", "unknown") or (not in_tmux and (environment.get("STY") or term == "screen")):
         return ""
     text = notification_text(alert)
     body = f"777;notify;gpuwatch;{text}" if term.startswith(_OSC_777) else f"9;{text}"
     sequence = f"\x1b]{body}\x1b\\"
-    if not multiplexed:
+    if not in_tmux:
         return sequence
     if not _tmux_lets_through():
         return ""
@@ -63,7 +63,7 @@ def escape_sequence(alert: Alert, environment: Mapping[str, str]) -> str:
 
 def _tmux_lets_through() -> bool:
     try:
-        done = subprocess.run(_TMUX_QUERY, capture_output=True, text=True, timeout=_TMUX_SECONDS, check=False)
+        result = subprocess.run(_TMUX_QUERY, capture_output=True, text=True, timeout=_TMUX_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0 and done.stdout.strip() in ("on", "all")
+    return result.returncode == 0 and result.stdout.strip() in ("on", "all")

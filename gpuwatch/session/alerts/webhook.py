@@ -43,11 +43,11 @@ class Webhook:
         """Posts it, up to three times where that may help."""
         body = to_json(alert, indent=0).encode("utf-8", "backslashreplace")
         for pause in (*RETRY_SECONDS, None):
-            why, final = self._post(body)
-            if not why or self._cancelled.is_set():
+            failure, is_final = self._post(body)
+            if not failure or self._cancelled.is_set():
                 return
-            if final or pause is None:
-                raise DeliveryFailed(why)
+            if is_final or pause is None:
+                raise DeliveryFailed(failure)
             if self._cancelled.wait(pause):
                 return
 
@@ -68,18 +68,18 @@ class Webhook:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 return f"no answer within {TIMEOUT_SECONDS:g} s", False
-            said = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(reason).__name__
-            return printable(f"no connection: {said}"), False
+            error_text = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(reason).__name__
+            return printable(f"no connection: {error_text}"), False
 
 
 def checked_url(url: str) -> str:
     """The URL; :class:`UsageError` if it is none of http and https."""
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        known = False
-    if not known or any(text.isspace() or not text.isprintable() for text in url):
+        is_valid = False
+    if not is_valid or any(text.isspace() or not text.isprintable() for text in url):
         raise UsageError(
             "--webhook takes a URL that begins with http:// or https://", hint="see gpuwatch record --help"
         )

@@ -96,7 +96,11 @@ class PageUpdater:
         has_driver = newest is not None and newest.driver is not None
         content = ScrapeContent(
             newest,
-            tuple(finding for finding in recorded_and_current_findings(snapshot_findings, self._conditions) if finding.until is None),
+            tuple(
+                finding
+                for finding in recorded_and_current_findings(snapshot_findings, self._conditions)
+                if finding.until is None
+            ),
             None if status.state == "starting" else status.state == "ok" and has_driver,
             status.replaced,
             self._taken_at is not None and self._monotonic() - self._taken_at < STALE_SECONDS,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.session.background_probes import Parameters
+from gpuwatch.session.background_probes import ProbeParameters
 from gpuwatch.ui.settings.preferences import Preferences
 
 _OPTIONS = (
@@ -58,7 +58,9 @@ def replay_command(path: Path, moment: float, speed: float, preferences: Prefere
     return parts + dashboard_command(replace(preferences, **live))
 
 
-def probe_command(scripts: Mapping[str, ProbeScript], wanted: Collection[str], parameters: Parameters) -> list[str]:
+def probe_command(
+    scripts: Mapping[str, ProbeScript], wanted: Collection[str], parameters: ProbeParameters
+) -> list[str]:
     """``probe`` with these configurations, whole groups by their name, and the parameters."""
     parts = ["probe"]
     if wanted and set(scripts) == set(wanted):

@@ -14,7 +14,7 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width
 
 if TYPE_CHECKING:
-    from gpuwatch.session.background_probes import Live, ProbeRuns
+    from gpuwatch.session.background_probes import ProbeRuns, RunningBatch
     from gpuwatch.session.view import View
 
 
@@ -32,7 +32,7 @@ def next_run_facts(probe_runs: ProbeRuns, view: View) -> list[str]:
     """Framework, GPU, workload and time: what all of the next runs have in common."""
     parameters = probe_runs.parameters
     found = probe_runs.interpreter
-    newest = next(iter(probe_runs.known), None)
+    newest = next(iter(probe_runs.all_runs), None)
     if found is not None:
         parts = [f"{found.framework} {found.version or ''}".strip()]
     elif newest is not None and newest.framework is not None:
@@ -93,9 +93,9 @@ def event_text(event: Event) -> Span:
     return printable(text)[:400], style
 
 
-def current_activity(live: Live) -> str:
+def current_activity(live: RunningBatch) -> str:
     """What the probe is doing now."""
-    return next((text for _, event in reversed(live.events) if (text := event_text(event)[0])), live.doing)
+    return next((text for _, event in reversed(live.events) if (text := event_text(event)[0])), live.step)
 
 
 def _event_span(event: Event) -> Span:

@@ -392,20 +392,20 @@ class TabScreen(Screen[None]):
         self._focus_timeline()
 
     def action_past(self, samples: int) -> None:
-        self._move_playhead(lambda past: past.step(samples))
+        self._move_playhead(lambda past: past.move_samples(samples))
 
     def action_past_seconds(self, seconds: int) -> None:
-        self._move_playhead(lambda past: past.jump(seconds))
+        self._move_playhead(lambda past: past.move_seconds(seconds))
 
     def action_past_end(self, newest: bool) -> None:
         """To the oldest or newest sample, which on a live display is now."""
         if not newest or self.gpuwatch.session.recorded:
-            self._move_playhead(lambda past: past.last() if newest else past.first())
+            self._move_playhead(lambda past: past.move_to_last() if newest else past.move_to_first())
         elif self.gpuwatch.session.paused:
             self.action_pause()
 
     def on_timeline_clicked(self, event: Timeline.Clicked) -> None:
-        self._move_playhead(lambda past: past.go(event.moment))
+        self._move_playhead(lambda past: past.move_to(event.moment))
 
     def _move_playhead(self, move: Callable[[Playhead], None]) -> None:
         began = not self.gpuwatch.session.paused
@@ -462,7 +462,7 @@ class TabScreen(Screen[None]):
 
         def move(past: Playhead) -> None:
             nonlocal found
-            found = past.go_to_event(way, bad=bad, uuid=self.timeline_uuid)
+            found = past.move_to_event(way, only_problems=bad, uuid=self.timeline_uuid)
 
         self._move_playhead(move)
         if found is None and live and session.paused:
@@ -480,7 +480,7 @@ class TabScreen(Screen[None]):
 
         def answered(moment: float | None) -> None:
             if moment is not None:
-                self._move_playhead(lambda past: past.go(moment))
+                self._move_playhead(lambda past: past.move_to(moment))
 
         if times:
             self.app.push_screen(TimePrompt(times[0], times[-1]), answered)

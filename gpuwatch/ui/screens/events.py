@@ -180,7 +180,7 @@ class EventsScreen(FilterableScreen):
     async def action_view_event(self) -> None:
         event = self.event_list.chosen
         if event is not None:
-            self.gpuwatch.move_playhead(lambda past: past.go(event.at))
+            self.gpuwatch.move_playhead(lambda past: past.move_to(event.at))
             await self.go("overview")
 
     def action_open_event(self) -> None:

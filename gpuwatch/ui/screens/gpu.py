@@ -242,7 +242,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
             return
         framed = self.framed
         self.readings.framed = self.graphs.framed = self.about.framed = self.device_events.framed = framed
-        runs = self._probe_runs.known if self._probe_runs is not None else []
+        runs = self._probe_runs.all_runs if self._probe_runs is not None else []
         runs = [run for run in runs if run.started_at.timestamp() <= view.now]
         self.about.headed = not framed and height >= 30  # else its lines are needed
         timeline = self.timeline is not None and self.timeline.display and not framed  # of its line, not the graphs'

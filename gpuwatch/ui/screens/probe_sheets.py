@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
-from gpuwatch.session.background_probes import Parameters
+from gpuwatch.session.background_probes import ProbeParameters
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
@@ -57,7 +57,7 @@ _FIRST_TABLES = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors
 _MAX_LOG_LINES = 60
 
 
-def parse_parameters(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
+def parse_parameters(typed: dict[str, str], devices: Sequence[Device]) -> ProbeParameters:
     """The parameters typed; raises :class:`InvalidValue` for the first invalid one."""
     text = {name: value.strip() for name, value in typed.items()}
     if text["workload"] not in ("", *WORKLOADS):
@@ -66,7 +66,7 @@ def parse_parameters(typed: dict[str, str], devices: Sequence[Device]) -> Parame
     limit, fraction, virtual = text["memory_limit"], text["fraction"], text["virtual"]
     if virtual and parse_integer(virtual) is None:
         raise InvalidValue(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
-    return Parameters(
+    return ProbeParameters(
         workload=text["workload"],
         seconds=seconds,
         memory_limit=int(_number(limit, "memory limit", 1, 10**7)) if limit else None,
@@ -98,7 +98,7 @@ def _device(text: str, devices: Sequence[Device]) -> str:
     return found[0].uuid
 
 
-class ParametersModal(Modal[Parameters]):
+class ParametersModal(Modal[ProbeParameters]):
     """Enter applies the parameters, Esc cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,7 +107,7 @@ class ParametersModal(Modal[Parameters]):
         Binding("down", "app.focus_next", "down", show=False),
     ]
 
-    def __init__(self, parameters: Parameters, devices: Sequence[Device]) -> None:
+    def __init__(self, parameters: ProbeParameters, devices: Sequence[Device]) -> None:
         super().__init__()
         self._devices = devices
         self._before = parameters
@@ -172,7 +172,7 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
             _line("takes", takes, "text"),
             _line("at risk", "nothing on a GPU", "ok"),
         ]
-    programs = {(process.pid, process.create_time) for process in preflight.tenants}
+    programs = {(process.pid, process.create_time) for process in ahead.compute_processes}
     lines: SpanLines = [
         _line(
             "on the GPU",
@@ -187,21 +187,21 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
     else:
         lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
     notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
-    if preflight.spared:
-        are = "are not used: they are" if len(preflight.spared) > 1 else "is not used: it is"
-        notes.append(f"{gpu_list_text(device.index for device in preflight.spared)} {are} busy")
-    if preflight.by_number:
-        chooses = "select their GPUs themselves" if len(preflight.by_number) > 1 else "selects its GPUs itself"
-        notes.append(f"{_listed(preflight.by_number)} {chooses}")
+    if ahead.busy_devices:
+        are = "are not used: they are" if len(ahead.busy_devices) > 1 else "is not used: it is"
+        notes.append(f"{gpu_list_text(device.index for device in ahead.busy_devices)} {are} busy")
+    if ahead.sets_visible_itself:
+        chooses = "select their GPUs themselves" if len(ahead.sets_visible_itself) > 1 else "selects its GPUs itself"
+        notes.append(f"{_listed(ahead.sets_visible_itself)} {chooses}")
     lines.append([])
-    for process in preflight.tenants[:_MAX_PROGRAMS]:
+    for process in ahead.compute_processes[:_MAX_PROGRAMS]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
         held_here = align_right(gib(process.number("gpu_memory_bytes")), 10)
         begin = f"  {align_right(str(process.pid), 9)}  "
         rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
         lines.append([(begin, "strong"), (cut_to_width(rest, room - len(begin)), "text")])
-    if len(preflight.tenants) > _MAX_PROGRAMS:
-        lines.append([(f"  and {len(preflight.tenants) - _MAX_PROGRAMS} more", "dim")])
+    if len(ahead.compute_processes) > _MAX_PROGRAMS:
+        lines.append([(f"  and {len(ahead.compute_processes) - _MAX_PROGRAMS} more", "dim")])
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 

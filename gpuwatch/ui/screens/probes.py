@@ -15,7 +15,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.session.background_probes import Parameters, ProbeRuns
+from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE, UNSTEADY, speed_marks
@@ -183,7 +183,7 @@ class ProbesScreen(FilterableScreen):
                 lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
             retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
             lines.append([("  → ", "accent"), *retry])
-        notes = filter(None, (*probe_runs.notes, probe_runs.unread))
+        notes = filter(None, (*probe_runs.notes, probe_runs.why_earlier_unread))
         lines += [[("▲ ", "warning"), (printable(note), "text")] for note in notes]
         if self._message[0]:
             lines.append([self._message])
@@ -311,12 +311,12 @@ class ProbesScreen(FilterableScreen):
 
     def _run(self, wanted: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
-        from gpuwatch.session.probe_preflight import preflight
+        from gpuwatch.session.probe_preflight import plan_preflight
         from gpuwatch.ui.screens.probe_sheets import PreflightSheet
 
         self._message = ("", "text")
         scripts = [self.probe_runs.scripts[name] for name in wanted]
-        ahead = preflight(scripts, self._live_view.snapshot, self.probe_runs.parameters.gpu)
+        ahead = plan_preflight(scripts, self._live_view.snapshot, self.probe_runs.parameters.gpu)
 
         def answered(run: bool | None) -> None:
             if run and self.probe_runs.start(wanted, ahead.visible):
@@ -383,7 +383,7 @@ class ProbesScreen(FilterableScreen):
 
         self.app.push_screen(ParametersModal(self.probe_runs.parameters, self.view.devices), self._parameters_taken)
 
-    def _parameters_taken(self, parameters: Parameters | None) -> None:
+    def _parameters_taken(self, parameters: ProbeParameters | None) -> None:
         if parameters is not None:
             self.probe_runs.parameters = parameters
             self.probe_runs.interpreter = None
@@ -395,7 +395,7 @@ class ProbesScreen(FilterableScreen):
         if isinstance(row, EarlierRunRow):
             names = [row.run.config]
         if names:
-            self._show_code(names[0], self.probe_runs.parameters.own)
+            self._show_code(names[0], self.probe_runs.parameters.config_options)
 
     def _show_code(self, config: str, options: dict[str, object]) -> None:
         script = self.probe_runs.scripts.get(config)

@@ -152,9 +152,9 @@ class ProcessScreen(FilterableScreen):
         self, identity: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
     ) -> None:
         note: Span = ("", "text")
-        seen_at: float | None = view.moment
-        if not process_rows(view.snapshot, identity):
-            seen_at = self.gpuwatch.session.process_history(identity).seen
+        seen: float | None = view.moment
+        if not process_rows(view.snapshot, who):
+            seen = self.gpuwatch.session.process_history(who).last_seen_at
             note = ("✖ no longer uses a GPU", "error")
             if view.paused_since is not None:
                 start = _later_start(identity, view)

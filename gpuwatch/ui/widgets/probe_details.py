@@ -14,7 +14,7 @@ from gpuwatch.ui.widgets.graphs import Graph
 from gpuwatch.ui.widgets.scroll_list import TextPane
 
 if TYPE_CHECKING:
-    from gpuwatch.session.background_probes import Live
+    from gpuwatch.session.background_probes import RunningBatch
 
 
 _SPANS_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
@@ -31,7 +31,7 @@ class ProbeDetails(TextPane):
         self.note = ""
         self.set_text(lines)
 
-    def show_live(self, live: Live) -> None:
+    def show_live(self, live: RunningBatch) -> None:
         self.title = [(live.config or "starting", "title"), (" live", "dim")]
         self.note = " stopping… " if live.stopping else " Esc stops "
         graph = max(min(self.inner_width // 2 - 2, 70), 0) if self.inner_width >= 60 else 0
@@ -45,14 +45,14 @@ class ProbeDetails(TextPane):
                 at, text, style = events[row]
                 builder.add(f" {at:5.1f} s  ", "faint").add(text, style)
             elif row == 0:
-                builder.add(f" {live.doing}", "dim")
+                builder.add(f" {live.step}", "dim")
             spans = builder.fill_to(width).spans
             lines.append(Line((*spans, ("  ", "text"), *drawn[row].spans) if row < len(drawn) else tuple(spans)))
         self.top = 0
         self.set_lines(lines)
 
 
-def _graph(live: Live, width: int, height: int) -> list[Line]:
+def _graph(live: RunningBatch, width: int, height: int) -> list[Line]:
     """Graphs of process and device memory, each from zero to the device's total."""
     total = live.device_total
     if total is None or not live.times or height < 2:

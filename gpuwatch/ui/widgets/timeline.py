@@ -11,7 +11,7 @@ from textual.message import Message
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
 from gpuwatch.core.safe_text import printable
-from gpuwatch.session.event_timeline import SIGNS, Track, round_times
+from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock_ticks
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
@@ -53,15 +53,15 @@ class Timeline(OneLinePane, can_focus=True):
     _framed = False
     _track_area = (0, 0, 0)
     """Line, first cell and width of the track; no width: it is not shown."""
-    _track = Track()
+    _happened = IncidentTrack()
     """What happened on the GPU that it is about."""
 
-    def show_position(self, view: View, position: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
-        """Draws it; ``position``: the history and the place in it, ``uuid``: the GPU that it is about."""
-        self._position, self._framed = position, framed
-        if position is not None:
-            self._track = position.track.on(uuid)
-        self.styles.height = 1 if not framed or position is None else 2 + (view.paused_since is not None)
+    def show_position(self, view: View, past: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
+        """Draws it; ``past``: the history and the place in it, ``uuid``: the GPU that it is about."""
+        self._past, self._framed = past, framed
+        if past is not None:
+            self._happened = past.track.of_gpu(uuid)
+        self.styles.height = 1 if not framed or past is None else 2 + (view.paused_since is not None)
         self.show(view)
 
     def _draw(self, width: int, height: int) -> None:
@@ -95,11 +95,11 @@ class Timeline(OneLinePane, can_focus=True):
             moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
             ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
-        around = self._track.around(position.moment)
+        around = self._happened.incident_at(past.moment)
         if not self._framed:
             self._draw_track(builder, view, position, 0, builder.width - reserve)
         elif around is not None:
-            builder.add(f"  {SIGNS[around.severity]} ", around.severity)
+            builder.add(f"  {SEVERITY_SIGNS[around.severity]} ", around.severity)
             builder.add(cut_to_width(printable(around.text), max(builder.cells_left - reserve - 2, 0)), "text")
         builder.fill_to(builder.width - reserve)
         builder.add_spans(ends)
@@ -169,7 +169,7 @@ def _grid(position: PlayheadPosition, width: int) -> tuple[float, float]:
     return math.floor(position.begin / cell_seconds) * cell_seconds, cell_seconds
 
 
-def track_spans(position: PlayheadPosition, track: Track, width: int, cursor: float | None) -> list[Span]:
+def track_spans(past: PlayheadPosition, happened: IncidentTrack, width: int, cursor: float | None) -> list[Span]:
     """The track in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
     begin, cell_seconds = _grid(position, width)
 
@@ -183,20 +183,20 @@ def track_spans(position: PlayheadPosition, track: Track, width: int, cursor: fl
         return before < left and after > left + cell_seconds
 
     cells: list[Span] = [(" " if is_hole(begin + number * cell_seconds) else "─", "dim") for number in range(width)]
-    ranks = {severity: rank for rank, severity in enumerate(SIGNS)}  # the worst is drawn last
-    for incident in sorted(track.incidents, key=lambda incident: ranks[incident.severity]):
-        if incident.begin <= position.end and incident.end >= position.begin:
-            first, last = cell(incident.begin), cell(min(incident.end, position.end))
+    ranks = {severity: rank for rank, severity in enumerate(SEVERITY_SIGNS)}  # the worst is drawn last
+    for incident in sorted(happened.incidents, key=lambda incident: ranks[incident.severity]):
+        if incident.begin <= past.end and incident.end >= past.begin:
+            first, last = cell(incident.begin), cell(min(incident.end, past.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
     marks = (mark for mark in track.marks if mark.severity in ranks and position.begin <= mark.begin <= position.end)
     for mark in sorted(marks, key=lambda mark: ranks[mark.severity]):
-        cells[cell(mark.begin)] = (SIGNS[mark.severity], mark.severity)
+        cells[cell(mark.begin)] = (SEVERITY_SIGNS[mark.severity], mark.severity)
     if cursor is not None:
         cells[cell(cursor)] = ("●", "focus")
     return _joined(cells)
 
 
-def problem_labels(position: PlayheadPosition, track: Track, width: int) -> list[Span]:
+def problem_labels(past: PlayheadPosition, happened: IncidentTrack, width: int) -> list[Span]:
     """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
     begin, cell_seconds = _grid(position, width)
     cells: list[Span] = [(" ", "text")] * width
@@ -220,7 +220,7 @@ def problem_labels(position: PlayheadPosition, track: Track, width: int) -> list
     for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)
         put(incident.begin, name, incident.severity, min(width_of(name), _MIN_NAME_CELLS))
-    for at, text in round_times(position.begin, position.end, max(width // _CLOCK_CELLS, 1)):
+    for at, text in clock_ticks(past.begin, past.end, max(width // _CLOCK_CELLS, 1)):
         put(at, text, "dim", len(text))
     return _joined(cells)
 

@@ -17,8 +17,8 @@ from markupsafe import Markup, escape
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.session.event_timeline import SIGNS, Track, round_times, track_of_period
-from gpuwatch.share.reports.chart_types import PeriodGraphs
+from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock_ticks, incidents_of_period
+from gpuwatch.share.reports.chart_types import Graphs
 from gpuwatch.share.reports.formats.svg_parts import (
     RIGHT_EDGE,
     VIEWBOX_WIDTH,
@@ -62,7 +62,7 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
     """The graphs of one GPU."""
     period, device = chart.period, chart.device
     begin, end = period.begin.timestamp(), period.end.timestamp()
-    track = track_of_period(period).on(device.uuid)
+    track = incidents_of_period(period).of_gpu(device.uuid)
 
     def x(at: float) -> float:
         return _LEFT + fraction(at, begin, max(end, begin + 1e-9)) * (RIGHT_EDGE - _LEFT)
@@ -131,7 +131,7 @@ class _Bar:
         )
 
 
-def _bar_rows(period: Period, device: PeriodDevice, track: Track, x: TimeToX) -> list[list[_Bar]]:
+def _rows(period: Period, device: PeriodDevice, track: IncidentTrack, x: X) -> list[list[_Bar]]:
     """A row for each run and process; incidents share rows where they are not at the same time."""
 
     def bar(begin: float, end: float, name: str, title: str, css_class: str) -> _Bar:
@@ -178,7 +178,7 @@ def _time_text(period: Period, at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form)
 
 
-def _bands(period: Period, track: Track, x: TimeToX, begin: float, end: float) -> Iterator[str]:
+def _bands(period: Period, track: IncidentTrack, x: X, begin: float, end: float) -> Iterator[str]:
     """Their names are in the bars above, and in the values of each moment."""
     for gap in period.gaps:
         left, right = x(gap.begin.timestamp()), x(gap.end.timestamp())
@@ -194,15 +194,15 @@ def _bands(period: Period, track: Track, x: TimeToX, begin: float, end: float) -
         )
 
 
-def _event_marks(period: Period, track: Track, x: TimeToX, y: float, end: float) -> Iterator[str]:
+def _marks(period: Period, track: IncidentTrack, x: X, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for mark in track.marks[:_MAX_EVENTS]:
         at = x(mark.begin)
-        css_class = mark.severity if mark.severity in SIGNS else "plain"
-        yield f'<path class="event {css_class}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
-        title = escape(f"{_time_text(period, mark.begin)} {clean(mark.text)}")
-        sign = f"<title>{title}</title>{SIGNS.get(mark.severity, '•')}"
-        yield text_label(at, y, sign, css_class=f"event-mark {css_class}")
+        look = mark.severity if mark.severity in SEVERITY_SIGNS else "plain"
+        yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
+        title = escape(f"{_clock(period, mark.begin)} {clean(mark.text)}")
+        sign = f"<title>{title}</title>{SEVERITY_SIGNS.get(mark.severity, '•')}"
+        yield label(at, y, sign, look=f"event-mark {look}")
 
 
 def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _value_ranges(series: PeriodSeries) -> Iterator[tuple[int, int]]:
             yield first, first + 1 + len(rest)
 
 
-def _hover_columns(period: Period, device: PeriodDevice, track: Track, begin: float, end: float) -> Iterator[str]:
+def _columns(period: Period, device: PeriodDevice, track: IncidentTrack, begin: float, end: float) -> Iterator[str]:
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
@@ -259,8 +259,8 @@ def _hover_columns(period: Period, device: PeriodDevice, track: Track, begin: fl
         yield hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 
 
-def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float) -> Iterator[str]:
-    for number, (at, text) in enumerate(round_times(begin, end, _MAX_TICKS)):
+def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:
+    for number, (at, text) in enumerate(clock_ticks(begin, end, _MAX_TICKS)):
         left = x(at)
         inner = " inner" if number % 2 else ""
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS_HEIGHT:.1f}"/>'
@@ -268,7 +268,7 @@ def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float)
             yield text_label(left, height - 8, text, css_class=f"tick{inner}")
 
 
-def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
+def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
     lanes = enumerate(processes_on(period, device)[:_MAX_PROCESSES])
     severities = {incident.severity for incident in track.incidents}
     keys = [
@@ -277,8 +277,8 @@ def _legend(period: Period, device: PeriodDevice, track: Track) -> str:
             for number, process in lanes
         ),
         '<span class="key course"><i></i>mean</span>',
-        legend_entry('class="range"', "least to most", "key range"),
-        *(legend_entry(f'class="band {severity}"', severity) for severity in SIGNS if severity in severities),
+        key('class="range"', "least to most", "key range"),
+        *(key(f'class="band {severity}"', severity) for severity in SEVERITY_SIGNS if severity in seen),
     ]
     if period.gaps:
         keys.append(legend_entry('fill="url(#hatch)"', "not recorded"))
