@@ -109,14 +109,14 @@ def test_two_at_once_never_get_the_same_gpu(sim_machine: Machine) -> None:
 RACE = """
 import os, sys
 from gpuwatch.session.free_gpus import Requirements, pick_gpus
-from gpuwatch.machine.sources.gpu_reservations import reserve, reserved
+from gpuwatch.machine.sources.gpu_reservations import reserve, reservation_holders
 from gpuwatch.session.single_snapshot import take_snapshot
 machine, _ = take_snapshot(30.0)
 print("ready", flush=True)
 for number in sys.stdin:
     held = None
     while held is None:
-        picked = pick_gpus(machine, Requirements(int(number)), {}, reserved())
+        picked = pick_gpus(machine, Requirements(int(number)), {}, reservation_holders())
         if not picked.chosen:
             break
         held = reserve([one.uuid for one in picked.chosen])

@@ -167,10 +167,10 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     playhead.move_to_first()
     view = session.view()
     assert view.snapshot == StorableSnapshots().of(shots[0])
-    assert view.past is not None
-    assert view.past.begin <= at(shots[0])
-    assert view.past.end == at(shots[-1])
-    assert view.past.gapless == [(at(shots[0]), at(shots[-1]))]
+    assert view.position is not None
+    assert view.position.begin <= at(shots[0])
+    assert view.position.end == at(shots[-1])
+    assert view.position.gapless == [(at(shots[0]), at(shots[-1]))]
     playhead.move_seconds(60)
     assert playhead.moment == pytest.approx(at(shots[60]), abs=1.1)
     playhead.move_to_last()

@@ -172,7 +172,7 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
             _line("takes", takes, "text"),
             _line("at risk", "nothing on a GPU", "ok"),
         ]
-    programs = {(process.pid, process.create_time) for process in ahead.compute_processes}
+    programs = {(process.pid, process.create_time) for process in preflight.compute_processes}
     lines: SpanLines = [
         _line(
             "on the GPU",
@@ -187,21 +187,23 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
     else:
         lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
     notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
-    if ahead.busy_devices:
-        are = "are not used: they are" if len(ahead.busy_devices) > 1 else "is not used: it is"
-        notes.append(f"{gpu_list_text(device.index for device in ahead.busy_devices)} {are} busy")
-    if ahead.sets_visible_itself:
-        chooses = "select their GPUs themselves" if len(ahead.sets_visible_itself) > 1 else "selects its GPUs itself"
-        notes.append(f"{_listed(ahead.sets_visible_itself)} {chooses}")
+    if preflight.busy_devices:
+        are = "are not used: they are" if len(preflight.busy_devices) > 1 else "is not used: it is"
+        notes.append(f"{gpu_list_text(device.index for device in preflight.busy_devices)} {are} busy")
+    if preflight.sets_visible_itself:
+        chooses = (
+            "select their GPUs themselves" if len(preflight.sets_visible_itself) > 1 else "selects its GPUs itself"
+        )
+        notes.append(f"{_listed(preflight.sets_visible_itself)} {chooses}")
     lines.append([])
-    for process in ahead.compute_processes[:_MAX_PROGRAMS]:
+    for process in preflight.compute_processes[:_MAX_PROGRAMS]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
         held_here = align_right(gib(process.number("gpu_memory_bytes")), 10)
         begin = f"  {align_right(str(process.pid), 9)}  "
         rest = f"{user} GPU {process.device_index} {held_here}  {short_command(process)}"
         lines.append([(begin, "strong"), (cut_to_width(rest, room - len(begin)), "text")])
-    if len(ahead.compute_processes) > _MAX_PROGRAMS:
-        lines.append([(f"  and {len(ahead.compute_processes) - _MAX_PROGRAMS} more", "dim")])
+    if len(preflight.compute_processes) > _MAX_PROGRAMS:
+        lines.append([(f"  and {len(preflight.compute_processes) - _MAX_PROGRAMS} more", "dim")])
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 

@@ -152,9 +152,9 @@ class ProcessScreen(FilterableScreen):
         self, identity: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
     ) -> None:
         note: Span = ("", "text")
-        seen: float | None = view.moment
-        if not process_rows(view.snapshot, who):
-            seen = self.gpuwatch.session.process_history(who).last_seen_at
+        seen_at: float | None = view.moment
+        if not process_rows(view.snapshot, identity):
+            seen_at = self.gpuwatch.session.process_history(identity).last_seen_at
             note = ("✖ no longer uses a GPU", "error")
             if view.paused_since is not None:
                 start = _later_start(identity, view)
@@ -274,7 +274,7 @@ class ProcessScreen(FilterableScreen):
 
 def _later_start(identity: Identity, view: View) -> str:
     """The start time of a process that started after the moment shown; else empty."""
-    started = who[1]
+    started = identity[1]
     if view.position is None or view.paused_since is None or started is None or started <= view.position.moment:
         return ""
     return clock_text(started)

@@ -53,15 +53,15 @@ class Timeline(OneLinePane, can_focus=True):
     _framed = False
     _track_area = (0, 0, 0)
     """Line, first cell and width of the track; no width: it is not shown."""
-    _happened = IncidentTrack()
+    _track = IncidentTrack()
     """What happened on the GPU that it is about."""
 
-    def show_position(self, view: View, past: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
-        """Draws it; ``past``: the history and the place in it, ``uuid``: the GPU that it is about."""
-        self._past, self._framed = past, framed
-        if past is not None:
-            self._happened = past.track.of_gpu(uuid)
-        self.styles.height = 1 if not framed or past is None else 2 + (view.paused_since is not None)
+    def show_position(self, view: View, position: PlayheadPosition | None, uuid: str | None, *, framed: bool) -> None:
+        """Draws it; ``position``: the history and the place in it, ``uuid``: the GPU that it is about."""
+        self._position, self._framed = position, framed
+        if position is not None:
+            self._track = position.track.of_gpu(uuid)
+        self.styles.height = 1 if not framed or position is None else 2 + (view.paused_since is not None)
         self.show(view)
 
     def _draw(self, width: int, height: int) -> None:
@@ -95,7 +95,7 @@ class Timeline(OneLinePane, can_focus=True):
             moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
             ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
-        around = self._happened.incident_at(past.moment)
+        around = self._track.incident_at(position.moment)
         if not self._framed:
             self._draw_track(builder, view, position, 0, builder.width - reserve)
         elif around is not None:
@@ -169,7 +169,7 @@ def _grid(position: PlayheadPosition, width: int) -> tuple[float, float]:
     return math.floor(position.begin / cell_seconds) * cell_seconds, cell_seconds
 
 
-def track_spans(past: PlayheadPosition, happened: IncidentTrack, width: int, cursor: float | None) -> list[Span]:
+def track_spans(position: PlayheadPosition, track: IncidentTrack, width: int, cursor: float | None) -> list[Span]:
     """The track in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
     begin, cell_seconds = _grid(position, width)
 
@@ -184,9 +184,9 @@ def track_spans(past: PlayheadPosition, happened: IncidentTrack, width: int, cur
 
     cells: list[Span] = [(" " if is_hole(begin + number * cell_seconds) else "─", "dim") for number in range(width)]
     ranks = {severity: rank for rank, severity in enumerate(SEVERITY_SIGNS)}  # the worst is drawn last
-    for incident in sorted(happened.incidents, key=lambda incident: ranks[incident.severity]):
-        if incident.begin <= past.end and incident.end >= past.begin:
-            first, last = cell(incident.begin), cell(min(incident.end, past.end))
+    for incident in sorted(track.incidents, key=lambda incident: ranks[incident.severity]):
+        if incident.begin <= position.end and incident.end >= position.begin:
+            first, last = cell(incident.begin), cell(min(incident.end, position.end))
             cells[first : last + 1] = [("━", incident.severity)] * (last + 1 - first)
     marks = (mark for mark in track.marks if mark.severity in ranks and position.begin <= mark.begin <= position.end)
     for mark in sorted(marks, key=lambda mark: ranks[mark.severity]):
@@ -196,7 +196,7 @@ def track_spans(past: PlayheadPosition, happened: IncidentTrack, width: int, cur
     return _joined(cells)
 
 
-def problem_labels(past: PlayheadPosition, happened: IncidentTrack, width: int) -> list[Span]:
+def problem_labels(position: PlayheadPosition, track: IncidentTrack, width: int) -> list[Span]:
     """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
     begin, cell_seconds = _grid(position, width)
     cells: list[Span] = [(" ", "text")] * width
@@ -220,7 +220,7 @@ def problem_labels(past: PlayheadPosition, happened: IncidentTrack, width: int) 
     for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)
         put(incident.begin, name, incident.severity, min(width_of(name), _MIN_NAME_CELLS))
-    for at, text in clock_ticks(past.begin, past.end, max(width // _CLOCK_CELLS, 1)):
+    for at, text in clock_ticks(position.begin, position.end, max(width // _CLOCK_CELLS, 1)):
         put(at, text, "dim", len(text))
     return _joined(cells)
 

@@ -18,7 +18,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock_ticks, incidents_of_period
-from gpuwatch.share.reports.chart_types import Graphs
+from gpuwatch.share.reports.chart_types import PeriodGraphs
 from gpuwatch.share.reports.formats.svg_parts import (
     RIGHT_EDGE,
     VIEWBOX_WIDTH,
@@ -131,7 +131,7 @@ class _Bar:
         )
 
 
-def _rows(period: Period, device: PeriodDevice, track: IncidentTrack, x: X) -> list[list[_Bar]]:
+def _bar_rows(period: Period, device: PeriodDevice, track: IncidentTrack, x: TimeToX) -> list[list[_Bar]]:
     """A row for each run and process; incidents share rows where they are not at the same time."""
 
     def bar(begin: float, end: float, name: str, title: str, css_class: str) -> _Bar:
@@ -178,7 +178,7 @@ def _time_text(period: Period, at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form)
 
 
-def _bands(period: Period, track: IncidentTrack, x: X, begin: float, end: float) -> Iterator[str]:
+def _bands(period: Period, track: IncidentTrack, x: TimeToX, begin: float, end: float) -> Iterator[str]:
     """Their names are in the bars above, and in the values of each moment."""
     for gap in period.gaps:
         left, right = x(gap.begin.timestamp()), x(gap.end.timestamp())
@@ -194,15 +194,15 @@ def _bands(period: Period, track: IncidentTrack, x: X, begin: float, end: float)
         )
 
 
-def _marks(period: Period, track: IncidentTrack, x: X, y: float, end: float) -> Iterator[str]:
+def _event_marks(period: Period, track: IncidentTrack, x: TimeToX, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for mark in track.marks[:_MAX_EVENTS]:
         at = x(mark.begin)
-        look = mark.severity if mark.severity in SEVERITY_SIGNS else "plain"
-        yield f'<path class="event {look}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
-        title = escape(f"{_clock(period, mark.begin)} {clean(mark.text)}")
+        css_class = mark.severity if mark.severity in SEVERITY_SIGNS else "plain"
+        yield f'<path class="event {css_class}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
+        title = escape(f"{_time_text(period, mark.begin)} {clean(mark.text)}")
         sign = f"<title>{title}</title>{SEVERITY_SIGNS.get(mark.severity, '•')}"
-        yield label(at, y, sign, look=f"event-mark {look}")
+        yield text_label(at, y, sign, css_class=f"event-mark {css_class}")
 
 
 def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
@@ -239,7 +239,9 @@ def _value_ranges(series: PeriodSeries) -> Iterator[tuple[int, int]]:
             yield first, first + 1 + len(rest)
 
 
-def _columns(period: Period, device: PeriodDevice, track: IncidentTrack, begin: float, end: float) -> Iterator[str]:
+def _hover_columns(
+    period: Period, device: PeriodDevice, track: IncidentTrack, begin: float, end: float
+) -> Iterator[str]:
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
@@ -259,7 +261,7 @@ def _columns(period: Period, device: PeriodDevice, track: IncidentTrack, begin: 
         yield hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 
 
-def _ticks(begin: float, end: float, x: X, top: float, height: float) -> Iterator[str]:
+def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float) -> Iterator[str]:
     for number, (at, text) in enumerate(clock_ticks(begin, end, _MAX_TICKS)):
         left = x(at)
         inner = " inner" if number % 2 else ""
@@ -277,8 +279,8 @@ def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
             for number, process in lanes
         ),
         '<span class="key course"><i></i>mean</span>',
-        key('class="range"', "least to most", "key range"),
-        *(key(f'class="band {severity}"', severity) for severity in SEVERITY_SIGNS if severity in seen),
+        legend_entry('class="range"', "least to most", "key range"),
+        *(legend_entry(f'class="band {severity}"', severity) for severity in SEVERITY_SIGNS if severity in severities),
     ]
     if period.gaps:
         keys.append(legend_entry('fill="url(#hatch)"', "not recorded"))
