@@ -376,7 +376,6 @@ async def test_no_framework_is_one_clear_line(stage: Stage, bench: Bench) -> Non
         raise FrameworkMissing("TensorFlow is not installed in /usr/bin/python", hint="pip install tensorflow")
 
     bench.probe_runs.choose_interpreter = none
-    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
         await pilot.press("x", "y")
