@@ -15,8 +15,8 @@ from gpuwatch.core.model.run import DeviceMapping, Oom, Run
 from gpuwatch.core.model.run_memory import MemoryPoint
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import steady_growth
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
+from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts

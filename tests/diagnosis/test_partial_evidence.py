@@ -6,8 +6,8 @@ import pytest
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
+from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from tests.every import every
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -17,8 +17,8 @@ from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible, visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
+from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED, stated_by_the_log

@@ -16,8 +16,8 @@ from gpuwatch.experiment.probing.interpreter_checks import with_opened_libraries
 from gpuwatch.explain.diagnosis.diagnostic_report import DOCTOR, diagnostic_report
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import GENERAL_ADVICE, free_memory_advice, holders_headline
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
+from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel, install_advice
 from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
 from gpuwatch.explain.diagnosis.rule_engine import diagnose

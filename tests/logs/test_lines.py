@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import judge
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
+from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.logs import sizes_and_device_names
 from gpuwatch.explain.logs.log_parser import LogParser, parse
 from gpuwatch.explain.logs.message_topics import TOPICS

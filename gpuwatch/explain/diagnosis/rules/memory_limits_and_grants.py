@@ -22,13 +22,13 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
     holders_headline,
     others_during_run,
 )
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import (
+from gpuwatch.explain.diagnosis.memory.oom_facts import has_memory_limit, ooms_of
+from gpuwatch.explain.diagnosis.memory.oom_verdict import (
     REFUSED_ACTION,
     REFUSED_TITLE,
     is_round_limit,
     is_small_limit,
 )
-from gpuwatch.explain.diagnosis.memory.oom_facts import has_memory_limit, ooms_of
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, others_memory, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding

@@ -23,9 +23,8 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
     holders_headline,
     others_during_run,
 )
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, OomVerdict
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, ooms_of
-from gpuwatch.explain.diagnosis.memory.oom_verdict import verdict_on
+from gpuwatch.explain.diagnosis.memory.oom_verdict import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, OomVerdict, verdict_on
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, is_negligible, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, likely_error, rule

@@ -10,7 +10,7 @@ from gpuwatch.core.model.causes import NO_GPU
 from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.explain.diagnosis.memory.oom_arithmetic import UNEXPLAINED_TITLES
+from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES
 from gpuwatch.explain.diagnosis.rule_engine import by_severity
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
