@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ def test_old_files_open(path: Path) -> None:
         (point, *_) = recording.summaries(60, 0, 2e9, frozenset({"power.draw_watts"})).values()
         assert all(one.least <= one.mean <= one.most for one in point.values())
     assert not check_recording(path).damaged
+
+
+@pytest.mark.parametrize("table", ["clocks", "gpu_time", "events", "open_frames", "minutes"])
+def test_a_table_more_is_ignored_and_one_less_is_an_error_in_one_line(tmp_path: Path, table: str) -> None:
+    """The first files of this schema have a table ``clocks``, which nothing reads."""
+    path = tmp_path / "other.gpuwatch"
+    path.write_bytes(FILES[0].read_bytes())
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"DROP TABLE {table}")
+    if table == "clocks":
+        assert not check_recording(path).damaged
+        return
+    with pytest.raises(GpuwatchError, match=f"no such table: {table}"):
+        check_recording(path)
 
 
 @pytest.mark.thorough

@@ -21,22 +21,22 @@ _SPARE_SAMPLES = 64
 class Series(Sequence[float | None]):
     """The last samples of one metric, oldest first, eight bytes each; None is a gap."""
 
-    __slots__ = ("_capacity", "_values", "last", "length")
+    __slots__ = ("_capacity", "_values", "extended_to", "last")
 
-    def __init__(self, capacity: int, length: int = 0, kept: array[float] | None = None) -> None:
+    def __init__(self, capacity: int, extended_to: int = 0, values: array[float] | None = None) -> None:
         self._capacity = capacity
-        self._values = array("d") if kept is None else kept
+        self._values = array("d") if values is None else values
         self.last = _GAP
         """The newest sample; NaN for a gap."""
-        self.length = length
+        self.extended_to = extended_to
         """Samples of the history up to which this series has been extended."""
 
     def extend_to(self, count: int) -> None:
         """Extends the series to ``count`` samples of the history by repeating the last one."""
-        more = count - self.length
+        more = count - self.extended_to
         if more <= 0:
             return
-        self.length = count
+        self.extended_to = count
         if more == 1:
             self._values.append(self.last)
         else:
@@ -44,11 +44,11 @@ class Series(Sequence[float | None]):
         if len(self._values) > self._capacity + _SPARE_SAMPLES:
             del self._values[: -self._capacity]
 
-    def append(self, values: array[float]) -> None:
+    def extend(self, values: array[float]) -> None:
         """Appends these samples, at least one, after :meth:`extend_to`; the last one is :attr:`last`."""
         self._values.extend(values[:-1])
         self.last = values[-1]
-        self.length += len(values) - 1
+        self.extended_to += len(values) - 1
         if len(self._values) > self._capacity + _SPARE_SAMPLES:
             del self._values[: -self._capacity]
 
@@ -81,7 +81,7 @@ class Series(Sequence[float | None]):
     def first(self, count: int) -> Series:
         """A copy of the oldest ``count`` samples."""
         begin = len(self._values) - len(self)
-        return Series(self._capacity, self.length, self._values[begin : begin + count])
+        return Series(self._capacity, self.extended_to, self._values[begin : begin + count])
 
 
 def _differ_in_values_only(before: Sequence[Device], now: Sequence[Device]) -> bool:
@@ -180,9 +180,9 @@ class History:
             column = columns.get(key)
             last = series.last
             if column is None:
-                series.append(gaps)
+                series.extend(gaps)
             else:
-                series.append(array("d", [_GAP if value is None else value for value in column]))
+                series.extend(array("d", [_GAP if value is None else value for value in column]))
                 last = next((value for value in reversed(column) if value is not None), last)
             if series.last != series.last and last == last:
                 self._last_numbers[key] = last
@@ -209,7 +209,7 @@ class History:
             return
         self.snapshots += count
         for series in self._series.values():
-            series.length += count
+            series.extended_to += count
         for uuid, metric_id in list(earlier._series):
             known = earlier.series(uuid, metric_id)
             column = [*[None] * (len(times) - len(known)), *known]
@@ -232,9 +232,7 @@ class History:
     def fall_back_to(self, other: History) -> None:
         """Makes :meth:`last_number` fall back to the numbers of ``other``."""
         self._last_numbers = {key: series.last for key, series in other._series.items() if series.last == series.last}
-        self._last_numbers |= {
-            key: value for key, value in other._last_numbers.items() if key not in self._last_numbers
-        }
+        self._last_numbers = other._last_numbers | self._last_numbers
 
     def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
         """Makes :meth:`last_number` and :meth:`holders` tell what a device last had that no longer answers."""
@@ -263,5 +261,5 @@ class History:
             left = keep - (len(times) - len(series))
             if left > 0:
                 then._series[key] = series.first(left)
-                then._series[key].length = then.snapshots
+                then._series[key].extended_to = then.snapshots
         return then

@@ -51,6 +51,7 @@ class StoredSample(NamedTuple):
     findings: tuple[Finding, ...]
 
     def with_findings(self) -> Snapshot:
+        """The snapshot with its findings in it."""
         return replace(self.snapshot, findings=self.findings)
 
 
@@ -178,12 +179,12 @@ def _changed_readings(now: Row, before: Row) -> _Readings | None:
     if _device_identity(now) != _device_identity(before) or len(instances) != len(old_instances):
         return None
     first = len(now.readings)
-    for value, old in zip(instances, old_instances, strict=True) if instances is not old_instances else ():
-        if _instance_identity(value) != _instance_identity(old) or not _add_changed(
-            value.readings, old.readings, first, changed
-        ):
+    for instance, old in zip(instances, old_instances, strict=True) if instances is not old_instances else ():
+        if _instance_identity(instance) != _instance_identity(old):
             return None
-        first += len(value.readings)
+        if not _add_changed(instance.readings, old.readings, first, changed):
+            return None
+        first += len(instance.readings)
     return changed
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TypeVar
 
 from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample
-from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, pack_times
 from gpuwatch.machine.recording.database_rows import life_of, recorded_findings, write_findings, write_lives
 from gpuwatch.machine.recording.gpu_time_and_energy import (
@@ -19,6 +18,15 @@ from gpuwatch.machine.recording.gpu_time_and_energy import (
     pack_gpu_time,
     unpack_gpu_time,
     with_bounded_processes,
+)
+from gpuwatch.machine.recording.minute_and_hour_means import (
+    BLOCK_SECONDS,
+    Points,
+    interval_begin,
+    merge_points,
+    pack_points,
+    summarize,
+    unpack_points,
 )
 from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
 
@@ -38,7 +46,7 @@ class BlockWriter:
         self._lives = ProcessLives(self._find_life, self._meter.max_gap_seconds)
         self._newest_hour: tuple[int, GpuTime | None] | None = None
         """The newest hour of GPU time: its start and what is stored of it; None if that is only a part of it."""
-        self._newest_tiers: dict[int, tuple[int, minute_and_hour_means.Points | None]] = {}
+        self._newest_tiers: dict[int, tuple[int, Points | None]] = {}
         """The newest block of each tier, by seconds of its points: its start and its points; None if it is damaged."""
 
     def seal(self, run: int, samples: Sequence[StoredSample], frames: bytes, boot: float) -> None:
@@ -46,15 +54,15 @@ class BlockWriter:
 
         ``boot``: seconds since the machine started, at its end.
         """
-        snapshots, times = [kept.snapshot for kept in samples], [kept.at for kept in samples]
+        snapshots, times = [sample.snapshot for sample in samples], [sample.at for sample in samples]
         entry = (run, times[0], times[-1], boot, len(times))
         cursor = self._db.execute(
             "INSERT INTO minutes (run, begin, end, boot, samples, times, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (*entry, pack_times(times), checksum(*entry)),
         )
         self._db.execute("INSERT INTO data (id, block) VALUES (?, ?)", (cursor.lastrowid, compress(frames)))
-        for seconds, block in minute_and_hour_means.BLOCK_SECONDS.items():
-            self._write_tier(seconds, block, minute_and_hour_means.summarize(snapshots, seconds))
+        for seconds, block in BLOCK_SECONDS.items():
+            self._write_tier(seconds, block, summarize(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)
             self._meter.add(snapshot)
@@ -63,23 +71,20 @@ class BlockWriter:
         write_findings(self._db, list(recorded_findings(samples, lambda *query: self._db.execute(*query).fetchall())))
         write_lives(self._db, self._lives.take_changed(times[-1] - _LIVES_KEPT_SECONDS))
 
-    def _write_tier(self, seconds: int, block: int, points: minute_and_hour_means.Points) -> None:
-        by_block: dict[int, minute_and_hour_means.Points] = {}
+    def _write_tier(self, seconds: int, block: int, points: Points) -> None:
+        by_block: dict[int, Points] = {}
         for begin, summaries in points.items():
-            by_block.setdefault(minute_and_hour_means.interval_begin(begin, block), {})[begin] = summaries
+            by_block.setdefault(interval_begin(begin, block), {})[begin] = summaries
         for begin, more in by_block.items():
             stored = self._newest_tiers.get(seconds)
             if stored is None or stored[0] != begin:
                 query = "SELECT block FROM tiers WHERE seconds = ? AND begin = ?"
                 row = self._db.execute(query, (seconds, begin)).fetchone()
-                stored = self._newest_tiers[seconds] = (
-                    begin,
-                    _decode_or_none(minute_and_hour_means.unpack_points, row[0]) if row else {},
-                )
+                stored = self._newest_tiers[seconds] = (begin, _decode_or_none(unpack_points, row[0]) if row else {})
             if stored[1] is None:
                 continue  # it is left to readers
-            minute_and_hour_means.merge_points(stored[1], more)
-            values = (seconds, begin, minute_and_hour_means.pack_points(stored[1]))
+            merge_points(stored[1], more)
+            values = (seconds, begin, pack_points(stored[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
 
     def _write_hour(self, begin: int, time: GpuTime, block: int) -> None:

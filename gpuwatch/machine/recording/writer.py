@@ -24,10 +24,11 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, StoredSample
-from gpuwatch.machine.recording import minute_and_hour_means, recording_defaults
+from gpuwatch.machine.recording import recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter
 from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
 from gpuwatch.machine.recording.database_rows import write_events
+from gpuwatch.machine.recording.minute_and_hour_means import AGE_FACTORS, BLOCK_SECONDS, HOUR
 from gpuwatch.machine.recording.recording_database import check_is_recording, open_to_write
 from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.sources.procfs import boot_id
@@ -94,7 +95,7 @@ class RecordingWriter:
             self._findings: tuple[tuple[Finding, ...], tuple[Finding, ...]] = ((), ())
             """The findings of the last sample, as given and as stored."""
             self._session_id = 0
-            with self._guarded():
+            with self._stop_on_database_error():
                 self._seal_left_samples()
                 self._begin_session(interval, hostname)
         except BaseException:
@@ -155,7 +156,7 @@ class RecordingWriter:
         :class:`RecordingStopped` if the file can no longer be written: the recording is closed then.
         """
         at = snapshot.taken_at.timestamp()
-        with self._guarded():
+        with self._stop_on_database_error():
             clock_was_set, clock_events = self._check_clocks()
             if self._open_samples and (
                 clock_was_set
@@ -185,14 +186,14 @@ class RecordingWriter:
     def add_events(self, events: Sequence[MachineEvent]) -> None:
         """Records events without a sample, as while the driver does not answer."""
         if events:
-            with self._guarded(), self._transaction():
+            with self._stop_on_database_error(), self._transaction():
                 write_events(self._db, [*map(masked, events)])
 
     def close(self, why: str = "") -> None:
         """Seals what is open and ends the recording; ``why``: the reason, for those who read it."""
         if self._lock.closed:
             return
-        with self._guarded():
+        with self._stop_on_database_error():
             wall, boot = self._clock.wall(), self._clock.boot()
             with self._transaction():
                 if self._open_samples:
@@ -217,7 +218,7 @@ class RecordingWriter:
         self._lock.close()  # last: closing any descriptor of the file drops SQLite's own locks on it
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _stop_on_database_error(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -286,13 +287,10 @@ class RecordingWriter:
             (self._boot_id, boot - self._max_age, now - self._max_age),
         )
         self._delete_rows(now - self._max_age)
-        for seconds, times in minute_and_hour_means.AGE_FACTORS.items():
-            last = now - times * self._max_age - minute_and_hour_means.BLOCK_SECONDS[seconds]
+        for seconds, times in AGE_FACTORS.items():
+            last = now - times * self._max_age - BLOCK_SECONDS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
-        self._db.execute(
-            "DELETE FROM gpu_time WHERE begin < ?",
-            (now - minute_and_hour_means.AGE_FACTORS[minute_and_hour_means.HOUR] * self._max_age,),
-        )
+        self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - AGE_FACTORS[HOUR] * self._max_age,))
 
     def _delete_beyond_size(self) -> None:
         """Deletes the oldest blocks until the file is below its maximum size, and then the means."""
@@ -315,7 +313,7 @@ class RecordingWriter:
             self._delete_blocks("id <= ?1", (last,))
             row = self._db.execute("SELECT begin FROM minutes ORDER BY id LIMIT 1").fetchone()
             self._delete_rows(row[0] if row else float("inf"))
-        for seconds in minute_and_hour_means.BLOCK_SECONDS:
+        for seconds in BLOCK_SECONDS:
             while self._used_bytes() > max_used:
                 oldest = "SELECT min(begin) FROM tiers WHERE seconds = ?1"
                 query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"  # noqa: S608  # a condition of ours
@@ -341,9 +339,8 @@ class RecordingWriter:
         )
 
     def _used_bytes(self) -> int:
-        return (self._pragma_number("page_count") - self._pragma_number("freelist_count")) * self._pragma_number(
-            "page_size"
-        )
+        pages = self._pragma_number("page_count") - self._pragma_number("freelist_count")
+        return pages * self._pragma_number("page_size")
 
     def _pragma_number(self, pragma: str) -> int:
         return int(self._db.execute(f"PRAGMA {pragma}").fetchone()[0])

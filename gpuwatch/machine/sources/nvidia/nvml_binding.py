@@ -101,10 +101,10 @@ class GuardedLibrary:
 
     def count(self, name: str, most: int, *arguments: Any) -> int:
         """The answer of a function that counts. ``NVMLError`` too if it is no number, or more than ``most``."""
-        member = getattr(self, name)(*arguments)
-        if isinstance(member, int) and 0 <= member <= most:
-            return member
-        raise own_error(self._lib, f"implausible: it answered {member}")
+        answer = getattr(self, name)(*arguments)
+        if isinstance(answer, int) and 0 <= answer <= most:
+            return answer
+        raise own_error(self._lib, f"implausible: it answered {answer}")
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._lib, name)
