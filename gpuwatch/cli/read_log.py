@@ -22,7 +22,7 @@ from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.safe_text import bounded
 
 if TYPE_CHECKING:
-    from gpuwatch.cli.explain import InputFollower
+    from gpuwatch.cli.follow_input import InputFollower
 
 _MAX_UNPACKED_BYTES = 1 << 18
 

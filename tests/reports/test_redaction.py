@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.masking.redaction import Redactor, masked_for_sending, redacted
+from gpuwatch.core.masking.redaction import masked_for_sending, redacted
+from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.masking.mask_secrets import mask_command, mask_lines, mask_text, mask_value
-from gpuwatch.core.masking.redaction import Redactor
+from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.every import every

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+_MAX_NAMES = 4
 
-def name_list(names: Sequence[str], most: int = 4) -> str:
-    """``a``, ``a and b``, ``a, b, c, d and 3 more``; at most ``most`` names."""
-    if len(names) > most:
-        return first_and_more(names, most)
+
+def name_list(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b, c, d and 3 more``; at most four names."""
+    if len(names) > _MAX_NAMES:
+        return first_and_more(names, _MAX_NAMES)
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

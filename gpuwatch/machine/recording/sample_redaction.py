@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gpuwatch.core.masking.redaction import Redactor
+from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot

@@ -15,7 +15,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.masking.mask_secrets import mask_text, masked
-from gpuwatch.core.masking.redaction import Redactor
+from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import Doctor
