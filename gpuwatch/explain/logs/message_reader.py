@@ -56,13 +56,17 @@ _HARMLESS_AFTER_WORK = frozenset({"cuda.version-mismatch", "ended.extension", "b
 _CONTAINER_HOST = lazy(r"(?:root@|information for host: |hostname: )[0-9a-f]{12}\b")
 """A message or prompt that names a host as Docker does: by the first digits of its container's number."""
 
+_OUT_OF_MEMORY_TEXTS = ("OUT_OF_MEMORY", "OUT OF MEMORY", "ErrorOutOfMemory", "ErrorMemoryAllocation")
+_LIBRARY_TEXTS = ("ould", "libdevice", ".so", "DSO", ".dll", "NCCL lib")
+"""One of these is in each message about a library that could not be loaded."""
+
 
 class MessageReader:
-    """Takes messages; what they say goes into ``facts``, ``ooms`` and ``units``, which the parser of the log owns."""
+    """Takes messages; what they say goes into ``facts``, ``ooms`` and ``multiline``, which the log's parser owns."""
 
-    def __init__(self, facts: LogFacts, ooms: OomCollector, units: OpenMessages, last: Sequence[str]) -> None:
-        """``last``: the last lines of the log, the current one included."""
-        self._facts, self._ooms, self._units, self._last = facts, ooms, units, last
+    def __init__(self, facts: LogFacts, ooms: OomCollector, multiline: OpenMessages, last_lines: Sequence[str]) -> None:
+        """``last_lines``: the last lines of the log, the current one included."""
+        self._facts, self._ooms, self._multiline, self._last_lines = facts, ooms, multiline, last_lines
         self.placement_failed = False
         self._understood = False
         """Whether the current line means anything."""
@@ -75,7 +79,7 @@ class MessageReader:
         """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
         self._read(source, line, message)
         if self._understood and (
-            source in _STARTUP_SOURCES or is_warning(*islice(reversed(self._last), _MAX_WARNING_LINES))
+            source in _STARTUP_SOURCES or is_warning(*islice(reversed(self._last_lines), _MAX_WARNING_LINES))
         ):
             self.count_as_warning()
         return self._understood
@@ -90,10 +94,10 @@ class MessageReader:
         facts = self._facts
         used, finished = "device.used" in facts.topics, log_ending.reports_completion(work_line)
         for topic, count in [*facts.topics.items()]:
-            count_as_warning = count == facts.warnings_by_topic.get(topic) and _were_harmless(
-                topic, facts.evidence[topic], work_line, used=used
-            )
-            if count_as_warning or (finished and count == self.skipped_by_topic.get(topic)):
+            only_warned = count == facts.warnings_by_topic.get(topic)
+            if (only_warned and _were_harmless(topic, facts.evidence[topic], work_line, used=used)) or (
+                finished and count == self.skipped_by_topic.get(topic)
+            ):
                 facts.forget(topic)
 
     def topics_of_line(self) -> list[str]:
@@ -105,7 +109,7 @@ class MessageReader:
         facts = self._facts
         self._understood = False
         message = message_topics.plain_punctuation(message)
-        for topic in (topics_of_line := message_topics.topics_of(message)):
+        for topic in (topics := message_topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             if topic == "ended.launch" and "No valid triton configs" in message:
@@ -123,11 +127,11 @@ class MessageReader:
                 self._add_distinct(facts.missing_libraries, LIBDEVICE)
         if self._understood:
             self.add_frameworks_named_in(line)
-            if self._last and reports_skipping(self._last[-1]):
-                for topic in topics_of_line:
+            if self._last_lines and reports_skipping(self._last_lines[-1]):
+                for topic in topics:
                     self.skipped_by_topic[topic] = self.skipped_by_topic.get(topic, 0) + 1
         if message.endswith(_RANGE_FOLLOWS):
-            self._units.begin_capability_range()
+            self._multiline.begin_capability_range()
         if "CUDA_VISIBLE_DEVICES" in message and (assigned := assigned_visible_devices(message)) is not None:
             facts.assigned_devices = assigned
             self._note("environment.assigned", line)
@@ -168,10 +172,7 @@ class MessageReader:
             self._note("memory.oom", line)
         elif (
             ("emory" in message and "out of memory" in message.lower())
-            or "OUT_OF_MEMORY" in message
-            or "OUT OF MEMORY" in message
-            or "ErrorOutOfMemory" in message
-            or "ErrorMemoryAllocation" in message
+            or any(text in message for text in _OUT_OF_MEMORY_TEXTS)
             or is_oom_without_dump(message)
         ):
             self._read_memory_message(source, line, message)
@@ -181,14 +182,7 @@ class MessageReader:
         if "cuInit" in message and (error := parse_cuinit_error(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
             self._note("driver.cuinit", line)
-        if (
-            "ould" in message
-            or "libdevice" in message
-            or ".so" in message
-            or "DSO" in message
-            or ".dll" in message
-            or "NCCL lib" in message
-        ):
+        if any(text in message for text in _LIBRARY_TEXTS):
             for name in missing_libraries(message):
                 self._add_distinct(facts.missing_libraries, name)
                 self._note("cuda.missing-library", line)
@@ -206,11 +200,8 @@ class MessageReader:
 
     def _read_memory_message(self, source: str, line: str, message: str) -> None:
         failed = "trying to allocate" in message and self._ooms.take_dump_head(message, absl_thread(line))
-        if (
-            failed
-            or self._ooms.take_message_without_dump(message)
-            or (is_error(line) and self._ooms.take_bare_exception(message))
-        ):
+        failed = failed or self._ooms.take_message_without_dump(message)
+        if failed or (is_error(line) and self._ooms.take_bare_exception(message)):
             self._facts.note("memory.oom", line)
         elif (
             not source
@@ -230,7 +221,7 @@ class MessageReader:
             self.add_mapping(found)
             self._note("device.mapped", line)
         elif starts_mapping(message):
-            self._units.begin_wrapped_mapping(message)
+            self._multiline.begin_wrapped_mapping(message)
             self._understood = True
         elif (gpu := parse_ignored_gpu(message)) is not None:
             if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST_ENTRIES:
@@ -239,12 +230,12 @@ class MessageReader:
         elif "Found device" in message and "with properties" in message:
             facts.found_device_lines += 1
             self._note("device.found", line)
-            self._units.begin_gpu_description(message)
+            self._multiline.begin_gpu_description(message)
         elif (pci := pci_address(_first_group(NUMA_PCI, message))) is not None:
             self._add_distinct(facts.seen_pci_addresses, pci)
             self._understood = True
         elif "Colocation Debug Info" in message:
-            self._units.begin_colocation(failed=self.placement_failed)
+            self._multiline.begin_colocation(failed=self.placement_failed)
             self._understood = True
 
     def add_mapping(self, found: DeviceMapping) -> None:

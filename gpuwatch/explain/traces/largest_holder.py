@@ -74,14 +74,14 @@ def _largest(profile: MemoryProfile, group: str = "") -> tuple[str, int] | None:
     lines = group_by((op for op in named if op.source), lambda op: op.source)
     if not lines:
         return None
-    of = max(lines.values(), key=lambda alike_ops: sum(op.allocated_bytes for op in alike_ops))
-    count = sum(op.count for op in of)
-    alike = msgspec.structs.replace(of[0], count=count, op=of[0].op if len({op.op for op in of}) == 1 else "")
-    layers = group_by((op for op in of if op.layer), lambda op: op.layer)
+    alike = max(lines.values(), key=lambda alike_ops: sum(op.allocated_bytes for op in alike_ops))
+    count = sum(op.count for op in alike)
+    whole = msgspec.structs.replace(alike[0], count=count, op=alike[0].op if len({op.op for op in alike}) == 1 else "")
+    layers = group_by((op for op in alike if op.layer), lambda op: op.layer)
     held = {layer: sum(op.allocated_bytes for op in alike_ops) for layer, alike_ops in layers.items()}
     largest = max(held, key=lambda name: held[name], default="")
     through = printable(f", {size(held[largest])} through {largest}") if largest else ""
-    return holder_name(alike, profile.tool) + through, sum(op.allocated_bytes for op in of)
+    return holder_name(whole, profile.tool) + through, sum(op.allocated_bytes for op in alike)
 
 
 def _holder_text(holder: tuple[str, int], profile: MemoryProfile) -> str:

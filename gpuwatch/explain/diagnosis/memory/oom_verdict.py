@@ -125,8 +125,8 @@ def judge(oom: Oom, facts: OomFacts) -> OomVerdict:
         return _verdict_without_limit(oom, lines, facts)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
     limits, total = facts.limits_bytes, facts.total_bytes
-    exceeded = limits and total and limits + facts.overhead_bytes > total
-    if limits and total and exceeded and requested <= free and (facts.refusals or not largest):
+    refused = requested <= free and bool(facts.refusals or not largest)
+    if refused and limits and total and limits + facts.overhead_bytes > total:
         return _overcommitted_verdict(lines, facts, limits, total)
     pool_free = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
     growable = limit - oom.pool_bytes if oom.pool_bytes is not None else None  # what the driver may still give
