@@ -1,4 +1,4 @@
-"""Interrupts and requests to end, in words: Ctrl+C, SIGTERM, a time limit of the program's own."""
+"""Lines that report an interrupt or a request to end: Ctrl+C, SIGTERM, a time limit of the program's own."""
 
 from __future__ import annotations
 

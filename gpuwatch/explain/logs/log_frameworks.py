@@ -1,4 +1,4 @@
-"""Words that identify the framework or program that printed a line, and the frameworks of a log."""
+"""The frameworks of a log: the words that name them, and which of them its program used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow's lines about GPUs, the driver and libraries, from 0.x to today, and of plug-ins."""
+"""TensorFlow's lines about GPUs, the driver and CUDA_VISIBLE_DEVICES, from 0.x to today, and of plug-ins."""
 
 from __future__ import annotations
 

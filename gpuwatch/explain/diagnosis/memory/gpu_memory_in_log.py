@@ -1,4 +1,4 @@
-"""A card's memory where NVML was not asked: as its log states it, or at least, by the card's name."""
+"""A GPU's memory where NVML was not asked: as the log states it, or at least as the GPU's name implies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BY_MODEL: tuple[tuple[str, int], ...] = (
 
 
 def min_memory_of_model(name: str | None) -> int | None:
-    """Minimum bytes of a card with this name; None if the name does not tell."""
+    """Minimum bytes of a GPU with this name; None if the name does not say."""
     if not name:
         return None
     if match := _IN_NAME.search(name):
@@ -44,7 +44,7 @@ def gpu_memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int 
     mapping = next((entry for entry in log.device_map if device_name(entry.framework_device) == wanted), None)
     if mapping is None:
         return None, False
-    totals = [card.total_bytes for card in log.gpus if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
+    totals = [gpu.total_bytes for gpu in log.gpus if gpu.total_bytes and gpu.pci_bus_id == mapping.pci_bus_id]
     if totals and mapping.pci_bus_id is not None:
         return totals[-1], True
     return min_memory_of_model(mapping.name), False
