@@ -1,4 +1,4 @@
-"""``gpuwatch clean``: removes what gpuwatch keeps on this machine, before or without an uninstall."""
+"""``gpuwatch clean``: removes the files that gpuwatch keeps on this machine."""
 
 from __future__ import annotations
 

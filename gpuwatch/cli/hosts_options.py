@@ -1,4 +1,4 @@
-"""The options that name many hosts, ``--prometheus`` and ``--hosts``, and what belongs to them."""
+"""The options that name many hosts, ``--prometheus`` and ``--hosts``, and the hosts that they choose."""
 
 from __future__ import annotations
 

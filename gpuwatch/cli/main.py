@@ -23,7 +23,7 @@ from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli import early_collector, exit_signals
-from gpuwatch.cli.command_group import LazyCommand, LazyGroup
+from gpuwatch.cli.command_classes import LazyCommand, LazyGroup
 from gpuwatch.cli.dashboard_options import dashboard_options, loaded_preferences
 from gpuwatch.cli.hosts_options import HOSTS_PARAMETERS, chosen_hosts, hosts_options
 from gpuwatch.cli.option_types import FiniteRange

@@ -1,4 +1,4 @@
-"""What a command is doing, on stderr: on a terminal a line that is removed at the end, elsewhere one for long work."""
+"""Shows on stderr what a command is doing: on a terminal in a line that is removed, elsewhere only for long work."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch.cli import exit_signals
-from gpuwatch.cli.command_group import LazyCommand, LazyGroup
+from gpuwatch.cli.command_classes import LazyCommand, LazyGroup
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted

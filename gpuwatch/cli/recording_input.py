@@ -1,4 +1,4 @@
-"""Recordings as the input of a command: which file, and which time of it."""
+"""Recordings as the input of a command: which file, and which part of its time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.command_group import SectionedCommand
+from gpuwatch.cli.command_classes import SectionedCommand
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import loaded_preferences, replay_options
 from gpuwatch.cli.option_types import FiniteRange

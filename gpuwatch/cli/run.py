@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.command_group import SectionedCommand
+from gpuwatch.cli.command_classes import SectionedCommand
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import (

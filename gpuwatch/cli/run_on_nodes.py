@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.command_group import SectionedCommand
+from gpuwatch.cli.command_classes import SectionedCommand
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value, option_set

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.command_group import LazyCommand, LazyGroup
+from gpuwatch.cli.command_classes import LazyCommand, LazyGroup
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.replace_process import program_path, replace_process
 from gpuwatch.cli.sim_options import shape_option_value, sim_option, sim_tier_option

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli import output
-from gpuwatch.cli.command_group import LazyGroup, unknown_name_error
+from gpuwatch.cli.command_classes import LazyGroup, unknown_name_error
 from gpuwatch.cli.option_types import Choice, FiniteRange
 from gpuwatch.cli.shared_options import option_set
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option

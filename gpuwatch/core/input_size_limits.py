@@ -1,4 +1,4 @@
-"""What each reader takes at most: the one table of their limits. Beyond it they refuse, in one line.
+"""How large an input each reader accepts: the one table of limits. Larger input is refused in one line.
 
 What a file costs in memory and time grows with its bytes and nesting alone. Readers of text that has no end (logs,
 what a program prints) keep constant memory and bound a line. How long is waited for an answer stands where it is waited

@@ -1,4 +1,4 @@
-"""How processes that gpuwatch starts for itself are told from programs of users."""
+"""Recognizes processes that gpuwatch starts for itself (helpers, probes) by their command lines."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.state_bindings import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.state_files import (
     check_state,
     create_machine_if_needed,
@@ -36,7 +37,6 @@ from gpuwatch.sim.state_files import (
     state_folder,
     state_name,
 )
-from gpuwatch.sim.state_structures import FaultView, MigView, ProcessView, load_control
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1

@@ -23,7 +23,7 @@ from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.gpu_models import MODELS
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.mig_layout import SimInstance
-from gpuwatch.sim.state_structures import AnswerView, load_control
+from gpuwatch.sim.state_bindings import AnswerView, load_control
 
 SHARED: Final = "shared"
 """Begins the name of the state file of the machine that all users of a shape share."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from gpuwatch.cli.command_group import LazyGroup
+from gpuwatch.cli.command_classes import LazyGroup
 from gpuwatch.cli.main import cli
 from tests.every import every
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
 from gpuwatch.sim.simulated_machine import SimMachine, context_bytes
-from gpuwatch.sim.unsupported_messages import SETTINGS_IGNORED
+from gpuwatch.sim.simulation_limit_messages import SETTINGS_IGNORED
 from tests.conftest import gpuwatch
 from tests.forked import Result, python_forked
 from tests.sim.test_plugin import PYTHON, tensorflow

@@ -1,1 +1,1 @@
-"""Text for screens and files: units, durations, shortening. Imports only :mod:`gpuwatch.core.model`."""
+"""Text for screens and files: units, durations, shortening. Of gpuwatch it imports only other modules of core."""

@@ -1,4 +1,4 @@
-"""What ended a watched program, where its own exception is sure to have."""
+"""Whether an exception of a watched program's own ended it, not memory that had run out before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GPU_WORDS = re.compile(
 
 
 def ended_by_own_exception(run: Run, outcome: Outcome) -> bool:
-    """Whether an exception of the program's own ended it after it had caught that memory ran out.
+    """Whether an exception of the program's own ended it after it had caught an out-of-memory error.
 
     Only where that is sure: one process, an exception that no other one led to, with nothing of a GPU in its words.
     """

@@ -51,7 +51,7 @@ from gpuwatch.share.reports.run_tables import (
     with_shared_detail_as_note,
     workers_table,
 )
-from gpuwatch.sim.unsupported_messages import results_are_meaningful
+from gpuwatch.sim.simulation_limit_messages import results_are_meaningful
 
 _MAX_HEADLINE_CHARS = 80
 _FEW_SLOW_STEPS_NOTE = (

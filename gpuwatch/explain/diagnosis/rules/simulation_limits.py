@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_o
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
-from gpuwatch.sim.unsupported_messages import NO_XLA, SETTINGS_IGNORED, results_are_meaningful
+from gpuwatch.sim.simulation_limit_messages import NO_XLA, SETTINGS_IGNORED, results_are_meaningful
 
 SIMULATION_LIMIT = "simulation.limit"
 """A cause that says nothing about real GPUs; as the reason of a fallback it does not affect the verdict."""

@@ -1,4 +1,4 @@
-"""Groups of commands, imported when they are used, with a suggestion for a typo; and options under headings."""
+"""Classes of commands: groups whose commands are imported when they are used, and options under headings in the help."""
 
 from __future__ import annotations
 
