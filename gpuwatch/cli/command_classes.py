@@ -1,4 +1,4 @@
-"""Classes of commands: groups whose commands are imported when they are used, and options under headings in the help."""
+"""Classes of commands: groups whose commands are imported when they are used; options under headings in the help."""
 
 from __future__ import annotations
 
