@@ -32,16 +32,16 @@ def gpu_uuid(labels: Mapping[str, str]) -> str:
 def ranked_host_name(labels: Mapping[str, str]) -> tuple[int, str]:
     """The name of the host that a series is of, and how good it is: 0 is best."""
     for name in HOST_LABELS:
-        if found := exporter_label(labels, name):
-            return 0, found
+        if host := exporter_label(labels, name):
+            return 0, host
     return 1, target_host(labels)
 
 
 def target_host(labels: Mapping[str, str]) -> str:
     """The target's address without its port."""
-    place = labels.get("instance", "")
-    host, colon, port = place.rpartition(":")
-    return host.strip("[]") if colon and port.isdecimal() else place
+    instance = labels.get("instance", "")
+    host, colon, port = instance.rpartition(":")
+    return host.strip("[]") if colon and port.isdecimal() else instance
 
 
 def mig_instance_id(labels: Mapping[str, str]) -> str:

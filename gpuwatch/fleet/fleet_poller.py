@@ -65,9 +65,9 @@ class FleetPoller:
                     return
                 self.summary = summarize_fleet(fleet, self.summary)
                 self._wake()
-                left = began + self._interval - time.monotonic()
-                if left > 0:
-                    self._read_due.wait(left)
+                seconds_left = began + self._interval - time.monotonic()
+                if seconds_left > 0:
+                    self._read_due.wait(seconds_left)
         except BaseException as error:  # noqa: BLE001  # the screen raises it
             self.failure = error
             self._wake()

@@ -44,8 +44,8 @@ def parse_hosts(text: str) -> list[str]:
     if len(text) > input_size_limits.HOSTS.bytes:
         raise UsageError(f"the list of hosts is longer than {input_size_limits.HOSTS.size_text}")
     hosts: dict[str, None] = {}
-    made = 0
-    for pattern in _parts(text):
+    expanded_count = 0
+    for pattern in _split_patterns(text):
         if not pattern:
             empty = not text.strip(" ,")
             problem = "the list of hosts is empty" if empty else f"an empty name in the hosts {text[:80]!r}"
@@ -54,13 +54,13 @@ def parse_hosts(text: str) -> list[str]:
             raise UsageError(f"too many brackets in {pattern[:80]!r}", hint="for example rack[1-2]-n[1-16]")
         for host in _expanded(pattern):
             hosts[host] = None
-            made += 1  # repeated ones, too: n[1,1,1]n[1,1,1] makes nine
-            if made > MAX_HOSTS:
+            expanded_count += 1  # repeated ones, too: n[1,1,1]n[1,1,1] makes nine
+            if expanded_count > MAX_HOSTS:
                 raise UsageError(f"{pattern[:80]!r} expands to more than {MAX_HOSTS} hosts", hint="for example n[1-64]")
     return list(hosts)
 
 
-def _parts(text: str) -> list[str]:
+def _split_patterns(text: str) -> list[str]:
     """The patterns between commas that are not in brackets."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
@@ -76,23 +76,23 @@ def _parts(text: str) -> list[str]:
 
 
 def _expanded(pattern: str) -> Iterator[str]:
-    found = _BRACKETS.search(pattern)
-    if found is None:
+    match = _BRACKETS.search(pattern)
+    if match is None:
         yield pattern
         return
-    head, tail = pattern[: found.start()], pattern[found.end() :]
-    for number in _numbers(found[1], pattern):
-        for rest in _expanded(tail):
-            yield f"{head}{number}{rest}"
+    head, tail = pattern[: match.start()], pattern[match.end() :]
+    for number in _numbers(match[1], pattern):
+        for suffix in _expanded(tail):
+            yield f"{head}{number}{suffix}"
 
 
 def _numbers(ranges: str, pattern: str) -> Iterator[str]:
     for text in ranges.split(","):
-        found = _RANGE.fullmatch(text.strip())
-        if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
+        match = _RANGE.fullmatch(text.strip())
+        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
             raise UsageError(
                 f"{ranges[:40]!r} in {pattern[:80]!r} is not a number or range", hint="for example n[1-4,7]"
             )
-        first, last = found[1], found[2] or found[1]
+        first, last = match[1], match[2] or match[1]
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))

@@ -18,7 +18,7 @@ def pick_host(fleet: Fleet, requirements: Requirements) -> HostPick:
     """Chooses a host: first one on whose GPUs nobody computes, then the one with the fewest other GPUs that fit, so
     that hosts with many free ones stay whole.
     """
-    found: list[tuple[tuple[int, int, str], HostSummary, Pick]] = []
+    candidates: list[tuple[tuple[int, int, str], HostSummary, Pick]] = []
     refused: list[RefusedHost] = []
     silent: list[SilentHost] = []
     for view in fleet.hosts:
@@ -32,16 +32,18 @@ def pick_host(fleet: Fleet, requirements: Requirements) -> HostPick:
             continue
         uuids = {gpu.uuid for gpu in picked.chosen}
         shared = sum(bool(gpu.holders) for gpu in host.gpus if gpu.device.uuid in uuids)
-        found.append(((shared + sum(gpu.processes for gpu in picked.chosen), picked.spare, view.name), host, picked))
-    found.sort(key=lambda choice: choice[0])
-    best = found[0] if found else None
+        candidates.append(
+            ((shared + sum(gpu.processes for gpu in picked.chosen), picked.spare, view.name), host, picked)
+        )
+    candidates.sort(key=lambda choice: choice[0])
+    best = candidates[0] if candidates else None
     return HostPick(
         taken_at=datetime.datetime.fromtimestamp(fleet.taken_at, datetime.UTC),
         wanted=requirements.count,
         host=best[1].name if best else None,
         chosen=best[2].chosen if best else (),
         others=tuple(
-            FittingHost(host=host.name, fitting=len(picked.chosen) + picked.spare) for _, host, picked in found[1:]
+            FittingHost(host=host.name, fitting=len(picked.chosen) + picked.spare) for _, host, picked in candidates[1:]
         ),
         refused=tuple(refused),
         silent=tuple(silent),

@@ -28,8 +28,8 @@ def ssh_command(host: str, command: Sequence[str], *, options: Sequence[str] = (
     this ``ssh`` ends, the stdin of the remote command ends: without a terminal, no signal reaches it.
     ``options``: further arguments of ``ssh``.
     """
-    found = _PORT.fullmatch(host)
-    name, port = (found[1], ["-p", found[2]]) if found else (host, [])
+    match = _PORT.fullmatch(host)
+    name, port = (match[1], ["-p", match[2]]) if match else (host, [])
     return [
         "ssh",
         "-T",  # no terminal: output stays as it was written

@@ -33,14 +33,14 @@ _YES_NO = {"no": 0.0, "yes": 1.0}
 _PERFORMANCE_STATE = "performance.state"
 
 
-def family_of(spec: MetricSpec, of: Literal["gpu", "mig"] = "gpu") -> Family:
+def family_of(spec: MetricSpec, scope: Literal["gpu", "mig"] = "gpu") -> Family:
     """The family of a metric, of GPUs or of MIG instances, if :func:`has_family`."""
     name, scale = spec.id, 1.0
     for suffix, (new_suffix, factor) in _BASE_UNITS.items():
         if name.endswith(suffix):
             name, scale = name.removesuffix(suffix) + new_suffix, factor
     # utilization.gpu_percent: that it is of the GPU is said already.
-    name = f"gpuwatch_{of}_" + name.replace(".gpu_", "_").replace(".", "_")
+    name = f"gpuwatch_{scope}_" + name.replace(".gpu_", "_").replace(".", "_")
     unit = _UNIT_NAMES.get(spec.unit, "")
     if not name.endswith(f"_{unit}"):
         unit = ""

@@ -68,8 +68,10 @@ def exit_code(document: Comparison) -> int:
     """0 if all nodes did their work and found nothing; as the command itself for what one found; 1 if one failed."""
     if any(node.state not in ("ok", "finding") for node in document.nodes):
         return EXIT_FAILED
-    found = {node.exit_code or EXIT_OK for node in document.nodes}
-    return next((code for code in _FINDING_EXIT_CODES if code in found), EXIT_FAILED if found - {EXIT_OK} else EXIT_OK)
+    exit_codes = {node.exit_code or EXIT_OK for node in document.nodes}
+    return next(
+        (code for code in _FINDING_EXIT_CODES if code in exit_codes), EXIT_FAILED if exit_codes - {EXIT_OK} else EXIT_OK
+    )
 
 
 def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
@@ -129,7 +131,7 @@ def _answer_of(document: Document) -> str:
     if isinstance(document, Experiment):
         return document.answer.sentence
     if isinstance(document, Doctor | Diagnostic) and document.primary is not None:
-        named = (found.title for found in document.findings if found.id == document.primary)
+        named = (finding.title for finding in document.findings if finding.id == document.primary)
         return next(named, CAUSES.get(document.primary, document.primary))
     return ""
 

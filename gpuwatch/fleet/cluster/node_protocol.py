@@ -58,7 +58,7 @@ class NodeDecoder:
     def feed(self, data: bytes) -> list[Frame]:
         """The frames completed by these bytes."""
         frames, other = [], []
-        *lines, rest = (self._unfinished_line + data).split(b"\n")
+        *lines, unfinished = (self._unfinished_line + data).split(b"\n")
         for line in lines:
             if self._skipping:
                 self._skipping = False
@@ -72,11 +72,11 @@ class NodeDecoder:
                 other.append(line + b"\n")
         if other:
             self.other_output = (self.other_output + b"".join(other))[-_MAX_OTHER_BYTES:]
-        if self._skipping or len(rest) > _MAX_LINE_BYTES:
+        if self._skipping or len(unfinished) > _MAX_LINE_BYTES:
             self._skipping = True
-            self.other_bytes += len(rest)
-            rest = b""
-        self._unfinished_line = rest
+            self.other_bytes += len(unfinished)
+            unfinished = b""
+        self._unfinished_line = unfinished
         return frames
 
 

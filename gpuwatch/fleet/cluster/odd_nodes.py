@@ -236,14 +236,14 @@ def _same_machine_notes(nodes: Sequence[_Node]) -> list[str]:
 def _nodes_by_models(nodes: Sequence[_Node]) -> list[list[_Node]]:
     """The nodes by kind of GPU. One that shows none belongs to the kind that nearly all have, if there is one."""
     kinds: dict[tuple[str, ...], list[_Node]] = {}
-    known = [node for node in nodes if node.models is not None]
-    for node in known:
+    with_known_models = [node for node in nodes if node.models is not None]
+    for node in with_known_models:
         kinds.setdefault(node.models or (), []).append(node)
     without_gpus = kinds.get((), [])
     if without_gpus and len(kinds) > 1:
         commonest = max((kind for kind in kinds if kind), key=lambda kind: len(kinds[kind]))
-        if len(kinds[commonest]) > _MIN_AGREEING_SHARE * len(known):
-            kinds[commonest] = [node for node in known if node.models in (commonest, ())]
+        if len(kinds[commonest]) > _MIN_AGREEING_SHARE * len(with_known_models):
+            kinds[commonest] = [node for node in with_known_models if node.models in (commonest, ())]
             del kinds[()]
     unknown = [node for node in nodes if node.models is None and node.facts]
     return [*kinds.values(), *([unknown] if unknown else [])]

@@ -90,9 +90,11 @@ class ToolContext:
         document = await tool.answer(self, parse_arguments(given_arguments, tool.arguments))
         return bounded_document(document, document.pop(LEFT_OUT, ()))
 
-    def plain_data(self, document: msgspec.Struct, known: msgspec.Struct | None = None) -> dict[str, Any]:
-        """The document as it may leave this machine; ``known`` as in :func:`.tool_results.as_plain_data`."""
-        return as_plain_data(document, redact=self.redact, known=known)
+    def plain_data(
+        self, document: msgspec.Struct, identifying_document: msgspec.Struct | None = None
+    ) -> dict[str, Any]:
+        """The document as it may leave this machine, by :func:`.tool_results.as_plain_data`."""
+        return as_plain_data(document, redact=self.redact, identifying_document=identifying_document)
 
     def message(self, text: str) -> str:
         """An error as it may leave this machine."""
@@ -262,7 +264,8 @@ async def _find_free_gpus(context: ToolContext, arguments: FreeGpusArguments) ->
         if why := why_impossible(snapshot, requirements):
             raise UsageError(why)
         return context.plain_data(
-            pick_gpus(snapshot, requirements, os.environ, reservation_holders(), findings_of(snapshot)), known=snapshot
+            pick_gpus(snapshot, requirements, os.environ, reservation_holders(), findings_of(snapshot)),
+            identifying_document=snapshot,
         )
 
     return await anyio.to_thread.run_sync(pick, abandon_on_cancel=True)

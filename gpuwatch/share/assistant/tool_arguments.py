@@ -16,6 +16,8 @@ from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 _MAX_QUOTED_CHARS = 300
 """Characters of an error, which may quote an argument."""
 
+_LOG_PATH = f"Or a log file on this machine: *.log, *.out, *.err, *.txt, at most {input_size_limits.MCP_LOG.size_text}."
+
 Framework = Literal["tensorflow", "torch"]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 PathText = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -56,10 +58,7 @@ class ExplainArguments(Arguments, frozen=True):
     ] = None
     path: Annotated[
         PathText | None,
-        Meta(
-            description="Or a log file on this machine: *.log, *.out, *.err, *.txt, at most "
-            f"{input_size_limits.MCP_LOG.most}."
-        ),
+        Meta(description=_LOG_PATH),
     ] = None
 
 

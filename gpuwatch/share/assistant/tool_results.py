@@ -119,8 +119,8 @@ def _with_texts_cut(value: Any, path: str, cut_texts: dict[str, int]) -> Any:
 
 def _largest_list(document: dict[str, Any], *, spare: bool) -> tuple[str, list[Any]] | None:
     """The list with the most JSON in it that may be shortened, and its path; None if there is none."""
-    found = _lists(document, "", spare=spare)
-    return max(found, key=lambda path_and_list: len(msgspec.json.encode(path_and_list[1])), default=None)
+    lists = _lists(document, "", spare=spare)
+    return max(lists, key=lambda path_and_list: len(msgspec.json.encode(path_and_list[1])), default=None)
 
 
 def _lists(value: Any, path: str, *, spare: bool) -> Iterable[tuple[str, list[Any]]]:
@@ -136,14 +136,16 @@ def _lists(value: Any, path: str, *, spare: bool) -> Iterable[tuple[str, list[An
                 yield from _lists(item, path, spare=spare)
 
 
-def as_plain_data(document: msgspec.Struct, *, redact: bool, known: msgspec.Struct | None = None) -> dict[str, Any]:
+def as_plain_data(
+    document: msgspec.Struct, *, redact: bool, identifying_document: msgspec.Struct | None = None
+) -> dict[str, Any]:
     """The document as it would be printed as JSON: secrets are masked, and more with ``redact``.
 
-    ``known``: another document, which tells which words in the texts of this one are users and hosts.
+    ``identifying_document``: another document, which tells which words in the texts of this one are users and hosts.
     """
-    if redact and known is not None:
+    if redact and identifying_document is not None:
         redactor = Redactor()
-        redactor.learn(msgspec.to_builtins(masked(known)))
+        redactor.learn(msgspec.to_builtins(masked(identifying_document)))
         replaced = redactor.replaced(msgspec.to_builtins(masked(document)))
         document = msgspec.convert(replaced, type(document))
     else:

@@ -111,9 +111,10 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         try:
             super().__init__(cast("Any", address.sockaddr), cast("Any", _Handler))
         except OSError as error:
-            shown = address_text(address.sockaddr)
+            shown_address = address_text(address.sockaddr)
             raise GpuwatchError(
-                f"cannot listen on {shown}: {(error.strerror or str(error)).lower()}", hint="--listen ADDRESS:PORT"
+                f"cannot listen on {shown_address}: {(error.strerror or str(error)).lower()}",
+                hint="--listen ADDRESS:PORT",
             ) from None
 
     def server_bind(self) -> None:

@@ -14,9 +14,9 @@ class SampleLines:
         self.host = host
         self.lines: dict[Family, list[str]] = {}
 
-    def labels(self, device: Device, **more: object) -> str:
+    def labels(self, device: Device, **other_labels: object) -> str:
         """The labels of a GPU with others of one series."""
-        return label_text(gpu_labels(device, self.host) | more)
+        return label_text(gpu_labels(device, self.host) | other_labels)
 
     def add(self, family: Family, labels: str, number: float | None) -> None:
         """A sample; ``labels``: its labels as text. None: there is no such sample."""

@@ -40,7 +40,7 @@ def _iso_time(at: object) -> str | None:
     if not isinstance(at, (int, float)):
         return None
     try:
-        when = datetime.datetime.fromtimestamp(at, datetime.UTC)
+        moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
     except (ValueError, OverflowError, OSError):  # of a damaged file
         return None
-    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -154,16 +154,16 @@ def _write_mig_and_process_samples(period: ExportedPeriod, spool: _SeriesSpool) 
                     number = None if reading is None else families.as_family_value(spec, reading)
                     if number is not None:
                         spool.add_sample(family, series_labels, number, timestamp)
-        seen: set[str] = set()
+        seen_labels: set[str] = set()
         for process in snapshot.processes:
             device_of_process = snapshot.device(process.device_uuid)
             if device_of_process is None:
                 continue
             labels = families.gpu_labels(device_of_process, period.host) | families.process_labels(process)
             series_labels = label_text(labels)
-            if series_labels in seen:
+            if series_labels in seen_labels:
                 continue
-            seen.add(series_labels)
+            seen_labels.add(series_labels)
             details = {
                 "name": process.name,
                 "type": process.type,

@@ -176,8 +176,8 @@ class _TraceWriter:
     # Slices and instants
 
     def _run_packets(self, runs: list[Run]) -> Iterator[bytes]:
-        shown = [_run_slice(run) for run in runs if run_overlaps(run, self._period)]
-        yield from self._slice_packets("Runs", self._machine_track, shown)
+        run_slices = [_run_slice(run) for run in runs if run_overlaps(run, self._period)]
+        yield from self._slice_packets("Runs", self._machine_track, run_slices)
         for run in runs:
             if run.step_times and run_overlaps(run, self._period):
                 name = f"Steps of {printable(run.title or run.config)}"

@@ -28,7 +28,7 @@ _WORK_PARAMETERS = (
 _GPU_OF_RUN = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
 
 
-def is_program(run: Run) -> bool:
+def is_user_program(run: Run) -> bool:
     """Whether it is the user's own program: of its work no more is known than the command."""
     return run.workload == "program"
 
@@ -42,7 +42,7 @@ def workload(run: Run, *, with_type: bool = True) -> str:
 
 def work_amount(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32``: what one step computes; of the user's program its command, ``python train.py``."""
-    if is_program(run):
+    if is_user_program(run):
         return clean(run.title)
     parts = [clean(run.workload)]
     for name in _WORK_PARAMETERS:

@@ -66,19 +66,19 @@ def conclusion(document: Comparison) -> str:
         return f"All {len(runs)} runs failed: {sentences.failure_reasons(failed)}"
     if len(failed) == len(runs):
         return failures
-    shown = sentences.completed_text(document.comparable)
-    return f"{shown}; {failures}" if failures else shown
+    text = sentences.completed_text(document.comparable)
+    return f"{text}; {failures}" if failures else text
 
 
 def _names(runs: Sequence[Run]) -> tuple[str, ...]:
     """The labels; runs of one configuration are named by version or machine if that is enough."""
     names = list(labels(runs))
     for index, run in enumerate(runs):
-        alike = [other for other in runs if other.config == run.config]
+        same_config = [other for other in runs if other.config == run.config]
         facts = tuple(
-            fact for fact in comparable_runs.DISTINGUISHING_FACTS if len({fact(other) for other in alike}) > 1
+            fact for fact in comparable_runs.DISTINGUISHING_FACTS if len({fact(other) for other in same_config}) > 1
         )
-        if facts and len({tuple(fact(other) for fact in facts) for other in alike}) == len(alike):
+        if facts and len({tuple(fact(other) for fact in facts) for other in same_config}) == len(same_config):
             names[index] = f"{clean(run.config)} ({', '.join(fact(run) for fact in facts)})"
     return tuple(names)
 
@@ -94,15 +94,15 @@ class _Sentences:
         """Who failed, and why if all failed for one reason: a headline has no room for several."""
         if not failed:
             return ""
-        why = {_why_failed(self.runs[index]) for index in failed}
-        return f"{self.names_of(failed)} failed{f' ({why.pop()})' if len(why) == 1 else ''}"
+        reasons_set = {_why_failed(self.runs[index]) for index in failed}
+        return f"{self.names_of(failed)} failed{f' ({reasons_set.pop()})' if len(reasons_set) == 1 else ''}"
 
     def failure_reasons(self, failed: Sequence[int]) -> str:
         """``a and b (out of memory); c (stopped at the deadline)``."""
         reasons = group_by(failed, lambda index: _why_failed(self.runs[index]))
-        shown = [f"{self.names_of(who)} ({why})" for why, who in list(reasons.items())[:_MAX_REASONS]]
-        rest = sum(len(who) for who in list(reasons.values())[_MAX_REASONS:])
-        return "; ".join([*shown, *([f"{rest} more"] if rest else [])])
+        text = [f"{self.names_of(indices)} ({why})" for why, indices in list(reasons.items())[:_MAX_REASONS]]
+        remaining = sum(len(indices) for indices in list(reasons.values())[_MAX_REASONS:])
+        return "; ".join([*text, *([f"{remaining} more"] if remaining else [])])
 
     def names_of(self, indices: Iterable[int]) -> str:
         return name_list(names_by_config(self.runs, self.names, indices))
@@ -118,89 +118,101 @@ class _Sentences:
         if ended:
             return self.not_comparable_text(ended)
         others = [index for index, run in enumerate(self.runs) if not run_failed(run)]
-        rest = group_by(
+        remaining = group_by(
             others, lambda index: "oom" if ended_as_expected(self.runs[index]) else self.runs[index].verdict
         )
-        ends = ((self.names_of(indices), _END_TEXTS[end]) for end, indices in rest.items())
-        return "; ".join(f"{who} {end.format(be='were' if ' and ' in who else 'was')}" for who, end in ends)
+        ends = ((self.names_of(indices), _END_TEXTS[end]) for end, indices in remaining.items())
+        return "; ".join(
+            f"{names_text} {end.format(be='were' if ' and ' in names_text else 'was')}" for names_text, end in ends
+        )
 
     def not_comparable_text(self, ended: Sequence[int]) -> str:
         """Several runs completed, and no two of them can be compared."""
         timed = [index for index in ended if self.runs[index].throughput is not None]
         if not timed:
             peaks = ((self.names[index], _comparable_peak(self.runs[index])) for index in ended)
-            held = [f"{name} held {size(peak)}" for name, peak in peaks if peak is not None]
-            return "; ".join(filter(None, (", ".join(held[:_MAX_NAMES]), "not compared, as no speed was measured")))
+            peak_texts = [f"{name} held {size(peak)}" for name, peak in peaks if peak is not None]
+            return "; ".join(
+                filter(None, (", ".join(peak_texts[:_MAX_NAMES]), "not compared, as no speed was measured"))
+            )
         kinds = group_by(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
         work = group_by(timed, lambda index: comparable_runs.workload(self.runs[index]))
         if len(kinds) > 1:
-            why = name_list([f"{kind} ({self.names_of(who)})" for kind, who in kinds.items()])
+            why = name_list([f"{kind} ({self.names_of(indices)})" for kind, indices in kinds.items()])
             return f"Speeds not comparable: measured on {why}"
         if len(work) > 1:
-            ran = "ran" if all(comparable_runs.is_program(self.runs[index]) for index in timed) else "computed"
+            ran = "ran" if all(comparable_runs.is_user_program(self.runs[index]) for index in timed) else "computed"
             first = list(work.items())[:_MAX_REASONS]
-            sentences = (f"{self.names_of(who)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}" for what, who in first)
+            sentences = (
+                f"{self.names_of(indices)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}" for what, indices in first
+            )
             return f"Not comparable: {', '.join(sentences)}"
         if len(timed) == 1:
-            rest = self.names_of([index for index in ended if index not in timed])
-            return f"{_single_conclusion(self.runs[timed[0]], self.names[timed[0]])}; not compared: no speed of {rest}"
+            remaining = self.names_of([index for index in ended if index not in timed])
+            conclusion_text = _single_conclusion(self.runs[timed[0]], self.names[timed[0]])
+            return f"{conclusion_text}; not compared: no speed of {remaining}"
         return "Not comparable: simulated on different computers"
 
     def compared_text(self, group: Sequence[int]) -> str:
         """The winners in memory and speed among runs of the same work on the same kind of device."""
         smallest, fastest = self.least_memory(group), self.fastest(group)
-        several = len(group) > 2
+        more_than_two = len(group) > 2
         # A program may have been edited between two runs.
-        work = "command" if comparable_runs.is_program(self.runs[group[0]]) else "work"
+        work = "command" if comparable_runs.is_user_program(self.runs[group[0]]) else "work"
         if smallest is not None and fastest is not None and set(smallest.winners) == set(fastest.winners):
             same = smallest.reference == fastest.reference
             return (
                 f"{self.names_of(smallest.winners)}: {fastest.amounts_text} steps/s"
-                f"{self.reference_suffix(fastest, several and not same)},"
-                f" in {smallest.amounts_text}{self.reference_suffix(smallest, several)}"
+                f"{self.reference_suffix(fastest, more_than_two and not same)},"
+                f" in {smallest.amounts_text}{self.reference_suffix(smallest, more_than_two)}"
             )
         if smallest is not None:
-            shown = (
+            text = (
                 f"{self.names_of(smallest.winners)}: the same {work} in {smallest.amounts_text}"
-                f"{self.reference_suffix(smallest, several)}{self.speed_text_of(smallest)}"
+                f"{self.reference_suffix(smallest, more_than_two)}{self.speed_text_of(smallest)}"
             )
             # If the run measured against is the fastest, its speed has been named.
             if fastest is not None and not set(fastest.winners) & {*smallest.winners, smallest.reference}:
-                shown += f"; fastest is {self.names_of(fastest.winners)}: {fastest.winners_text} steps/s"
-            return shown
+                text += f"; fastest is {self.names_of(fastest.winners)}: {fastest.winners_text} steps/s"
+            return text
         memory = self.same_memory_text(group)
         if fastest is not None:
             return (
                 f"{self.names_of(fastest.winners)}: {fastest.amounts_text} steps/s"
-                f"{self.reference_suffix(fastest, several)}{f', in the same memory ({memory})' if memory else ''}"
+                f"{self.reference_suffix(fastest, more_than_two)}{f', in the same memory ({memory})' if memory else ''}"
             )
-        who = self.names_of(group)
+        names_text = self.names_of(group)
         if any(self.runs[index].simulated for index in group):
-            held = f"the same memory ({memory}); " if memory else ""
-            return f"{who}: {held}no speeds to compare on simulated GPUs"
-        held = f"the same memory ({memory}), " if memory else ""
+            memory_text = f"the same memory ({memory}); " if memory else ""
+            return f"{names_text}: {memory_text}no speeds to compare on simulated GPUs"
+        memory_text = f"the same memory ({memory}), " if memory else ""
         unsteady = any(is_unreliable(self.runs[index].throughput) for index in group)
-        return f"{who} cannot be told apart: {held}{_STEP_TIMES_VARY if unsteady else 'same speed within noise'}"
+        speed = _STEP_TIMES_VARY if unsteady else "same speed within noise"
+        return f"{names_text} cannot be told apart: {memory_text}{speed}"
 
-    def reference_suffix(self, better: _Winners, shown: bool) -> str:
-        return f" ({self.names_of(better.reference_runs)})" if shown else ""
+    def reference_suffix(self, better: _Winners, wanted: bool) -> str:
+        return f" ({self.names_of(better.reference_runs)})" if wanted else ""
 
     def least_memory(self, group: Sequence[int]) -> _Winners | None:
         """The runs that held least, all within 1 %; None if no other held more."""
-        held = {index: amount for index in group if (amount := _comparable_peak(self.runs[index])) is not None}
-        if not held:
+        peaks = {index: amount for index in group if (amount := _comparable_peak(self.runs[index])) is not None}
+        if not peaks:
             return None
-        least = min(held.values())
-        winners = [index for index in held if held[index] <= least * (1 + SAME_MEMORY_SHARE)]
-        others = [index for index in held if index not in winners]
+        least = min(peaks.values())
+        winners = [index for index in peaks if peaks[index] <= least * (1 + SAME_MEMORY_SHARE)]
+        others = [index for index in peaks if index not in winners]
         if not others:
             return None
-        reference = self.reference(others, max(others, key=lambda index: held[index]))
-        return self.winners_among(held, size, winners, others, reference)
+        reference = self.reference(others, max(others, key=lambda index: peaks[index]))
+        return self.winners_among(peaks, size, winners, others, reference)
 
     def fastest(self, group: Sequence[int]) -> _Winners | None:
         """The fastest runs, within noise of each other; None if no other is slower beyond noise."""
-        speeds = {index: t.steps_per_second for index in group if (t := self.runs[index].throughput) is not None}
+        speeds = {
+            index: throughput.steps_per_second
+            for index in group
+            if (throughput := self.runs[index].throughput) is not None
+        }
         steady = [index for index in speeds if not is_unreliable(self.runs[index].throughput)]
         if len(steady) < len(speeds) or not steady:
             return None  # an unsteady run may be faster than any other
@@ -209,8 +221,10 @@ class _Sentences:
         if not slower:
             return None
         reference = self.reference(slower, min(slower, key=lambda index: speeds[index]))
-        rest = [index for index in steady if index not in slower]
-        winners = [i for i in rest if not comparable_runs.why_speeds_alike(self.runs[i], self.runs[reference])]
+        remaining = [index for index in steady if index not in slower]
+        winners = [
+            index for index in remaining if not comparable_runs.why_speeds_alike(self.runs[index], self.runs[reference])
+        ]
         return self.winners_among(speeds, per_second_text, winners, slower, reference)
 
     def winners_among(
@@ -224,12 +238,12 @@ class _Sentences:
         """``amounts`` of all runs that are compared; ``others``: those that are worse than the winners."""
         run, against = self.runs[reference], text(amounts[reference])
         best = list(dict.fromkeys(text(amounts[index]) for index in sorted(winners, key=lambda index: amounts[index])))
-        alike = [reference]
+        same_config = [reference]
         if run.node is not None:
             same = (index for index in others if text(amounts[index]) == against)
-            alike = [index for index in same if self.runs[index].config == run.config]
-        shown = best[0] if len(best) == 1 else f"{best[0]} to {best[-1]}"
-        return _Winners(tuple(winners), shown, reference, against, tuple(alike))
+            same_config = [index for index in same if self.runs[index].config == run.config]
+        best_text = best[0] if len(best) == 1 else f"{best[0]} to {best[-1]}"
+        return _Winners(tuple(winners), best_text, reference, against, tuple(same_config))
 
     def reference(self, worse: Sequence[int], worst: int) -> int:
         return next((index for index in worse if self.runs[index].config == "default"), worst)
@@ -247,28 +261,28 @@ class _Sentences:
             return ", at the same speed within noise"
         if len(least_memory.winners) > 1:
             return "; their speeds differ"
-        mine, other = self.runs[least_memory.winners[0]].throughput, against.throughput
-        if mine is None or other is None:
+        own, other = self.runs[least_memory.winners[0]].throughput, against.throughput
+        if own is None or other is None:
             return ""
-        slower = mine.steps_per_second < other.steps_per_second
+        slower = own.steps_per_second < other.steps_per_second
         return (
             f", {'but slower' if slower else 'and faster'}:"
-            f" {per_second_text(mine.steps_per_second)} instead of {per_second_text(other.steps_per_second)} steps/s"
+            f" {per_second_text(own.steps_per_second)} instead of {per_second_text(other.steps_per_second)} steps/s"
         )
 
     def same_memory_text(self, group: Sequence[int]) -> str:
         """What all held, if they held the same; empty if they did not, or it is unknown."""
-        held = [amount for index in group if (amount := _comparable_peak(self.runs[index])) is not None]
-        alike = len(held) == len(group) and max(held) <= min(held) * (1 + SAME_MEMORY_SHARE)
-        return size(held[0]) if alike else ""
+        peaks = [amount for index in group if (amount := _comparable_peak(self.runs[index])) is not None]
+        are_equal = len(peaks) == len(group) and max(peaks) <= min(peaks) * (1 + SAME_MEMORY_SHARE)
+        return size(peaks[0]) if are_equal else ""
 
 
 def _why_failed(run: Run) -> str:
     cause = CAUSES.get(run.primary or "", "") if run.primary not in ("healthy", "unknown") else ""
     if run.verdict == "oom":
         memory = "out of memory"
-        rest = as_clause(cause).removeprefix(memory).lstrip(": ")
-        return f"{memory}: {rest}" if rest else memory
+        remaining = as_clause(cause).removeprefix(memory).lstrip(": ")
+        return f"{memory}: {remaining}" if remaining else memory
     if cause:
         return as_clause(cause)
     if run.verdict == "timeout":

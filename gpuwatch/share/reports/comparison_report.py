@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable
 from gpuwatch.share.reports import chart_data
-from gpuwatch.share.reports.comparable_runs import gpus, is_program
+from gpuwatch.share.reports.comparable_runs import gpus, is_user_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.doctor_report import doctor_content
 from gpuwatch.share.reports.report_elements import (
@@ -210,8 +210,8 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
     run = document.runs[index]
     if run.throughput is None:
         return ()
-    apart = bool(document.comparable) and index not in document.comparable
-    return (*((UNSTEADY,) if is_unreliable(run.throughput) else ()), *((NOT_COMPARABLE,) if apart else ()))
+    is_apart = bool(document.comparable) and index not in document.comparable
+    return (*((UNSTEADY,) if is_unreliable(run.throughput) else ()), *((NOT_COMPARABLE,) if is_apart else ()))
 
 
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
@@ -232,7 +232,7 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
 def _subject(document: Comparison) -> str:
     frameworks = dict.fromkeys(framework_text(run.framework) for run in document.runs if run.framework)
     workloads = dict.fromkeys(
-        shorten(clean(run.title), _MAX_COMMAND_CHARS) if is_program(run) else clean(run.workload)
+        shorten(clean(run.title), _MAX_COMMAND_CHARS) if is_user_program(run) else clean(run.workload)
         for run in document.runs
     )
     # Nodes have a table.
@@ -258,7 +258,7 @@ def _machines(document: Comparison) -> Table:
 def _findings(document: Comparison) -> Table:
     runs, names = document.runs, labels(document.runs)
     numbered_findings = (
-        (index, found) for index, run in enumerate(runs) for found in run.findings if found.id != "healthy"
+        (index, finding) for index, run in enumerate(runs) for finding in run.findings if finding.id != "healthy"
     )
     runs_by_finding = group_by(
         numbered_findings,

@@ -181,11 +181,11 @@ def _held_text(run: Run) -> str:
 def _oom_table(document: Diagnostic) -> Table:
     """Each failure with its numbers; one without numbers is left out if its run has others."""
 
-    def shown(run: Run) -> Table:
+    def oom_table_of_run(run: Run) -> Table:
         numbers = [oom for oom in run.ooms if oom.requested_bytes is not None or oom.limit_bytes is not None]
         return oom_table(sorted(numbers or run.ooms, key=lambda oom: oom.expected)[:3])
 
-    table = _tables_by_run(document, shown)
+    table = _tables_by_run(document, oom_table_of_run)
     notes = [table.note]
     if any(oom.expected for run in _runs(document) for oom in run.ooms):
         notes.append("Expected: the probe causes it on purpose, and may catch it.")

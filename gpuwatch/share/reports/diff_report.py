@@ -171,10 +171,10 @@ def diff_content(document: Diff) -> Content:
         (len(document.holders), "holder", ""),
     ]
     counts_text = ", ".join(f"{count_text(count, noun)}{noun_suffix}" for count, noun, noun_suffix in counts if count)
-    both = " and ".join(map(clean, names))
+    names_text = " and ".join(map(clean, names))
     is_worse = any(change.severity == "error" for change in new_findings)
     return Content(
-        title=f"{both} differ: {counts_text}" if document.differs else f"{both} do not differ",
+        title=f"{names_text} differ: {counts_text}" if document.differs else f"{names_text} do not differ",
         subtitle=" · ".join(_side_text(side) for side in document.sides),
         state="error" if is_worse else "warning" if document.differs else "ok",
         verdict="Different" if document.differs else "No difference",

@@ -260,7 +260,7 @@ def _add_run(diff_side: DiffSide, run: Run) -> None:
         "verdict": run.verdict,
         "framework": framework_text(run.framework),
         "GPUs": comparable_runs.gpus(run),
-        "command" if comparable_runs.is_program(run) else "workload": comparable_runs.workload(run),
+        "command" if comparable_runs.is_user_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),
         "memory granted": run_report.granted_text(run),
         "fell back to the CPU": run_report.fallback_text(run),

@@ -81,8 +81,8 @@ def _reason(document: Explanation, main: Finding | None) -> str:
         return clean(f"{describe_largest_holder(document.memory_profiles[0])}.")
     if _recognized_nothing(document):
         last = next((line for finding in document.findings for line in finding.evidence), "")
-        shown = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""
-        return f"gpuwatch recognizes nothing in it that says whether its program worked{shown}."
+        last_line_text = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""
+        return f"gpuwatch recognizes nothing in it that says whether its program worked{last_line_text}."
     title = main.title if main is not None else CAUSES.get(document.primary or "healthy", "")
     return clean(title).rstrip(".") + "."
 

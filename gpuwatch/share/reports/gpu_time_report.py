@@ -83,10 +83,10 @@ def minute_text(at: datetime.datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def recording_subtitle(subject: Usage | Period, shown: Callable[[datetime.datetime], str]) -> str:
-    """Whose recording it is, and of which time; ``shown``: how a time is written."""
+def recording_subtitle(subject: Usage | Period, time_text: Callable[[datetime.datetime], str]) -> str:
+    """Whose recording it is, and of which time; ``time_text``: how a time is written."""
     parts = [clean(subject.host)] if subject.host else []
-    parts += [f"{shown(subject.begin)} to {shown(subject.end)}", clean(subject.source)]
+    parts += [f"{time_text(subject.begin)} to {time_text(subject.end)}", clean(subject.source)]
     return " · ".join([*parts, *(["users, hosts and paths replaced"] if subject.redacted else [])])
 
 
@@ -96,15 +96,15 @@ def _used_text(group: UsageGroup, hours: HoursText) -> str:
     return f"{'≥' if is_lower_bound else ''}{hours(group.gpu_hours_used)}"
 
 
-def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, str]]:
+def _facts(usage: Usage, held_hours: float, recorded: float) -> Iterator[tuple[str, str]]:
     hours = hours_formatter(usage)
     yield "recorded", _coverage(usage)
     if not usage.devices:
         return
     total = usage.total
-    yield "held", f"{hours(held)} GPU-hours{_share(held, recorded)}: at least one process was on the GPU"
+    yield "held", f"{hours(held_hours)} GPU-hours{_share(held_hours, recorded)}: at least one process was on the GPU"
     if total.gpu_hours_used is not None:
-        part = _share(total.gpu_hours_used, held, "of held")
+        part = _share(total.gpu_hours_used, held_hours, "of held")
         share_text = part.replace("(", "(≥", 1) if _used_text(total, hours).startswith("≥") else part
         yield "used", f"{_used_text(total, hours)} GPU-hours{share_text}: held × SM utilization"
     idle = sum(device.hours_held_idle for device in usage.devices)
@@ -239,14 +239,14 @@ def _group_charts(usage: Usage) -> Iterator[BarChart]:
             rows.append(BarRow(subject, tuple(parts), f"{hours(held)} held, {_used_text(group, hours)} used"))
     if rows:
         top = max(sum(part.amount for part in row.parts) for row in rows)
-        more = len(usage.groups) - _MAX_BARS
+        hidden_groups = len(usage.groups) - _MAX_BARS
         kinds = {part.kind for row in rows for part in row.parts}
         yield BarChart(
             "Held against used",
             tuple(rows),
             top,
             f"from 0 to {hours(top)} GPU-hours",
-            note=f"{more} more are in the table." if more > 0 else "",
+            note=f"{hidden_groups} more are in the table." if hidden_groups > 0 else "",
             keys=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
         )
 
@@ -280,9 +280,9 @@ def _device_table(usage: Usage) -> Table:
     )
 
 
-def gaps_table(gaps: Iterable[UsageGap], shown: Callable[[datetime.datetime], str]) -> Table:
-    """The times that were not recorded; ``shown``: how a time is written."""
+def gaps_table(gaps: Iterable[UsageGap], time_text: Callable[[datetime.datetime], str]) -> Table:
+    """The times that were not recorded; ``time_text``: how a time is written."""
     rows = tuple(
-        (shown(gap.begin), shown(gap.end), hours_minutes((gap.end - gap.begin).total_seconds())) for gap in gaps
+        (time_text(gap.begin), time_text(gap.end), hours_minutes((gap.end - gap.begin).total_seconds())) for gap in gaps
     )
     return Table("Not recorded", ("From", "To", "Lasted"), rows, ("Lasted",), keep=("From", "To"))

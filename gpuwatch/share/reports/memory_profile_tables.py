@@ -71,17 +71,17 @@ def _segment_table(title: str, profile: MemoryProfile) -> Table:
 
 def _peak_table(title: str, profile: MemoryProfile) -> Table:
     large, small, missing = _split_groups(profile)
-    held = [(clean(name), amount, MEMORY_GROUPS.get(name, _OTHER_GROUP)[1]) for name, amount in large.items()]
+    group_rows = [(clean(name), amount, MEMORY_GROUPS.get(name, _OTHER_GROUP)[1]) for name, amount in large.items()]
     if small:
-        held.append(("others", sum(small.values()), ", ".join(map(clean, small))))
+        group_rows.append(("others", sum(small.values()), ", ".join(map(clean, small))))
     if missing and profile.before_bytes:
-        held.append(("before", missing, _BEFORE_RECORDING))
+        group_rows.append(("before", missing, _BEFORE_RECORDING))
     elif missing:
-        held.append(("not recorded", missing, "allocated outside the recording"))
+        group_rows.append(("not recorded", missing, "allocated outside the recording"))
     return Table(
         title,
         ("Group", "Held", "Share", "What"),
-        tuple((name, size(amount), _share(amount, profile), meaning) for name, amount, meaning in held),
+        tuple((name, size(amount), _share(amount, profile), meaning) for name, amount, meaning in group_rows),
         ("Held", "Share"),
         note=" ".join(_notes(profile)),
         keep=("Group",),

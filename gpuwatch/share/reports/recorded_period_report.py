@@ -112,7 +112,7 @@ def _reason(period: Period, main: PeriodFinding | None) -> str:
 def _program_problems(period: Period) -> list[str]:
     """What went wrong with programs alone: how many runs ended how, and the driver's Xids, which name no program."""
     verdict_counts = Counter(run.verdict for run in period.runs)
-    found = [
+    failures = [
         f"{verdict_counts[verdict]} {'run' if verdict_counts[verdict] == 1 else 'runs'} {failure_text}"
         for verdict, failure_text in _FAILURE_TEXTS.items()
         if verdict_counts[verdict]
@@ -120,7 +120,7 @@ def _program_problems(period: Period) -> list[str]:
     xids = Counter(
         code.group() for event in period.events if event.kind == "program.xid" for code in _XID.finditer(event.text)
     )
-    return [*found, *(f"{code}{f' ({count} times)' if count > 1 else ''}" for code, count in xids.items())]
+    return [*failures, *(f"{code}{f' ({count} times)' if count > 1 else ''}" for code, count in xids.items())]
 
 
 def _unrecorded_seconds(period: Period) -> float:

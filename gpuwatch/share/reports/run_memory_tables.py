@@ -205,9 +205,11 @@ def _bar_rows(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
         yield BarRow("↳ this process", parts, size(held))
     for name, limit, peak in _allocators(run, entry) if not only_children_used_gpus(run) else ():
         if peak:
-            shown = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
+            amount_text = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
             part = BarPart("value", f"in use by the framework, allocator of {name}", peak, size(peak))
-            yield BarRow(f"↳ ↳ allocator of {name}", (part,), shown, tick=float(limit) if limit is not None else None)
+            yield BarRow(
+                f"↳ ↳ allocator of {name}", (part,), amount_text, tick=float(limit) if limit is not None else None
+            )
 
 
 def _allocators(run: Run, entry: DeviceMemory) -> Iterator[tuple[str, int | None, int | None]]:

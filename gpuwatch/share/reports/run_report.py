@@ -107,7 +107,7 @@ def run_content(run: Run) -> Content:
         simulated=simulated_note((run,)),
         facts=tuple(_facts(run)),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(clean_finding(found) for found in run.findings),
+        findings=tuple(clean_finding(finding) for finding in run.findings),
         log_tail=tuple(printable(line) for line in run.log_tail),
         footer=f"gpuwatch · {started}",
     )
@@ -204,7 +204,7 @@ def is_expected_fallback(run: Run) -> bool:
     return (
         not run.is_program
         and bool(run.fallbacks)
-        and not any(found.severity == "error" for found in run.findings)
+        and not any(finding.severity == "error" for finding in run.findings)
         and all(entry.reason.startswith(("visibility.", "placement.")) for entry in run.fallbacks)
     )
 
@@ -212,7 +212,7 @@ def is_expected_fallback(run: Run) -> bool:
 def ended_as_expected(run: Run) -> bool:
     """Whether a run that did not end as a healthy program ended as its configuration demonstrates."""
     if run.verdict == "oom":
-        failed = any(found.severity == "error" for found in run.findings)
+        failed = any(finding.severity == "error" for finding in run.findings)
         return bool(run.ooms) and all(oom.expected for oom in run.ooms) and not failed
     return run.verdict == "fallback" and is_expected_fallback(run)
 
@@ -222,7 +222,7 @@ def state_of(run: Run) -> str:
     if ended_as_expected(run):
         return "info"
     if run.verdict == "ok" and run.findings:
-        return STATE_BY_SEVERITY[min((found.severity for found in run.findings), key=SEVERITY_ORDER.__getitem__)]
+        return STATE_BY_SEVERITY[min((finding.severity for finding in run.findings), key=SEVERITY_ORDER.__getitem__)]
     return _STATES.get(run.verdict, "error")
 
 
@@ -283,14 +283,14 @@ def _nvml_text(run: Run) -> str:
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
     if used_no_gpu(run):
         where = "the GPU" if len(run.gpus) < 2 else f"any of {len(run.gpus)} GPUs"
-        others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest(run)}"
+        others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest_gpu(run)}"
         return f"none of its processes on {where}{others if memory.nvml_device_peak_bytes else ''}"
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
     indices = [
         mapping.physical_index for mapping in run.device_map if mapping.uuid and mapping.uuid == memory.device_uuid
     ]
     indices += [entry.index for entry in memory.devices if entry.uuid == memory.device_uuid]
-    gpu = next((f"GPU {index}" for index in indices if index is not None), _fullest(run))
+    gpu = next((f"GPU {index}" for index in indices if index is not None), _fullest_gpu(run))
     all_held = f"{gpu} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
     if memory.nvml_peak_bytes is None:
         return f"{all_held}; NVML did not list the process"
@@ -298,7 +298,7 @@ def _nvml_text(run: Run) -> str:
     return f"{process} {size(memory.nvml_peak_bytes)}, {all_held}"
 
 
-def _fullest(run: Run) -> str:
+def _fullest_gpu(run: Run) -> str:
     return "the GPU" if len(run.gpus) < 2 else f"the fullest of {len(run.gpus)} GPUs"
 
 
@@ -449,8 +449,8 @@ def _machine_table(run: Run) -> Table:
         ("Ops on a GPU", share is not None and percent(share)),
         ("Ended", run.outcome.text),
     )
-    known = tuple((name, str(value)) for name, value in rows if value)
-    return Table("Machine and process", ("What", "Value"), known)
+    known_rows = tuple((name, str(value)) for name, value in rows if value)
+    return Table("Machine and process", ("What", "Value"), known_rows)
 
 
 def _process_table(run: Run) -> Table:

@@ -158,8 +158,8 @@ def with_shared_detail_as_note(table: Table) -> Table:
     """A sentence that all rows share as the note of the table, not as a column."""
     if table.below not in table.heads or len(table.rows) < 2:
         return table
-    place = table.heads.index(table.below)
-    sentences = {row[place] for row in table.rows if row[place]}
+    index = table.heads.index(table.below)
+    sentences = {row[index] for row in table.rows if row[index]}
     if len(sentences) != 1:
         return table
     note = f"{sentences.pop().rstrip('.')}. {table.note}".rstrip()

@@ -32,10 +32,10 @@ Column = tuple[str, str, Callable[[Run], str]]
 
 
 def _verdict(run: Run) -> str:
-    shown: str = run.verdict
+    text: str = run.verdict
     if run.primary not in (None, "healthy"):
-        shown += f" · {clean(run.primary).rpartition('.')[2]}"
-    return shown + (" (expected error)" if any(error.expected for error in run.errors) else "")
+        text += f" · {clean(run.primary).rpartition('.')[2]}"
+    return text + (" (expected error)" if any(error.expected for error in run.errors) else "")
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -75,7 +75,9 @@ def compare(runs: Sequence[Run]) -> Comparison:
     group = comparable_runs.comparable(runs)
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
-    speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
+    speeds = {
+        index: throughput.steps_per_second for index in group if (throughput := runs[index].throughput) is not None
+    }
     by_speed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     # A run without a GPU holds no GPU memory and would always win.
     by_memory = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
@@ -235,7 +237,7 @@ def _difference(runs: Sequence[Run], index: int, before: int) -> Difference:
     sentences = [f"{head}: {'; '.join(changed) or 'the same settings'}."]
     text = "; ".join(effects)
     sentences.append(f"{text[:1].upper()}{text[1:]}." if effects else "Nothing else differs.")
-    sentences += [f"{where} {finding.id}: {clean(finding.title)}." for where, finding in causes]
+    sentences += [f"{introduction} {finding.id}: {clean(finding.title)}." for introduction, finding in causes]
     return Difference(
         run=index,
         against=before,
@@ -268,7 +270,7 @@ def _changes(run: Run, other: Run) -> Iterator[str]:
             yield f"does not request {_setting_text(name, other_requests[name].asked)}"
     mine_computes, theirs_computes = comparable_runs.workloads(run, other)
     if mine_computes != theirs_computes:
-        does = "runs" if comparable_runs.is_program(run) and comparable_runs.is_program(other) else "computes"
+        does = "runs" if comparable_runs.is_user_program(run) and comparable_runs.is_user_program(other) else "computes"
         yield f"{does} {mine_computes} instead of {theirs_computes}"
 
 
@@ -318,25 +320,29 @@ def _speed_effects(run: Run, other: Run) -> Iterator[str]:
     ):
         return
     if not comparable_runs.same_work(run, other):
-        here, there = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
+        device_kind, other_device_kind = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
         if comparable_runs.workload(run) != comparable_runs.workload(other):
             hows = [clean(entry.execution) for entry in (own_speed, other_speed)]
-            alike = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
-            other_work = "a different command" if comparable_runs.is_program(run) else "a different amount of work"
-            why = f"{hows[0]}, not {hows[1]}" if alike and all(hows) else other_work
+            same_amount = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
+            other_work = "a different command" if comparable_runs.is_user_program(run) else "a different amount of work"
+            why = f"{hows[0]}, not {hows[1]}" if same_amount and all(hows) else other_work
         else:
-            why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
+            why = (
+                f"measured on {device_kind}, not on {other_device_kind}"
+                if device_kind != other_device_kind
+                else "simulated on another computer"
+            )
         yield f"speeds not comparable ({why})"
         return
     ratio = other_speed.median_step_seconds / own_speed.median_step_seconds
-    shown = f"{speed_text(own_speed)} against {speed_text(other_speed)} steps/s"
+    speeds_text = f"{speed_text(own_speed)} against {speed_text(other_speed)} steps/s"
     noise = why_not_comparable(own_speed, other_speed, simulated=run.simulated or other.simulated)
     if noise:
-        yield f"{noise} ({shown})"
+        yield f"{noise} ({speeds_text})"
     elif ratio >= 1:
-        yield f"it is {ratio:.2f} times as fast ({shown})"
+        yield f"it is {ratio:.2f} times as fast ({speeds_text})"
     else:
-        yield f"it takes {1 / ratio:.2f} times as long ({shown})"
+        yield f"it takes {1 / ratio:.2f} times as long ({speeds_text})"
 
 
 def _log_wording(run: Run, other: Run) -> Iterator[str]:
@@ -346,11 +352,11 @@ def _log_wording(run: Run, other: Run) -> Iterator[str]:
         ("its log has", "the other", own_messages, other_messages),
         ("the other's log has", "its own", other_messages, own_messages),
     )
-    for whose, lacking_log, here, there in sides:
-        only = [text for shape, text in here.items() if shape not in there]
+    for owner, lacking_log, messages, other_side in sides:
+        only = [text for shape, text in messages.items() if shape not in other_side]
         if only:
             lines = "a message" if len(only) == 1 else f"{len(only)} messages"
-            yield f"{whose} {lines} that {lacking_log} lacks, such as “{only[0][:_MAX_LOG_CHARS]}”"
+            yield f"{owner} {lines} that {lacking_log} lacks, such as “{only[0][:_MAX_LOG_CHARS]}”"
 
 
 def _messages(run: Run) -> dict[str, str]:
@@ -365,9 +371,9 @@ def _messages(run: Run) -> dict[str, str]:
 
 def _explaining_findings(run: Run, other: Run) -> list[tuple[str, Finding]]:
     """The most severe finding that only this run has; else one that only the other has."""
-    for where, item, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
+    for introduction, item, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
         elsewhere = {finding.id for finding in another.findings}
-        own = [finding for finding in item.findings if finding.id not in elsewhere and finding.id != "healthy"]
-        if own:
-            return [(where, min(own, key=lambda finding: SEVERITY_ORDER[finding.severity]))]
+        new_findings = [finding for finding in item.findings if finding.id not in elsewhere and finding.id != "healthy"]
+        if new_findings:
+            return [(introduction, min(new_findings, key=lambda finding: SEVERITY_ORDER[finding.severity]))]
     return []

@@ -102,8 +102,8 @@ def _reservation_table(snapshot: Snapshot) -> Table:
         }
     rows = []
     for reservation in sorted(snapshot.reservations, key=lambda reservation: names.get(reservation.uuid, "")):
-        who = map(clean, (names.get(reservation.uuid, reservation.uuid), reservation.user, reservation.pid))
-        rows.append((*who, shorten(clean(reservation.command), _MAX_COMMAND_CHARS)))
+        gpu_user_pid = map(clean, (names.get(reservation.uuid, reservation.uuid), reservation.user, reservation.pid))
+        rows.append((*gpu_user_pid, shorten(clean(reservation.command), _MAX_COMMAND_CHARS)))
     return Table("Reserved", ("GPU", "User", "PID", "Command"), tuple(rows), ("GPU", "PID"))
 
 
@@ -111,7 +111,7 @@ def _power_text(devices: Sequence[Device]) -> str:
     """Power draw and energy of all GPUs together, and the energy of each; says which ones are unknown."""
     power_draws = {device.index: device.number("power.draw_watts") for device in devices}
     energies = {device.index: device.number("energy_joules") for device in devices}
-    watts, joules = ([value for value in known.values() if value is not None] for known in (power_draws, energies))
+    watts, joules = ([value for value in values.values() if value is not None] for values in (power_draws, energies))
     now = f"{sum(watts):.0f} W now{_without_text(power_draws)}" if watts else f"{UNKNOWN} now"
     if not joules:
         return f"{now}; energy counter {UNKNOWN}"
@@ -122,9 +122,9 @@ def _power_text(devices: Sequence[Device]) -> str:
     return f"{now}; {energy(sum(joules))} since the driver was loaded{_without_text(energies)}{by_gpu}"
 
 
-def _without_text(known: Mapping[int, float | None]) -> str:
+def _without_text(values: Mapping[int, float | None]) -> str:
     """``, without GPUs 2-3``: those of which the number is unknown."""
-    unknown = [index for index, value in known.items() if value is None]
+    unknown = [index for index, value in values.items() if value is None]
     return f", without {gpu_list_text(unknown)}" if unknown else ""
 
 

@@ -106,8 +106,8 @@ def _verdict(document: Experiment, summaries: Sequence[SettingSummary]) -> tuple
     if document.fits:
         return ("ok", "fits") if any(fit.fits for fit in document.fits) else ("error", "does not fit")
     if document.recover:
-        good = any(recovery.verified for recovery in document.recover)
-        return ("ok", "recovered") if good else ("error", "not recovered")
+        any_verified = any(recovery.verified for recovery in document.recover)
+        return ("ok", "recovered") if any_verified else ("error", "not recovered")
     if document.largest is not None:
         if document.largest.value is None:
             return "error", "none fits"
@@ -233,8 +233,8 @@ def _step_text(time: StepTime | None) -> str:
 def _unexpected(document: Experiment, trial: Trial) -> bool:
     """Whether a failure has to be explained: it is the setting's own, and no search was made for it."""
     searched = document.largest is not None or bool(document.fits)
-    own = not trial.overridden and not trial.not_tried
-    return own and not (searched and trial.run is not None and trial.run.verdict == "oom")
+    is_own = not trial.overridden and not trial.not_tried
+    return is_own and not (searched and trial.run is not None and trial.run.verdict == "oom")
 
 
 def _largest_value_table(document: Experiment) -> Table:

@@ -233,9 +233,9 @@ def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: fl
 
 def _value_ranges(series: PeriodSeries) -> Iterator[tuple[int, int]]:
     """Where there are values without a gap: begin and end."""
-    for has_values, places in groupby(range(len(series.mean)), lambda place: series.mean[place] is not None):
+    for has_values, indexes in groupby(range(len(series.mean)), lambda index: series.mean[index] is not None):
         if has_values:
-            first, *rest = places
+            first, *rest = indexes
             yield first, first + 1 + len(rest)
 
 
@@ -284,6 +284,6 @@ def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
     ]
     if period.gaps:
         keys.append(legend_entry('fill="url(#hatch)"', "not recorded"))
-    more = len(processes_on(period, device)) - _MAX_PROCESSES
-    note = f" {more} more processes are in the table." if more > 0 else ""
+    hidden_processes = len(processes_on(period, device)) - _MAX_PROCESSES
+    note = f" {hidden_processes} more processes are in the table." if hidden_processes > 0 else ""
     return f'{"".join(keys)}<span class="axis-note">A point is {hours_minutes(period.step_seconds)}.{note}</span>'

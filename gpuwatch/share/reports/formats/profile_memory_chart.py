@@ -70,7 +70,7 @@ def _stacked_areas(moments: list[tuple[float, MemoryMoment]], visible: list[Laye
     for layer in visible:
         upper = [base + layer.bytes_at(moment) for base, (_, moment) in zip(lower, moments, strict=True)]
         upper_edge, lower_edge = (
-            [(x, _y(value, top)) for (x, _), value in zip(moments, held, strict=True)] for held in (upper, lower)
+            [(x, _y(value, top)) for (x, _), value in zip(moments, amounts, strict=True)] for amounts in (upper, lower)
         )
         outline = f"M{path_points(upper_edge)} {path_points(reversed(lower_edge))}Z"
         yield f'<path class="area {layer.kind}"{_fill(layer)} d="{outline}"/>'
@@ -83,10 +83,10 @@ def _hover_columns(places: list[tuple[float, MemoryMoment]], right: float, visib
     for begin, end in bins(len(places), _COLUMNS):
         left, until = places[begin][0], places[end][0] if end < len(places) else right
         _, moment = max(places[begin:end], key=lambda pair: pair[1].in_use_bytes)
-        held = sorted(((layer.bytes_at(moment), layer.name) for layer in visible), reverse=True)
-        shown = ", ".join(f"{name} {size(amount)}" for amount, name in held if amount > 0)
+        amounts_by_layer = sorted(((layer.bytes_at(moment), layer.name) for layer in visible), reverse=True)
+        layer_texts = ", ".join(f"{name} {size(amount)}" for amount, name in amounts_by_layer if amount > 0)
         step_shown = f", step {moment.step}" if moment.step is not None else ""
-        title = f"{measured_seconds(moment.t)}{step_shown}: {size(moment.in_use_bytes)} in use; {shown}"
+        title = f"{measured_seconds(moment.t)}{step_shown}: {size(moment.in_use_bytes)} in use; {layer_texts}"
         yield hover_column(left, _TOP, max(until - left, 1), _HEIGHT - _TOP - _BOTTOM, title)
 
 

@@ -110,16 +110,16 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
         )
         # The framework's own preparations lie between the phases.
         duration = f", took {measured_seconds(duration_seconds)}" if duration_seconds is not None else ""
-        shown = f"{title}: {begin:.2f} to {phase_end:.2f} s{duration}"
+        phase_text = f"{title}: {begin:.2f} to {phase_end:.2f} s{duration}"
         left, right, width = x(begin), x(phase_end), x(phase_end) - x(begin)
         parts += [
             f'<line class="phase-end" x1="{right:.1f}" x2="{right:.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>',
             f'<rect class="phase p{number}" x="{left:.1f}" y="6" width="{max(width, 2):.1f}" height="15">'
-            f"<title>{shown}</title></rect>",
+            f"<title>{phase_text}</title></rect>",
         ]
         if width > len(title) * _LETTER_WIDTH:
             parts.append(text_label(left + width / 2, 17, title, css_class="tick phase-name"))
-        phase_texts.append(shown)
+        phase_texts.append(phase_text)
         previous_end = phase_end
     return parts, f'<span class="phases">Phases: {"; ".join(phase_texts)}</span>' if phase_texts else ""
 
@@ -130,13 +130,13 @@ def _hover_columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[
     for begin, end in bins(len(points), _COLUMNS):
         amounts = [[value_of(point) for _, _, value_of in _SERIES] for point in points[begin:end]]
         fullest = max(
-            range(end - begin), key=lambda place: [-1 if amount is None else amount for amount in amounts[place]]
+            range(end - begin), key=lambda index: [-1 if amount is None else amount for amount in amounts[index]]
         )
         left, right = x(points[begin].t), x(points[min(end, len(points) - 1)].t)
-        known = [
+        value_texts = [
             f"{name} {size(amount)}" for name, amount in zip(names, amounts[fullest], strict=True) if amount is not None
         ]
-        title = f"{points[begin + fullest].t:.1f} s: {', '.join(known) or 'not read'}"
+        title = f"{points[begin + fullest].t:.1f} s: {', '.join(value_texts) or 'not read'}"
         yield hover_column(left, _TOP, max(right - left, 1), _HEIGHT - _TOP - _BOTTOM, title)
 
 

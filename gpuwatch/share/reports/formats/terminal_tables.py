@@ -46,17 +46,17 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
     if elastic:
         table = dataclasses.replace(table, optional=(), shorter={}, lines=0, one_line=False)
     layout = _best_layout(table, width - len(_INDENT), None if elastic else shorten)
-    shown = layout.table
+    shown_table = layout.table
     if layout.cards:
-        for row in shown.rows:
-            yield from _card(shown, row, width)
+        for row in shown_table.rows:
+            yield from _card(shown_table, row, width)
     else:
-        widths = _widths(shown, width - len(_INDENT))
-        yield from _row(shown, shown.heads, widths, head=True)
+        widths = _widths(shown_table, width - len(_INDENT))
+        yield from _row(shown_table, shown_table.heads, widths, head=True)
         if any(layout.sentences_below):
             yield from paragraph(table.below or "", width, "    ", "    ")
-        for number, row in enumerate(shown.rows):
-            yield from _row(shown, row, widths)
+        for number, row in enumerate(shown_table.rows):
+            yield from _row(shown_table, row, widths)
             if layout.sentences_below and layout.sentences_below[number]:
                 yield from paragraph(layout.sentences_below[number], width, "    ", "    ")
     note = table.note
@@ -108,9 +108,9 @@ def _layout_with_fewer_columns(table: Table, room: int) -> _Layout | None:
         if _min_table_width(narrowed) <= room and _sentence_fits(narrowed, room):
             return _Layout(narrowed, (), left_out)
         if narrowed.below in narrowed.heads:
-            rest, index = narrowed.without(narrowed.below), narrowed.heads.index(narrowed.below)
-            if _min_table_width(rest) <= room:
-                return _Layout(rest, tuple(row[index] for row in narrowed.rows), left_out)
+            without_sentences, index = narrowed.without(narrowed.below), narrowed.heads.index(narrowed.below)
+            if _min_table_width(without_sentences) <= room:
+                return _Layout(without_sentences, tuple(row[index] for row in narrowed.rows), left_out)
     return None
 
 
