@@ -357,7 +357,7 @@ def test_what_the_parser_remembers_changes_nothing_that_it_finds() -> None:
             parser.facts.unknown_gpu_lines.clear()  # of one shape one line is enough
         found, expected = quick.facts, slow.facts
         assert set(found.topics) == set(expected.topics), name
-        for field in ("topics", "noted_at", "warned", "evidence", "placements"):
+        for field in ("topics", "topic_line_numbers", "warnings_by_topic", "evidence", "placements"):
             setattr(found, field, getattr(expected, field))
         assert found == expected, name
 
