@@ -52,7 +52,7 @@ def test_gpu_time_keeps_no_process_of_a_gpu_that_is_gone() -> None:
         meter.add(sample)
         if not number % 60:
             meter.pop_hours()
-    assert len(meter._rows) < 400 < 400 * churn.NEW
+    assert len(meter._latest_rows) < 400 < 400 * churn.NEW
 
 
 @pytest.mark.long
