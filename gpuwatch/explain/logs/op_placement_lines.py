@@ -87,16 +87,16 @@ class PlacementCounter:
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
             return False  # a sentence that ends in a device
-        take_placer_line = match[1]
-        if ":" in take_placer_line or take_placer_line[0] == "[":
-            take_placer_line = _GLUED_PREFIX.sub("", take_placer_line)
+        node = match[1]
+        if ":" in node or node[0] == "[":
+            node = _GLUED_PREFIX.sub("", node)
         # TensorFlow 0.x prints no op type.
-        op = match[2] or take_placer_line.rsplit("/", 1)[-1]
+        op = match[2] or node.rsplit("/", 1)[-1]
         key = _key(op, match[3])
         if key is not None:
             if match[2] and len(self._key_by_line_end) < MAX_KEYS:
                 self._key_by_line_end[message[match.end(1) :]] = key, hash(key)
-            self._count(hash(take_placer_line) ^ hash(key), key)
+            self._count(hash(node) ^ hash(key), key)
         return True
 
     def take_known_placer_line(self, message: str) -> bool:
@@ -104,16 +104,11 @@ class PlacementCounter:
         at = message.find(": (")
         if at < 1 or (known := self._key_by_line_end.get(message[at:])) is None:
             return False
-        take_placer_line = message[:at]
-        if (
-            ":" in take_placer_line
-            or take_placer_line[0] == "["
-            or " " in take_placer_line
-            or not take_placer_line.isprintable()
-        ):
+        node = message[:at]
+        if ":" in node or node[0] == "[" or " " in node or not node.isprintable():
             return False
         key, of_key = known
-        identity = hash(take_placer_line) ^ of_key
+        identity = hash(node) ^ of_key
         if identity not in self._nodes:
             self._count(identity, key)
         return True

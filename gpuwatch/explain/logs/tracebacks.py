@@ -82,8 +82,8 @@ _BEFORE_AN_ERROR = re.compile(r" +(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interr
 
 def lines_of_joined_traceback(line: str) -> list[str]:
     """The lines of a traceback that a logger wrote as one, with their ends escaped or left out; empty for others."""
-    begin_traceback = line.find(TRACEBACK)
-    text, quote = line[begin_traceback:].rstrip(), line[begin_traceback - 1 : begin_traceback]
+    start = line.find(TRACEBACK)
+    text, quote = line[start:].rstrip(), line[start - 1 : start]
     if "\\n" in text:
         if quote in ("'", '"') and (end := re.search(rf"(?<!\\){quote}", text)) is not None:
             text = text[: end.start()]

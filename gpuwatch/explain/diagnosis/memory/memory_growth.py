@@ -58,8 +58,8 @@ class EqualBlocks:
 def equal_blocks(oom: Oom) -> EqualBlocks | None:
     """Equal blocks in the allocator's list, as left by a loop that keeps its results; None if sizes are mixed."""
     used = oom.in_use_bytes
-    is_requested_size = (oom.alike_blocks, oom.requested_bytes, True)
-    for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), is_requested_size):
+    requested = (oom.alike_blocks, oom.requested_bytes, True)
+    for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), requested):
         if count and each and used and count >= max(_MIN_EQUAL_BLOCKS, _MIN_EQUAL_BLOCKS_SHARE * used / each):
             are_many = count >= _MIN_MANY_BLOCKS and count * each > _MIN_MANY_BLOCKS_SHARE * used
             return EqualBlocks(count, each, same or count == oom.alike_blocks, are_many)
