@@ -97,7 +97,7 @@ class EarlyStart:
             import termios
 
             with suppress(OSError, termios.error):  # the terminal may be closed
-                self.picture.leave()
+                self.picture.restore_terminal()
         if self.collector.stdin is not None:
             # At the end of its input the collector exits.
             with suppress(OSError):

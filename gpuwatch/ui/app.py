@@ -213,7 +213,7 @@ class GpuwatchApp(PreferencesApp):
             self.set_timer(_FIRST_PAST_SECONDS, self._look_for_recording)
         self.set_timer(_SETTLED_SECONDS, gc.freeze)  # these objects stay: skip them in garbage collections
         self._first_frame_until = time.monotonic() + _MAX_FIRST_FRAME_SECONDS
-        self.call_after_refresh(self._take_over)
+        self.call_after_refresh(self._replace_first_frame)
         if self.settings_file is not None and self.settings_file.notice:
             self.tab.show_message(self.settings_file.fit_notice(self.size.width - HELP_AND_QUIT_CELLS), "warning", 60)
         if self._notice:
@@ -227,17 +227,17 @@ class GpuwatchApp(PreferencesApp):
     def _holds_output(self) -> bool:
         return self.terminal is not None and self.terminal.holds_output
 
-    def _take_over(self) -> None:
+    def _replace_first_frame(self) -> None:
         """Replaces the first frame as soon as Textual has drawn at least as much."""
         if not self._holds_output:
             return
         drawn = self.session.snapshot is not None and bool(self.overview.processes.lines)
         if drawn or self.tab is not self.overview or time.monotonic() > self._first_frame_until:
-            self.call_after_refresh(self._release)
+            self.call_after_refresh(self._release_output)
         else:
-            self.set_timer(0.005, self._take_over)
+            self.set_timer(0.005, self._replace_first_frame)
 
-    def _release(self) -> None:
+    def _release_output(self) -> None:
         if self.terminal is not None:
             self.terminal.release()
         # Importing the rules takes time: draw first.
@@ -294,9 +294,9 @@ class GpuwatchApp(PreferencesApp):
         try:
             self._draw_news()
         except Exception as error:  # noqa: BLE001
-            self.call_next(self._fail, error)
+            self.call_next(self._raise_error, error)
 
-    def _fail(self, error: Exception) -> None:
+    def _raise_error(self, error: Exception) -> None:
         """Raises an error where Textual handles it: in a callback of its own."""
         raise error
 
@@ -443,7 +443,7 @@ class GpuwatchApp(PreferencesApp):
             session.resumed()
         self._show()
 
-    async def _run_on(self, tab_id: str, action: str) -> None:
+    async def _run_on_tab(self, tab_id: str, action: str) -> None:
         await self.tab.go(tab_id)
         self.tab.call_after_refresh(self.tab.run_action, action)
 
@@ -460,7 +460,7 @@ class GpuwatchApp(PreferencesApp):
                 for action in tab_actions(tab.id, replay=replay):
                     if action.name not in offered:
                         offered.add(action.name)
-                        run_there = partial(self._run_on, tab.id, action.run or action.id)
+                        run_there = partial(self._run_on_tab, tab.id, action.run or action.id)
                         yield SystemCommand(f"{tab.title}: {action.name}", action.help, run_there)
         yield SystemCommand("Theme", "Choose another theme", self.action_change_theme)
         name = "Unicode" if self.ascii else "ASCII only"

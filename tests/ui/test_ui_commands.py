@@ -157,7 +157,7 @@ async def test_r_writes_a_report_into_this_folder(
         assert ("Redacted: users" in path.read_text()) is (key == "w")
         path.unlink()
         failing = "import sys; sys.exit('gpuwatch: cannot write x.html: its folder is not writable')"
-        monkeypatch.setattr("gpuwatch.ui.screens.write_report_sheet._START", failing)
+        monkeypatch.setattr("gpuwatch.ui.screens.write_report_sheet._START_CODE", failing)
         await press(pilot, "r")
         await press(pilot, "y")
         await stage.app.workers.wait_for_complete()

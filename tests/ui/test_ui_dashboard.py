@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.screens.gpu import GpuScreen
-from gpuwatch.ui.screens.help_sheet import Group, groups, help_lines
+from gpuwatch.ui.screens.help_sheet import HelpGroup, help_groups, help_lines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, tab_actions
 from gpuwatch.ui.settings.tabs import TABS, Tab
@@ -422,7 +422,7 @@ async def test_help_lists_every_action_of_every_tab_once(stage: Stage) -> None:
             assert action.help in text or f"{action.shown} " in text, action
             assert action.shown in text
         for tab in TABS:
-            found = groups(tab.id)
+            found = help_groups(tab.id)
             rows = [(group.title, *row) for group in found for row in group.rows]
             assert len(rows) == len(set(rows))
             assert len({group.title for group in found}) == len(found)
@@ -435,7 +435,7 @@ async def test_the_whole_help_fits_on_120x40_in_two_columns(stage: Stage, tab: T
         modal = stage.screen(LinesModal)
         assert str(modal.sheet.border_subtitle) == "Esc closes", "something is left below"
         shown = modal.sheet.plain
-        for group in groups(tab.id):
+        for group in help_groups(tab.id):
             assert group.title in shown
             assert group.rows[-1][1].split()[-1] in shown
         assert any(line[50:].strip() and line[:50].strip() for line in shown.split("\n"))
@@ -445,19 +445,19 @@ async def test_the_help_is_one_column_on_a_narrow_terminal(stage: Stage) -> None
     async with stage.app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "4", "question_mark")
         modal = stage.screen(LinesModal)
-        assert [one.title for one in groups("probes")][:2] == ["First", "4 Probes"], "then this tab"
+        assert [one.title for one in help_groups("probes")][:2] == ["First", "4 Probes"], "then this tab"
         assert modal.sheet.plain.startswith("First")
-        assert [keys.split()[0] for keys, _ in groups("probes")[0].rows] == list("↵/sKufP;?q")
+        assert [keys.split()[0] for keys, _ in help_groups("probes")[0].rows] == list("↵/sKufP;?q")
         assert "more below" in str(modal.sheet.border_subtitle)
 
 
 def test_a_group_is_split_only_where_that_is_needed() -> None:
-    long = Group("Long", tuple((str(number), "entry") for number in range(20)))
-    short = Group("Short", (("a", "one"),))
+    long = HelpGroup("Long", tuple((str(number), "entry") for number in range(20)))
+    short = HelpGroup("Short", (("a", "one"),))
     lines = ["".join(text for text, _ in line) for line in help_lines([long, short], 120)]
     assert len(lines) == 21
     assert lines[0].split() == ["Long", "Short"]
-    longer = Group("Long", tuple((str(number), "entry") for number in range(60)))
+    longer = HelpGroup("Long", tuple((str(number), "entry") for number in range(60)))
     lines = ["".join(text for text, _ in line) for line in help_lines([longer, short], 120)]
     assert len(lines) == 32
     assert lines[0].split() == ["Long", "Long"]

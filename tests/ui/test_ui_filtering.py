@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.snapshot import Mapped, Process
-from gpuwatch.ui.screens.help_sheet import groups
+from gpuwatch.ui.screens.help_sheet import help_groups
 from gpuwatch.ui.tables.filter_language import FilterError, _words
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS, Column, time_column_text
-from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, _amount, parse_process_filter
+from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, _number_field, parse_process_filter
 from gpuwatch.ui.tables.process_table_rows import filtered_rows, sorted_rows
 from tests.every import every
 from tests.ui import machines
@@ -192,7 +192,7 @@ def test_a_number_that_is_no_reading_is_compared_as_the_table_sorts_it() -> None
     def held(process: Process) -> float | None:
         return float(len(process.device_map)) if process.pid == ALICE.pid else None
 
-    get = _amount(Column("devices", "DEVICES", 7, 7, "how many GPUs it sees", value=held)).get
+    get = _number_field(Column("devices", "DEVICES", 7, 7, "how many GPUs it sees", value=held)).get
     assert (get(ALICE, AT), get(BOB, AT)) == (2, None)
 
 
@@ -203,7 +203,7 @@ def test_help_names_words_that_are_understood(word: str) -> None:
 
 def test_help_spells_out_the_headings_that_are_short() -> None:
     """The chooser of columns explains all of them."""
-    named = " ".join(word for group in groups("overview") for word, _ in group.rows)
+    named = " ".join(word for group in help_groups("overview") for word, _ in group.rows)
     assert {COLUMN_BY_ID[name].title for name in ("sees", "idle", "mbw")} <= set(named.split())
 
 

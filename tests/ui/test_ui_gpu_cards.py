@@ -22,7 +22,7 @@ from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.wrapping import drop_last_clauses, wrap_line
-from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders
+from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders_line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import GpuDisplay, Preferences
 from gpuwatch.ui.settings.settings_file import default_path, load_settings, parse_settings
@@ -519,5 +519,5 @@ def test_long_values_break_at_separators_and_commands_not_at_hyphens() -> None:
 def test_a_card_says_that_its_free_memory_is_the_hosts() -> None:
     own = machines.device(0)
     unified = structs.replace(own, unified_memory=True)
-    seen = ["".join(text for text, _ in memory_holders(one, view_of(one), 100).spans) for one in (own, unified)]
+    seen = ["".join(text for text, _ in memory_holders_line(one, view_of(one), 100).spans) for one in (own, unified)]
     assert [line.endswith(end) for line, end in zip(seen, (" free", " free on the host"), strict=True)] == [True, True]

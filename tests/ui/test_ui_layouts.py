@@ -14,7 +14,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
-from gpuwatch.ui.drawing.line_builder import meter
+from gpuwatch.ui.drawing.line_builder import vertical_bar
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan_layout
 from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
@@ -259,4 +259,4 @@ async def test_a_card_says_who_holds_the_memory(stage: Stage, size: tuple[int, i
 
 
 def test_a_bar_in_one_cell_is_full_only_when_it_is() -> None:
-    assert [meter(value) for value in (None, 0.0, 0.001, 0.5, 0.99, 1.0)] == [" ", " ", "▁", "▄", "▇", "█"]
+    assert [vertical_bar(value) for value in (None, 0.0, 0.001, 0.5, 0.99, 1.0)] == [" ", " ", "▁", "▄", "▇", "█"]

@@ -25,7 +25,7 @@ from gpuwatch.session.session import replay_session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
 from gpuwatch.ui.screens.base_tab import TabScreen
-from gpuwatch.ui.settings.actions import REPLAY
+from gpuwatch.ui.settings.actions import REPLAY_ACTIONS
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.recording.days import day
@@ -129,7 +129,7 @@ async def test_a_replay_draws_what_the_dashboard_drew(
     """
     monkeypatch.setattr(TabScreen, "_show_timeline", lambda self, view: None)
     # "since gpuwatch started" is another time of the same beginning.
-    monkeypatch.setattr(gpu, "_since", lambda at, now: "12:04:31")
+    monkeypatch.setattr(gpu, "_since_text", lambda at, now: "12:04:31")
     if jump:  # energy is counted from the jump on, and says so
         monkeypatch.setattr(gpu.GpuScreen, "_energy", lambda self, device, view: ())
     shots = troubled(360)
@@ -579,14 +579,16 @@ async def test_help_and_palette_have_the_keys(replay: Callable[..., Replayed]) -
         await press(pilot, "question_mark")
         words = one.text()
         assert "Replay of a recording" in words
-        for words_of in (action.pair or action.help for action in REPLAY if action.pair or action.help):
-            assert words_of in words or any(other.pair for other in REPLAY if other.help == words_of or other.help)
+        for words_of in (action.pair or action.help for action in REPLAY_ACTIONS if action.pair or action.help):
+            assert words_of in words or any(
+                other.pair for other in REPLAY_ACTIONS if other.help == words_of or other.help
+            )
         assert "Next or previous warning" in words
         assert "Signal it" not in words
         assert "Sample more" not in words
         await press(pilot, "escape")
         offered = {command.title for command in one.app.get_system_commands(one.app.tab)}
-        assert {action.name for action in REPLAY if action.name} <= offered
+        assert {action.name for action in REPLAY_ACTIONS if action.name} <= offered
         assert not offered & {"Send a signal", "Run probes", "Sample more often", "Probe this GPU"}
         assert not any(title.endswith(("Run probes", "Send a signal")) for title in offered)
 

@@ -87,7 +87,7 @@ async def test_each_task_takes_three_keys(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gpuwatch.ui.screens.base_tab._MESSAGE_SECONDS", 4.0)  # then its keys are named again
-    monkeypatch.setattr("gpuwatch.ui.screens.write_report_sheet._START", "pass  # the real one is tested alone")
+    monkeypatch.setattr("gpuwatch.ui.screens.write_report_sheet._START_CODE", "pass  # the real one is tested alone")
     bench = Bench(tmp_path / "runs", four(_SECONDS))
     script = bench.probe_runs.scripts["growth"]
     for seconds in (-7200, -60):

@@ -28,7 +28,7 @@ def variable_effects(
     """Variables that affect GPUs, with their effect; important ones that are not set come last."""
     found: list[VariableEffect] = []
     if "CUDA_VISIBLE_DEVICES" in environment:
-        found.append(_visible(environment, framework, devices))
+        found.append(_visible_devices_effect(environment, framework, devices))
     found += [
         VariableEffect(name, value, "not a name that CUDA reads; it reads CUDA_VISIBLE_DEVICES", wrong=True)
         for name, value in environment.items()
@@ -48,7 +48,9 @@ def variable_effects(
     return found
 
 
-def _visible(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> VariableEffect:
+def _visible_devices_effect(
+    environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]
+) -> VariableEffect:
     value = environment["CUDA_VISIBLE_DEVICES"]
     seen = visible_devices(value, environment.get("CUDA_DEVICE_ORDER"), devices)
     prefix = device_prefix(framework)
@@ -64,7 +66,7 @@ def _visible(environment: Mapping[str, str], framework: str | None, devices: Seq
     return VariableEffect("CUDA_VISIBLE_DEVICES", value, ", ".join(parts) or "hides every GPU from it", wrong=not parts)
 
 
-def _growth(value: str) -> str:
+def _growth_effect(value: str) -> str:
     effects = {
         "true": "memory grows as needed and is not given back",
         "false": "nearly all free memory is taken at the start, whatever the program sets",
@@ -72,18 +74,18 @@ def _growth(value: str) -> str:
     return effects.get(value, "!TensorFlow accepts only true and false here, and ignores this")
 
 
-def _tf_allocator(value: str) -> str:
+def _tf_allocator_effect(value: str) -> str:
     if value == "cuda_malloc_async":
         return "CUDA's own pool: memory is taken as needed and can be given back"
     return f"allocator {value}"
 
 
-def _tf_log(value: str) -> str:
+def _tf_log_effect(value: str) -> str:
     hidden = {"0": "nothing", "1": "INFO", "2": "INFO and WARNING", "3": "INFO, WARNING and ERROR"}
     return f"its log hides {hidden.get(value, 'levels up to ' + value)}"
 
 
-def _torch(value: str) -> str:
+def _torch_allocator_effect(value: str) -> str:
     words: dict[str, Callable[[str], str]] = {
         "expandable_segments": lambda v: "segments grow in place" if v == "True" else "segments do not grow",
         "max_split_size_mb": lambda v: f"blocks above {v} MB are never split",
@@ -98,7 +100,7 @@ def _torch(value: str) -> str:
     return ", ".join(effects) or "!PyTorch expects name:value pairs here"
 
 
-def _container(value: str) -> str:
+def _container_effect(value: str) -> str:
     return {
         "all": "the container was given every GPU",
         "none": "the container was given the driver but no GPU",
@@ -111,16 +113,16 @@ _EFFECTS: dict[str, Callable[[str], str]] = {
     "CUDA_DEVICE_ORDER": lambda v: (
         "numbered as in nvidia-smi" if v == "PCI_BUS_ID" else "numbered from the fastest GPU"
     ),
-    "TF_FORCE_GPU_ALLOW_GROWTH": _growth,
-    "TF_GPU_ALLOCATOR": _tf_allocator,
-    "TF_CPP_MIN_LOG_LEVEL": _tf_log,
-    "PYTORCH_CUDA_ALLOC_CONF": _torch,
-    "PYTORCH_ALLOC_CONF": _torch,
+    "TF_FORCE_GPU_ALLOW_GROWTH": _growth_effect,
+    "TF_GPU_ALLOCATOR": _tf_allocator_effect,
+    "TF_CPP_MIN_LOG_LEVEL": _tf_log_effect,
+    "PYTORCH_CUDA_ALLOC_CONF": _torch_allocator_effect,
+    "PYTORCH_ALLOC_CONF": _torch_allocator_effect,
     "XLA_PYTHON_CLIENT_PREALLOCATE": lambda v: (
         "JAX takes memory as needed" if v.lower() in ("false", "0") else "JAX takes most of the memory at the start"
     ),
     "XLA_PYTHON_CLIENT_MEM_FRACTION": lambda v: f"JAX takes {v} of the memory at the start",
-    "NVIDIA_VISIBLE_DEVICES": _container,
+    "NVIDIA_VISIBLE_DEVICES": _container_effect,
     "CUDA_LAUNCH_BLOCKING": lambda v: (
         "the program waits for every kernel: slow, for debugging" if v == "1" else "kernels run asynchronously"
     ),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode
 
 _HOUR_SECONDS = 3600.0
-_COUNTERS = (
+_THROTTLE_COUNTERS = (
     ("events.power_seconds", "power cap"),
     ("events.thermal_seconds", "thermal"),
     ("events.reliability_seconds", "voltage"),
@@ -62,7 +62,7 @@ def throttling_lines(
     lines = lines or [[("● ", "ok"), (f"not throttled since {since}", "text")]]
     counted = [
         f"{words} {rounded_duration(seconds)}"
-        for metric, words in _COUNTERS
+        for metric, words in _THROTTLE_COUNTERS
         if (seconds := device.number(metric)) is not None and seconds >= 0.5
     ]
     if counted:
@@ -100,7 +100,7 @@ def limit_lines(device: Device) -> SpanLines:
         limits.append(f"now {abs(margin):.0f} °C {'below' if margin >= 0 else 'above'} throttling")
     lines = _limit_line("Temperature", celsius, "°C", limits)
     most = number("temperature.memory_max_celsius")
-    lines += _limit_line("Memory", number("temperature.memory_celsius"), "°C", _max(most, "°C"))
+    lines += _limit_line("Memory", number("temperature.memory_celsius"), "°C", _max_text(most, "°C"))
     draw, limit = number("power.draw_watts"), number("power.limit_watts")
     if draw is not None or limit is not None:
         limits = [f"limit {limit:.0f} W"] if limit is not None else []
@@ -112,20 +112,20 @@ def limit_lines(device: Device) -> SpanLines:
         if least is not None and most is not None:
             limits.append(f"settable from {least:.0f} to {most:.0f} W")
         lines += _limit_line("Power", draw, "W", limits)
-    lines += _limit_line("SM clock", number("clocks.sm_mhz"), "MHz", _max(number("clocks.sm_max_mhz"), "MHz"))
+    lines += _limit_line("SM clock", number("clocks.sm_mhz"), "MHz", _max_text(number("clocks.sm_max_mhz"), "MHz"))
     generation, most = number("pcie.generation"), number("pcie.max_generation")
     if generation is not None:
-        limits = [f"max {_link(most, number('pcie.max_width'))}"] if most is not None else []
+        limits = [f"max {_link_text(most, number('pcie.max_width'))}"] if most is not None else []
         limits += ["an idle GPU lowers it"] if most is not None and generation < most else []
-        lines.append(_value_and_limits("PCIe", _link(generation, number("pcie.width")), limits))
+        lines.append(_value_and_limits("PCIe", _link_text(generation, number("pcie.width")), limits))
     return lines or [[(f"{UNKNOWN} this device reports none", "dim")]]
 
 
-def _link(generation: float, width: float | None) -> str:
+def _link_text(generation: float, width: float | None) -> str:
     return f"gen {generation:.0f}" + (f" ×{width:.0f}" if width is not None else "")
 
 
-def _max(value: float | None, unit: str) -> list[str]:
+def _max_text(value: float | None, unit: str) -> list[str]:
     return [f"max {value:.0f} {unit}"] if value is not None else []
 
 
@@ -177,7 +177,9 @@ def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
             why = found.missing.detail or found.missing.reason if found.missing is not None else "not reported"
             lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} ", "dim"), (printable(why), "dim")])
             continue
-        lines.append([(f"{name:<8}", "strong"), (f"{found.name or UNKNOWN:<6}", "accent"), (_path(found), "text")])
+        lines.append(
+            [(f"{name:<8}", "strong"), (f"{found.name or UNKNOWN:<6}", "accent"), (_connection_text(found), "text")]
+        )
     switched = topology.switch_nvlinks.get(device.uuid)
     if switched:
         text = f"{switched} NVLinks to an NVSwitch, which connects all GPUs with such links"
@@ -196,7 +198,7 @@ def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
     return lines or [[("no other GPU; NUMA affinity not reported", "dim")]]
 
 
-def _path(found: Connection) -> str:
+def _connection_text(found: Connection) -> str:
     level = TOPOLOGY_LEVELS.get(found.level or "", found.level or "")
     if not found.nvlinks:
         return level

@@ -38,14 +38,14 @@ _RETRIED = "retried once a minute"
 _TITLES = {column.reading: (column.title, column.help) for column in COLUMNS if column.reading}
 
 
-def _named(name: str) -> list[Span]:
+def _title_line(name: str) -> list[Span]:
     """The header and help of its column, else its title."""
     spec = BY_ID.get(name)
     title, help_ = _TITLES.get(name, (spec.title if spec is not None else name.replace("_", " "), ""))
     return [(f"  {title}", "strong"), (f"  {help_}" if help_ else "", "dim")]
 
 
-def _entries(
+def _missing_lines(
     missing: Mapping[str, Missing], order: tuple[str, ...], last_known: Callable[[str], str] | None = None
 ) -> SpanLines:
     """Each with its reason, the call and how often it is made, and the ``last_known`` value."""
@@ -54,7 +54,7 @@ def _entries(
     for name in sorted(missing, key=lambda n: ranks.get(n, len(ranks))):
         why = missing[name]
         spec = BY_ID.get(name)
-        lines.append(_named(name))
+        lines.append(_title_line(name))
         detail = printable(why.detail)
         if why.reason == "not_supported" and why.code is None and spec is None and detail:
             # The driver has no such call.
@@ -97,10 +97,10 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
 
 def missing_of_device(device: Device, view: View) -> tuple[str, SpanLines]:
     """Title and lines for one device."""
-    return "Missing readings", [_read_at(view), *_of_device(device, view)]
+    return "Missing readings", [_read_at(view), *_device_lines(device, view)]
 
 
-def _of_device(device: Device, view: View) -> SpanLines:
+def _device_lines(device: Device, view: View) -> SpanLines:
     name = f"  {printable(device.name)}  "
     lines: SpanLines = [[("GPU ", "dim"), (str(device.index), "strong"), (name, "text"), (device.uuid, "dim")]]
     if device.state != "ok":
@@ -108,7 +108,7 @@ def _of_device(device: Device, view: View) -> SpanLines:
         lines.append([(f"state {device.state}{detail}", "error")])
     lines.append([])
     if device.missing:
-        lines += _entries(device.missing, tuple(spec.id for spec in METRICS), _last_read(device.uuid, view))
+        lines += _missing_lines(device.missing, tuple(spec.id for spec in METRICS), _last_read(device.uuid, view))
     else:
         lines.append([("  no reading of this device is missing", "ok")])
     return lines
@@ -120,7 +120,7 @@ def missing_of_row(row: Row, view: View) -> tuple[str, SpanLines]:
         amount = f"{memory(row.amount)} owned by no listed process"
         lines: SpanLines = [[(amount, "strong")], [(row.reason, "text")], _read_at(view)]
         for part, _ in row.parts:
-            lines += [[], *_of_device(part, view)]
+            lines += [[], *_device_lines(part, view)]
         return "Unexplained memory", lines
     lines = [[("process ", "dim"), (str(row.pid), "strong"), ("  " + command_text(row), "text")]]
     if row.note:
@@ -134,10 +134,10 @@ def missing_of_row(row: Row, view: View) -> tuple[str, SpanLines]:
     ):
         if value is None:
             lines.append([(f"  {name}", "strong"), (f"  {printable(row.note or why)}", "text")])
-    lines += _entries(row.missing, (*PROCESS_READINGS, IDLE_SINCE, RUN_SECONDS))
+    lines += _missing_lines(row.missing, (*PROCESS_READINGS, IDLE_SINCE, RUN_SECONDS))
     if not row.missing:
         lines.append([("  no reading of this process is missing", "ok")])
     device = view.device(row.device_uuid)
     if device is not None:
-        lines += [[], *_of_device(device, view)]
+        lines += [[], *_device_lines(device, view)]
     return "Missing readings", lines

@@ -107,23 +107,29 @@ def _event_span(event: Event) -> Span:
             return f"{data.get('name')} {data.get('version') or ''} imported; starting the devices", "text"
         case "phase":
             took = data.get("seconds")
-            return f"{str(data.get('name')).replace('_', ' ')} took {measured_seconds(_number(took))}", "dim"
+            return f"{str(data.get('name')).replace('_', ' ')} took {measured_seconds(_as_number(took))}", "dim"
         case "setting":
             effective = data.get("effective")
             in_effect = f", in effect: {effective}" if effective is not None else ""
             return f"asked for {data.get('name')} {data.get('asked')}{in_effect}", "text"
         case "devices":
-            names = [str(name).rpartition("device:")[2] or str(name) for name in _listed(data.get("logical"))]
+            names = [str(name).rpartition("device:")[2] or str(name) for name in _as_list(data.get("logical"))]
             return f"devices: {', '.join(names) or 'none'}", "text"
         case "placement":
             actual = str(data.get("actual", "")).rpartition("device:")[2]
             return f"{data.get('op')} ran on {actual}", "accent" if "GPU" in actual else "text"
         case "memory":
-            return f"allocator: {size(_number(data.get('current')))}, peak {size(_number(data.get('peak')))}", "memory"
+            return (
+                f"allocator: {size(_as_number(data.get('current')))}, peak {size(_as_number(data.get('peak')))}",
+                "memory",
+            )
         case "progress":
-            return f"measuring: {data.get('steps')} steps in {measured_seconds(_number(data.get('seconds')))}", "text"
+            return (
+                f"measuring: {data.get('steps')} steps in {measured_seconds(_as_number(data.get('seconds')))}",
+                "text",
+            )
         case "throughput":
-            steps = _number(data.get("steps_per_second"))
+            steps = _as_number(data.get("steps_per_second"))
             return f"{UNKNOWN if steps is None else format(steps, '.1f')} steps/s", "ok"
         case "worker":
             return f"{data.get('name')}: {data.get('verdict', '')} {data.get('detail', '')}".strip(), "text"
@@ -140,11 +146,11 @@ def _event_span(event: Event) -> Span:
     return "", "text"
 
 
-def _number(value: object) -> float | None:
+def _as_number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 

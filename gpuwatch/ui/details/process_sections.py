@@ -96,16 +96,19 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     for mapping in (mapping for mapping in device_map if mapping not in folded):
         row = held.pop(mapping.uuid, None)
         certainty = (f"  {mapping.certainty}", "ok" if mapping.certainty == "fact" else "dim")
-        amount = f"  {_held(row)}" if row is not None else "  no memory"
+        amount = f"  {_memory_text(row)}" if row is not None else "  no memory"
         lines.append([(f"{name}{mapping.ordinal} → physical {mapping.index}", "strong"), certainty, (amount, "dim")])
         add([("  ", "text"), (printable(mapping.uuid), "dim")], row)
     if folded:
-        ordinals, indices = _runs(mapping.ordinal for mapping in folded), _runs(mapping.index for mapping in folded)
+        ordinals, indices = (
+            _number_ranges(mapping.ordinal for mapping in folded),
+            _number_ranges(mapping.index for mapping in folded),
+        )
         text = f"{len(folded)} more: {name}{ordinals} → physical {indices}"
         lines.append([(text, "text"), ("  no memory", "dim")])
     for row in (row for row in held.values() if row.device_index is not None):
         mig = f" MIG {printable(row.mig_instance)}" if row.mig_instance else ""
-        unnumbered = f"  {_held(row)}; its device number is unknown"
+        unnumbered = f"  {_memory_text(row)}; its device number is unknown"
         add([(UNKNOWN, "dim"), (f" → physical {row.device_index}{mig}", "strong"), (unnumbered, "dim")], row)
     if not lines:
         lines.append([("uses no GPU", "dim")])
@@ -117,11 +120,11 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     return lines
 
 
-def _runs(numbers: Iterable[int]) -> str:
+def _number_ranges(numbers: Iterable[int]) -> str:
     return gpu_list_text(numbers).partition(" ")[2]
 
 
-def _held(row: Process) -> str:
+def _memory_text(row: Process) -> str:
     return memory(row.number("gpu_memory_bytes"))
 
 
@@ -250,7 +253,7 @@ def cpu_lines(process: Process, view: View, details: ProcessDetails | None) -> S
             [("– ", "dim"), ("unknown: gpuwatch sees no GPU here, so it cannot see who uses one", "text")]
         ]
         lines += [[("  · ", "dim"), (why, "text")]] if why else []
-        return [*lines, *_commands(process, details)]
+        return [*lines, *_command_lines(process, details)]
     lines = [[("on no GPU", "strong"), ("  NVML lists it on none", "dim")]]
     if not_simulated(snapshot, environment):
         lines.append([("  · ", "dim"), ("these GPUs are simulated, and it was not started on them", "text")])
@@ -258,13 +261,13 @@ def cpu_lines(process: Process, view: View, details: ProcessDetails | None) -> S
     reason = cpu_reason(process, view.devices, environment)
     if reason is None:
         lines.append([("  · ", "dim"), ("it was given MIG instances: whether it uses them is not known", "text")])
-        return [*lines, *_commands(process, details)]
+        return [*lines, *_command_lines(process, details)]
     known = reason.cause != "unknown"
     named: list[Span] = [("  ", "dim"), (reason.cause, cause_page_style(reason.cause)), (" · likely", "dim")]
     lines.append(named if known else [("  cause unknown", "dim")])
     doubt = may_be_on_gpu(process, snapshot)
     lines += [[("  · ", "dim"), (line, "text")] for line in (*reason.evidence, doubt) if line]
-    return [*lines, *([[("  → ", "accent"), (reason.action, "text")]] if known else _commands(process, details))]
+    return [*lines, *([[("  → ", "accent"), (reason.action, "text")]] if known else _command_lines(process, details))]
 
 
 def placement_command(process: Process) -> list[str]:
@@ -272,8 +275,8 @@ def placement_command(process: Process) -> list[str]:
     return ["run", "--placement", "--", *command_text(process).split()]
 
 
-def _commands(process: Process, details: ProcessDetails | None) -> SpanLines:
-    doctor = shlex.join(["gpuwatch", "doctor", "--python", _python(process, details)])
+def _command_lines(process: Process, details: ProcessDetails | None) -> SpanLines:
+    doctor = shlex.join(["gpuwatch", "doctor", "--python", _interpreter(process, details)])
     return [
         [("  → ", "accent"), ("what keeps its Python from the GPUs:", "text")],
         [("    ", "text"), (doctor, "key")],
@@ -282,7 +285,7 @@ def _commands(process: Process, details: ProcessDetails | None) -> SpanLines:
     ]
 
 
-def _python(process: Process, details: ProcessDetails | None) -> str:
+def _interpreter(process: Process, details: ProcessDetails | None) -> str:
     """Its interpreter: as it was started, since the executable of a virtual environment is a link to another one."""
     started = PurePosixPath(command_text(process).partition(" ")[0])
     if started.is_absolute() and started.name.startswith("python"):

@@ -12,7 +12,7 @@ _EIGHTHS = " ▎▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
-def meter(fraction: float | None) -> str:
+def vertical_bar(fraction: float | None) -> str:
     """A vertical bar in one cell, for lines too short for a horizontal one; blank for unknown and for zero."""
     if not fraction:
         return " "

@@ -57,7 +57,7 @@ HIGHLIGHT_COLOR, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 NOT_HIGHLIGHTED = frozenset({"border", "focused-border", "thumb"})
 """Styles of the border, which keeps its own background beside a highlighted row."""
-_CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
+_COLOR_VARIABLES = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
 """Variables that make Textual use other colors or another output."""
 
 
@@ -68,7 +68,7 @@ def palette_of(theme: str) -> Palette | None:
 
 def color_depth(environment: Mapping[str, str]) -> int:
     """Color depth of this terminal in bits: 24 or 8; 0 for less, or when colors are disabled."""
-    if any(environment.get(name) for name in _CHANGES_COLORS):
+    if any(environment.get(name) for name in _COLOR_VARIABLES):
         return 0
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return 24

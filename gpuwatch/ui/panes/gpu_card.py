@@ -34,7 +34,7 @@ _MIN_LOST_GRAPH_LINES = 3
 """Lines needed to draw the history of a lost device: a caption and dots."""
 _MIN_RULED_ROWS = 5
 """A graph with at least this many rows has a line in the middle of its axis."""
-_RUNS = re.compile(r" +|[^ ]+")
+_RUNS_OF_CELLS = re.compile(r" +|[^ ]+")
 
 
 def gpu_card(
@@ -46,7 +46,7 @@ def gpu_card(
     """
     edge = "focus" if selected else "border"
     inner = width - 4
-    lines = [_top(device, width, edge, selected=selected)]
+    lines = [_top_border(device, width, edge, selected=selected)]
     bad, bad_style = state_note(device)
     if bad and device.number("memory.used_bytes") is None:
         rows = _lost_device(device, view, inner, plan, bad, bad_style, display)
@@ -56,15 +56,15 @@ def gpu_card(
         rows = _graphs(device, view, inner, plan, display)
         fields = _fields(device, plan, inner, display)
         rows += [fields[0], *mig_lines, *(LineBuilder(inner) for _ in range(plan.mig_lines - len(mig_lines)))]
-        rows += [memory_holders(device, view, inner), *fields[1:]] if plan.further_lines else []
+        rows += [memory_holders_line(device, view, inner), *fields[1:]] if plan.further_lines else []
     for builder in rows:
         builder.fill_to(inner)
         lines.append([("│ ", edge), *builder.spans, (" │", edge)])
-    lines.append(_bottom(device, view, width, edge, finding))
+    lines.append(_bottom_border(device, view, width, edge, finding))
     return lines
 
 
-def memory_holders(device: Device, view: View, inner: int) -> LineBuilder:
+def memory_holders_line(device: Device, view: View, inner: int) -> LineBuilder:
     """GPU memory by process, unexplained memory, and free memory."""
     processes = view.processes
     held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
@@ -97,7 +97,7 @@ def memory_holders(device: Device, view: View, inner: int) -> LineBuilder:
     return builder
 
 
-def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
+def _top_border(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
     builder = LineBuilder(width)
     builder.add("╭─", edge).add(f" {device.index}", "title").add(" · ", edge)
     bus = device.pci_bus_id
@@ -113,7 +113,7 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
     return builder.fill_to(width - 1, "─", edge).add("╮", edge).spans
 
 
-def _bottom(device: Device, view: View, width: int, edge: str, finding: Finding | None) -> list[Span]:
+def _bottom_border(device: Device, view: View, width: int, edge: str, finding: Finding | None) -> list[Span]:
     builder = LineBuilder(width)
     builder.add("╰", edge)
     found = pcie_link_text(device)
@@ -201,7 +201,7 @@ def _graph(
     if field.card is None:  # whose text names the end of the axis
         end = f"{axis_text(spec, ends)} {end}"
     seen = [value for value in columns if value is not None]
-    for note in _notes(device, field, seen, shown):
+    for note in _caption_notes(device, field, seen, shown):
         if builder.cells_left >= len(note) + len(end) + 4:
             builder.add(f"  {note}", "faint")
     end = end if builder.cells_left > len(end) else f"{span}s"
@@ -209,10 +209,10 @@ def _graph(
         builder.fill_to(width - len(end)).add(end, "dim")
     rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
     style = bar_style(field.graph.style, load_level(field.load, device, display.thresholds))
-    return [builder.spans, *_with_middle(rows, style)]
+    return [builder.spans, *_with_middle_line(rows, style)]
 
 
-def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
+def _caption_notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequence[str]) -> Iterator[str]:
     """What a caption says beside the number if there is room."""
     reserved = device.number("memory.reserved_bytes")
     if field.id == "utilization" and "bandwidth" not in shown:
@@ -224,12 +224,12 @@ def _notes(device: Device, field: GpuField, seen: Sequence[float], shown: Sequen
         yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"
 
 
-def _with_middle(rows: Sequence[str], style: str) -> list[list[Span]]:
+def _with_middle_line(rows: Sequence[str], style: str) -> list[list[Span]]:
     """The rows of a graph; of a high one, with a faint line in the middle of its axis where nothing is drawn."""
     lines = [[(row, style)] for row in rows]
     if len(rows) >= _MIN_RULED_ROWS:
         middle, sign = (len(rows) // 2, "┄") if len(rows) % 2 else (len(rows) // 2 - 1, "▁")
-        runs = _RUNS.findall(rows[middle])
+        runs = _RUNS_OF_CELLS.findall(rows[middle])
         lines[middle] = [(sign * len(run), "border") if run[0] == " " else (run, style) for run in runs]
     return lines
 

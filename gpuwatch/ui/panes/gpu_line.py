@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import braille, longest_time_span, recent_columns
-from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
+from gpuwatch.ui.drawing.line_builder import LineBuilder, vertical_bar
 from gpuwatch.ui.drawing.text_width import align_left, cut_middle, width_of
 from gpuwatch.ui.tables.device_notes import (
     attention_mark,
@@ -181,4 +181,4 @@ def _bar(builder: LineBuilder, value: float | None, cells: int, style: str) -> N
     if cells > 1:
         builder.bar(value, cells, style)
     else:
-        builder.add(meter(value), style)
+        builder.add(vertical_bar(value), style)

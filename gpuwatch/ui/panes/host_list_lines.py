@@ -9,7 +9,7 @@ from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.safe_text import printable
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import LineBuilder, meter
+from gpuwatch.ui.drawing.line_builder import LineBuilder, vertical_bar
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import MainProblem, draw_problem
@@ -161,18 +161,18 @@ def host_row(host: HostSummary, placed: Sequence[PlacedColumn], width: int) -> L
         builder.fill_to(place.x)
         room = LineBuilder(place.width)
         if place.column.id == "state":
-            _state(room, host, has_user_column=has_user_column)
+            _state_cell(room, host, has_user_column=has_user_column)
         else:
             _CELLS[place.column.id](room, host)
         builder.add_spans(room.spans)
     return builder.fill_to(width).line()
 
 
-def _name(builder: LineBuilder, host: HostSummary) -> None:
+def _name_cell(builder: LineBuilder, host: HostSummary) -> None:
     builder.add(cut_to_width(printable(host.name), builder.width), "strong" if host.view.answered else "dim")
 
 
-def _free(builder: LineBuilder, host: HostSummary) -> None:
+def _free_cell(builder: LineBuilder, host: HostSummary) -> None:
     if not host.view.answered or not host.gpus:
         _add_value(builder, None)
         return
@@ -182,7 +182,7 @@ def _free(builder: LineBuilder, host: HostSummary) -> None:
     )
 
 
-def _gpus(builder: LineBuilder, host: HostSummary) -> None:
+def _gpus_cell(builder: LineBuilder, host: HostSummary) -> None:
     more = len(host.gpus) - builder.width
     shown = host.gpus if more <= 0 else host.gpus[: builder.width - len(f"+{more + 3}")]
     for gpu in shown:
@@ -202,7 +202,7 @@ def gpu_mark(gpu: GpuUse) -> Span:
     busy = gpu.utilization
     if busy is None:
         return "■", "text"
-    return meter(max(busy / 100, 0.01)), "text"  # green is for what is free
+    return vertical_bar(max(busy / 100, 0.01)), "text"  # green is for what is free
 
 
 def _add_value(builder: LineBuilder, text: str | None, style: str = "text") -> None:
@@ -210,19 +210,19 @@ def _add_value(builder: LineBuilder, text: str | None, style: str = "text") -> N
     builder.add(align_right(UNKNOWN if text is None else text, builder.width), "dim" if text is None else style)
 
 
-def _memory(host: HostSummary) -> str | None:
+def _memory_text(host: HostSummary) -> str | None:
     if host.memory_used is None or host.memory_total is None:
         return None
     return f"{host.memory_used / 2**30:.0f}/{host.memory_total / 2**30:.0f}G"
 
 
-def _temperature(builder: LineBuilder, host: HostSummary) -> None:
+def _temperature_cell(builder: LineBuilder, host: HostSummary) -> None:
     hot = host.hottest is not None and host.hottest >= HOT_CELSIUS
     text = None if host.hottest is None else f"{host.hottest:.0f}°{'▲' if hot else ' '}"
     _add_value(builder, text, "high" if hot else "text")
 
 
-def _state(builder: LineBuilder, host: HostSummary, *, has_user_column: bool) -> None:
+def _state_cell(builder: LineBuilder, host: HostSummary, *, has_user_column: bool) -> None:
     """Draws what is wrong, or who uses the GPUs if that has no column of its own."""
     if not host.view.answered:
         builder.add(*(("◌ ", "dim") if host.view.pending else ("✖ ", "error")))
@@ -240,15 +240,15 @@ def _state(builder: LineBuilder, host: HostSummary, *, has_user_column: bool) ->
 
 
 _CELLS: dict[str, Callable[[LineBuilder, HostSummary], object]] = {
-    "host": _name,
-    "free": _free,
-    "gpus": _gpus,
+    "host": _name_cell,
+    "free": _free_cell,
+    "gpus": _gpus_cell,
     "util": lambda builder, host: _add_value(builder, None if host.utilization is None else f"{host.utilization:.0f}%"),
-    "mem": lambda builder, host: _add_value(builder, _memory(host)),
+    "mem": lambda builder, host: _add_value(builder, _memory_text(host)),
     "free-mem": lambda builder, host: _add_value(
         builder, None if host.memory_free is None else short_gib(host.memory_free)
     ),
-    "temp": _temperature,
+    "temp": _temperature_cell,
     "model": lambda builder, host: builder.add(cut_to_width(printable(model_of(host)), builder.width), "dim"),
     "user": lambda builder, host: builder.add(cut_to_width(used_by(host), builder.width), "text"),
 }

@@ -88,7 +88,7 @@ def _problem_of(finding: Finding, snapshot: Snapshot, count: int) -> MainProblem
 def draw_problem(builder: LineBuilder, wrong: MainProblem, key: tuple[str, str]) -> None:
     """``✖ Wrong: GPU 1 lost  → reboot   1 of 3 [f] why``, up to the end of the line; ``key``: what shows the rest."""
     label, (glyph, style) = SEVERITY_LABELS[wrong.severity], SEVERITY_MARKS[wrong.severity]
-    more = _count(wrong)
+    more = _count_text(wrong)
     builder.add(f"{glyph} {label}: ", style).add(wrong.lead, "strong")
     room = builder.cells_left - len(more + key[0]) - 1
     shown = drop_last_clauses(wrong.text, room)
@@ -101,7 +101,7 @@ def draw_problem(builder: LineBuilder, wrong: MainProblem, key: tuple[str, str])
     builder.add_spans(text.spans).fill_to(end).add(more, "dim").add(key[0], "key").add(why, "dim")
 
 
-def _count(wrong: MainProblem) -> str:
+def _count_text(wrong: MainProblem) -> str:
     return f" 1 of {wrong.number}  " if wrong.number > 1 else " "
 
 
@@ -113,7 +113,7 @@ def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[Pla
     items, wrong = summary_items(view), main_problem(view)
     least = 0
     if wrong is not None:
-        around = width_of(wrong.lead + _count(wrong)) + len(f" ▲ {SEVERITY_LABELS[wrong.severity]}: [f] ")
+        around = width_of(wrong.lead + _count_text(wrong)) + len(f" ▲ {SEVERITY_LABELS[wrong.severity]}: [f] ")
         least = min(
             _MIN_WRONG_CELLS,
             width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, builder.width // 2) - around)) + around,
@@ -190,36 +190,36 @@ def _free_item(view: View, snapshot: Snapshot) -> SummaryItem:
     units = _free_or_used(view, snapshot)
     free = [(device, instance) for device, instance, idle in units if idle]
     if free:
-        forms: tuple[str, ...] = (f"Free: {_sizes(free)}", f"Free: {_names(free)}")
+        forms: tuple[str, ...] = (f"Free: {_sizes_text(free)}", f"Free: {_names_text(free)}")
         forms += (f"Free: {len(free)} GPUs",) if len(forms[-1]) > len(f"Free: {len(free)} GPUs") else ()
         return SummaryItem("free", forms, "ok", (free[0][0].uuid, 0, None))
-    known = {amount: (device, mig) for device, mig, _ in units if (amount := _amount((device, mig))) is not None}
+    known = {amount: (device, mig) for device, mig, _ in units if (amount := _free_memory((device, mig))) is not None}
     if not known:
         return SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")
     most = known[max(known)]
-    none = f"Free: no GPU (most {size(max(known))} on {_name(most)})", "Free: no GPU"
+    none = f"Free: no GPU (most {size(max(known))} on {_unit_name(most)})", "Free: no GPU"
     return SummaryItem("free", none, "dim", (most[0].uuid, 0, None))
 
 
-def _amount(unit: GpuOrInstance) -> float | None:
+def _free_memory(unit: GpuOrInstance) -> float | None:
     device, instance = unit
     return (device if instance is None else instance).number("memory.free_bytes")
 
 
-def _name(unit: GpuOrInstance) -> str:
+def _unit_name(unit: GpuOrInstance) -> str:
     device, instance = unit
     return str(device.index) if instance is None else f"{device.index} MIG {instance.id}"
 
 
-def _sizes(free: Sequence[GpuOrInstance]) -> str:
+def _sizes_text(free: Sequence[GpuOrInstance]) -> str:
     """``2, 5 (23.8 GiB each), 7 (47.5 GiB)``."""
     of: dict[str, list[GpuOrInstance]] = {}
     for unit in free:
-        of.setdefault(size(_amount(unit)), []).append(unit)
-    return ", ".join(f"{_names(units)} ({text}{' each' * (len(units) > 1)})" for text, units in of.items())
+        of.setdefault(size(_free_memory(unit)), []).append(unit)
+    return ", ".join(f"{_names_text(units)} ({text}{' each' * (len(units) > 1)})" for text, units in of.items())
 
 
-def _names(free: Sequence[GpuOrInstance]) -> str:
+def _names_text(free: Sequence[GpuOrInstance]) -> str:
     """``0-3, 5``."""
     runs: list[list[GpuOrInstance]] = []
     for unit in free:
@@ -229,7 +229,9 @@ def _names(free: Sequence[GpuOrInstance]) -> str:
         else:
             runs.append([unit])
     return ", ".join(
-        f"{_name(run[0])}-{_name(run[-1])}" if len(run) >= _MIN_RANGE_GPUS else ", ".join(map(_name, run))
+        f"{_unit_name(run[0])}-{_unit_name(run[-1])}"
+        if len(run) >= _MIN_RANGE_GPUS
+        else ", ".join(map(_unit_name, run))
         for run in runs
     )
 

@@ -26,17 +26,17 @@ _FINDING_LINES = 2
 
 def small_terminal_lines(view: View, width: int, height: int) -> list[Line]:
     """The verdict, a line for each GPU, the first finding, and the required size, as far as there is room."""
-    lines = [_top(view, width)]
-    last = _size(width, height)
+    lines = [_top_line(view, width)]
+    last = _size_line(width, height)
     room = height - len(lines) - 1
-    found = _finding(view, width)
+    found = _finding_lines(view, width)
     if not view.devices:
         return _fill_height([*lines, *no_gpu_lines(view, width, max(room, 1))], last, height)
     kept = min(len(found), _FINDING_LINES, max(room - 1, 0))
     count = len(view.devices)
     shown = count if count <= room - kept else max(room - kept - 1, 1)
     cells = max(len(str(device.index)) for device in view.devices)
-    lines += [_gpu(device, width, cells) for device in view.devices[:shown]]
+    lines += [_gpu_line(device, width, cells) for device in view.devices[:shown]]
     if shown < count:
         lines.append(LineBuilder(width).add(f" and {count - shown} more GPUs", "dim").line())
     return _fill_height([*lines, *found], last, height)
@@ -48,7 +48,7 @@ def _fill_height(lines: list[Line], last: Line, height: int) -> list[Line]:
     return [*above, *[BLANK] * (height - 1 - len(above)), last][:height]
 
 
-def _top(view: View, width: int) -> Line:
+def _top_line(view: View, width: int) -> Line:
     now = f"{clock_text(view.moment)} "
     words, style = verdict(view)
     builder = (
@@ -60,7 +60,7 @@ def _top(view: View, width: int) -> Line:
     return (builder.fill_to(width - len(now)).add(now, "dim") if builder.cells_left >= len(now) else builder).line()
 
 
-def _gpu(device: Device, width: int, cells: int) -> Line:
+def _gpu_line(device: Device, width: int, cells: int) -> Line:
     """Utilization, memory, temperature; a bar of the memory where there is room."""
     state, style = state_note(device)
     if state:
@@ -79,7 +79,7 @@ def _gpu(device: Device, width: int, cells: int) -> Line:
     return builder.add_spans(parts).line()
 
 
-def _finding(view: View, width: int) -> list[Line]:
+def _finding_lines(view: View, width: int) -> list[Line]:
     """The problem and its action, as on the Overview; else who holds memory idle."""
     wrong = main_problem(view)
     if wrong is not None:
@@ -92,7 +92,7 @@ def _finding(view: View, width: int) -> list[Line]:
     return [Line(tuple(part)) for line in spans for part in wrap_line(line, max(width - 1, 8))]
 
 
-def _size(width: int, height: int) -> Line:
+def _size_line(width: int, height: int) -> Line:
     """What this terminal has, and what the dashboard needs."""
     needs = f"needs {MIN_WIDTH}×{MIN_HEIGHT}"
     short = f" {width}×{height}, {needs}  q quit"

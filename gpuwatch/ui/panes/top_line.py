@@ -17,9 +17,9 @@ from gpuwatch.ui.panes.host_line import WIDTHS_WITH_VERSIONS, gpu_count
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.settings.tabs import tab_labels
 
-_LAST_SECONDS = 300.0
+_LAST_EVENT_SECONDS = 300.0
 """Seconds for which the top line shows the last event."""
-_MIN_LAST_CELLS = 24
+_MIN_EVENT_CELLS = 24
 
 
 def feed_state(view: View, *, short: bool = False) -> Span:
@@ -57,7 +57,7 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
 
 
 _Labels = list[tuple[str, str, str]]
-_SPEED = {0.25: "1/4x", 0.5: "1/2x"}
+_SPEED_TEXTS = {0.25: "1/4x", 0.5: "1/2x"}
 _LONGEST_REPLAY = " ▶ REPLAY 1/4x 99 % "
 _BADGE_CELLS = 15
 """Cells reserved for the verdict, so that the tab names do not fold when it changes."""
@@ -67,10 +67,10 @@ _HOST_CELLS = 8
 """Cells for the host name, possibly cut."""
 _WITH_SOURCE = -1
 """The level at which there is room to say that the samples come from a recorder."""
-_LEVELS = range(_WITH_SOURCE, 7)
+_SHORTENING_LEVELS = range(_WITH_SOURCE, 7)
 
 
-def _length(marks: list[Span]) -> int:
+def _cells_of(marks: list[Span]) -> int:
     return sum(width_of(text) for text, _ in marks)
 
 
@@ -82,7 +82,7 @@ def _state_marks(view: View, level: int) -> list[Span]:
     """Marks that must always be visible, shorter at a higher ``level``."""
     marks: list[Span] = []
     if view.position is not None and view.position.played is not None:
-        marks.append((f" {_replayed(view.position, paused=view.paused_since is not None, level=level)} ", "badge"))
+        marks.append((f" {_replay_text(view.position, paused=view.paused_since is not None, level=level)} ", "badge"))
     if view.simulated:
         marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-neutral"))
     if view.read_only:
@@ -99,7 +99,7 @@ def _state_marks(view: View, level: int) -> list[Span]:
     return _with_gaps(marks, level)
 
 
-def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
+def _replay_text(past: PlayheadPosition, *, paused: bool, level: int) -> str:
     """``▶ REPLAY 8x 37 %``; shorter at a higher ``level``."""
     played = past.played
     assert played is not None
@@ -107,7 +107,7 @@ def _replayed(past: PlayheadPosition, *, paused: bool, level: int) -> str:
     if not paused and (played.following or played.ended):
         return " ".join([*words, "now" if played.following else "end"])
     if played.speed != 1 and level < 5:
-        words.append(_SPEED.get(played.speed, f"{played.speed:g}x"))
+        words.append(_SPEED_TEXTS.get(played.speed, f"{played.speed:g}x"))
     if level < 2:
         words.append(f"{int(past.share * 100)} %")
     return " ".join(words)
@@ -137,7 +137,7 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
         calm.append((_LONGEST_REPLAY, "text"))
     titled = width >= (80 if view.played is None else 100)
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
-    still = sum(width_of(text) for _, text, _ in title) + _length([*_with_gaps(calm, 0), *in_full[1]]) + _BADGE_CELLS
+    still = sum(width_of(text) for _, text, _ in title) + _cells_of([*_with_gaps(calm, 0), *in_full[1]]) + _BADGE_CELLS
     usual = tab_labels(tab, width - still - _HOST_CELLS, view.unseen_events)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
@@ -146,14 +146,14 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
         ways.insert(1, tab_labels(tab, 0, view.unseen_events))
     spare = {_WITH_SOURCE: 3 * _HOST_CELLS, 0: _HOST_CELLS, 1: 1}
     for names in ways:
-        for level in _LEVELS:
+        for level in _SHORTENING_LEVELS:
             left = names if level >= 6 else [*title, *names]
             marks, ends = (_state_marks(view, level), _clock_spans(view, level)) if level > 0 else in_full
             if level == _WITH_SOURCE:
                 if not view.status.recording:
                     continue
                 marks = [*_with_gaps([("recorded", "dim")], 0), *marks]
-            need = sum(width_of(text) for _, text, _ in left) + _length([*marks, *ends])
+            need = sum(width_of(text) for _, text, _ in left) + _cells_of([*marks, *ends])
             if need + spare[min(level, 1)] <= width:
                 return left, marks, ends
     return left, marks, ends
@@ -162,7 +162,7 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
 def _last_event(view: View) -> MachineEvent | None:
     """The last recent event; not those of a condition that is shown as a finding already."""
     shown = {(finding.id, finding.device_uuid) for finding in view.errors_and_warnings}
-    recent = itertools.takewhile(lambda event: view.now - event.at < _LAST_SECONDS, reversed(view.events))
+    recent = itertools.takewhile(lambda event: view.now - event.at < _LAST_EVENT_SECONDS, reversed(view.events))
     return next((event for event in recent if (event.cause, event.device_uuid) not in shown), None)
 
 
@@ -173,7 +173,7 @@ def top_line(builder: LineBuilder, view: View, tab: str) -> list[tuple[int, int,
     """
     snapshot = view.snapshot
     names, marks, ends = _fit_parts(builder.width, view, tab)
-    reserve = _length([*marks, *ends])
+    reserve = _cells_of([*marks, *ends])
     places = []
     for tab_id, text, tab_style in names:
         if tab_id:
@@ -190,7 +190,7 @@ def top_line(builder: LineBuilder, view: View, tab: str) -> list[tuple[int, int,
             text = cut_to_width(text, room)
         builder.add(gap, "faint").add(text, fact_style)
     room = builder.cells_left - reserve - 4
-    last = _last_event(view) if room >= _MIN_LAST_CELLS else None
+    last = _last_event(view) if room >= _MIN_EVENT_CELLS else None
     if last is not None:
         builder.add(" · ", "faint").add(cut_to_width(f"{ago(view.now - last.at)}: {last.text}", room), "text")
     builder.fill_to(builder.width - reserve)

@@ -22,7 +22,7 @@ from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS, gpu_number_range, gpu_number_title, key_line
 from gpuwatch.ui.panes.small_terminal import small_terminal_lines
-from gpuwatch.ui.settings.actions import REPLAY, bindings
+from gpuwatch.ui.settings.actions import REPLAY_ACTIONS, bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, OneLinePane, TopLine
 
@@ -37,7 +37,7 @@ _MESSAGE_SECONDS = 4.0
 _REPORTED_SECONDS = 1800.0
 """Seconds of a recording that a report is on."""
 _DOCTOR = "the doctor's checks"
-_REPLAY_ACTIONS = frozenset(action.id.partition("(")[0] for action in REPLAY)
+_REPLAY_ACTIONS = frozenset(action.id.partition("(")[0] for action in REPLAY_ACTIONS)
 _PAST_ACTIONS = frozenset({"go_to_time", "go_to_event", "go_to_trouble"})
 _HTOP_KEY_HINTS = {"T": " until P pauses; s and then “time” sorts by run time"}
 """For keys of htop that do nothing here: what comes closest to what they do there."""
@@ -228,18 +228,18 @@ class TabScreen(Screen[None]):
 
     async def action_show_tab(self, tab_id: str) -> None:
         if tab_id == self.TAB:
-            self.say(f"{number_of(tab_id)} is this tab{self._or_gpu}", "text")
+            self.say(f"{number_of(tab_id)} is this tab{self._gpu_number_hint}", "text")
         await self.go(tab_id)
 
     @property
-    def _or_gpu(self) -> str:
+    def _gpu_number_hint(self) -> str:
         return f"; # opens a GPU by its number, {numbers}" if (numbers := gpu_number_range(self.view)) else ""
 
     def unknown_key(self, event: events.Key) -> None:
         """Says of a typed letter or digit that does nothing here that it is no key."""
         char = event.character if event.is_printable else None
         if char and char.isalnum() and event.key not in self.active_bindings:
-            more = self._or_gpu if char.isdecimal() else _HTOP_KEY_HINTS.get(char, "")
+            more = self._gpu_number_hint if char.isdecimal() else _HTOP_KEY_HINTS.get(char, "")
             self.say(f"{char} is no key here{more or '; ? shows all keys'}", "text")
 
     async def action_back(self) -> None:

@@ -17,7 +17,7 @@ from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.tables import gpu_fields, process_columns
 
-_KEYS = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
+_KEY_HELP = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ class ColumnChooser(LinesModal[None]):
         self._choices = choices
         self._changed = changed
         self._ids = [choice.id for choice in choices(self._chosen)]
-        self._order = self._of(self._chosen)
+        self._order = self._ordered_ids(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
         sheet = Sheet([], cursor=0, wrap=self._lines, notes=self._help)
-        sheet.ending, sheet.always_shows_ending = _KEYS, True
+        sheet.ending, sheet.always_shows_ending = _KEY_HELP, True
         super().__init__(title, [], sheet=sheet)
 
-    def _of(self, chosen: Sequence[str]) -> list[str]:
+    def _ordered_ids(self, chosen: Sequence[str]) -> list[str]:
         """The choices that are on, in order, then the rest in the order of the table."""
         return [*chosen, *(name for name in self._ids if name not in chosen)]
 
@@ -142,7 +142,7 @@ class ColumnChooser(LinesModal[None]):
 
     def action_default(self) -> None:
         self._chosen = list(self._default)
-        self._order = self._of(self._chosen)
+        self._order = self._ordered_ids(self._chosen)
         self._apply(self.choices[0].id)
 
     def _apply(self, name: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
 
 AnyFilter = TypeVar("AnyFilter", bound="Filter[...]")
-_KEYS = frozenset(next(action.keys for action in ACTIONS["filterable"] if action.id == "filter").split(","))
+_FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS["filterable"] if action.id == "filter").split(","))
 
 
 class FilterBarScreen(TabScreen, Generic[AnyFilter]):
@@ -105,7 +105,7 @@ class FilterBarScreen(TabScreen, Generic[AnyFilter]):
     @property
     def openers(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Actions of the keys that open a filter bar."""
-        return dict.fromkeys(_KEYS, self.action_filter)
+        return dict.fromkeys(_FILTER_KEYS, self.action_filter)
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Shows the keys of the focused pane; leaving the filter bar closes it."""

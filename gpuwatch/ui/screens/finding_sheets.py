@@ -34,19 +34,19 @@ class EvidenceModal(LinesModal[None]):
         lines, entry = read()
         super().__init__(title, lines)
         self._read = read
-        self._take(entry)
+        self._take_entry(entry)
 
     def on_mount(self) -> None:
         """What it says changes while it is read: times, values, new findings."""
-        self.set_interval(1.0, self._renew)
+        self.set_interval(1.0, self._refresh_entry)
 
-    def _renew(self) -> None:
+    def _refresh_entry(self) -> None:
         lines, entry = self._read()
         if lines != self.sheet.content:
-            self._take(entry)
+            self._take_entry(entry)
             self.sheet.replace(lines)
 
-    def _take(self, entry: Entry | None) -> None:
+    def _take_entry(self, entry: Entry | None) -> None:
         self._to_copy, self._cause = action_of(entry), cause_of(entry)
         keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
         self.sheet.ending = "  ".join([*keys, "Esc closes"])

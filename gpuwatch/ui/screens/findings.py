@@ -67,7 +67,7 @@ class FindingList(ItemList[Entry]):
         every = entries_of(view)
         self._view, self._wanted, self.total = view, wanted, len(every)
         found = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
-        self.set_items(found, _key, follow_first=True)
+        self.set_items(found, _entry_key, follow_first=True)
 
     def rebuild(self) -> None:
         view = self._view
@@ -138,7 +138,7 @@ def _right_text(finding: Finding, title: str, room: int) -> str:
     return padded[-1] if padded and room > len(padded[-1]) + _MIN_TITLE_CELLS else ""
 
 
-def _key(entry: Entry) -> tuple[object, ...]:
+def _entry_key(entry: Entry) -> tuple[object, ...]:
     if isinstance(entry, Finding):
         return (entry.id, entry.device_uuid, entry.pid, entry.since, entry.until is None)
     return (entry.source, entry.reason)
@@ -268,7 +268,7 @@ class FindingsScreen(FilterableScreen):
         def read() -> tuple[SpanLines, Entry]:
             nonlocal shown  # once it is gone, what it said last
             found = entries_of(self.view)
-            shown = next((other for other in found if _key(other)[:4] == _key(shown)[:4]), shown)
+            shown = next((other for other in found if _entry_key(other)[:4] == _entry_key(shown)[:4]), shown)
             return entry_lines(shown, self.view.snapshot), shown
 
         self.app.push_screen(EvidenceModal("Finding", read))

@@ -51,7 +51,7 @@ _MIN_NAME_CELLS = 6
 """Cells for the name of a GPU; with fewer, behind the numbers of many, it is left out."""
 
 
-def _since(at: float | None, now: float) -> str:
+def _since_text(at: float | None, now: float) -> str:
     return clock_text(at, now) if at is not None else STARTED
 
 
@@ -257,12 +257,12 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.graphs.show(partial(device_graphs, device, view, thresholds), view.history.times, view)
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
-        about, happened = self._about(device, view), self._events_and_runs(device, runs, view)
+        about, happened = self._about_sections(device, view), self._events_and_runs(device, runs, view)
         self.about.show_sections(about if width >= _TWO_PANES_COLUMNS else about + happened, stale=view.stale)
         self.device_events.show_sections(happened, stale=view.stale)
 
     def _energy(self, device: Device, view: View) -> tuple[ReadingRow, ...]:
-        meter, since = self.gpuwatch.session.energy, _since(view.since.counted, view.now)
+        meter, since = self.gpuwatch.session.energy, _since_text(view.since.counted, view.now)
         if meter is None:
             return ()
         return energy_rows(meter.of(device.uuid), meter.machine(), len(view.devices), since)
@@ -283,7 +283,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         self.readings.unfolded = not self.readings.unfolded
         self.show_again()
 
-    def _about(self, device: Device, view: View) -> list[tuple[str, SpanLines]]:
+    def _about_sections(self, device: Device, view: View) -> list[tuple[str, SpanLines]]:
         snapshot = view.snapshot
         assert snapshot is not None
         at = snapshot.taken_at.timestamp()
@@ -292,7 +292,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         if parts:
             sections.append(("MIG instances", parts))
         episodes = self.gpuwatch.session.throttling(device.uuid, at)
-        since = _since(view.since.throttling, view.now)
+        since = _since_text(view.since.throttling, view.now)
         sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at, since)))
         sections.append(("Limits", gpu_facts.limit_lines(device)))
         topology = gpu_facts.topology_lines(device, snapshot)
@@ -311,7 +311,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
             view.events,
             view.now,
             most=_MAX_EVENTS if granted else 40,
-            since=_since(view.since.events, view.now),
+            since=_since_text(view.since.events, view.now),
         )
         return [("Events", happened), ("Latest probe runs", granted or none)]
 

@@ -11,11 +11,11 @@ from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import align_left, width_of
 from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
-from gpuwatch.ui.settings.actions import ACTIONS, REPLAY, Action, absent_actions
+from gpuwatch.ui.settings.actions import ACTIONS, REPLAY_ACTIONS, Action, absent_actions
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 from gpuwatch.ui.tables.process_filter import EXAMPLES
 
-_HEADS = {
+_PANE_TITLES = {
     "overview": "1 Overview",
     "summary": "1 Overview",
     "users": "1 Overview",
@@ -33,7 +33,7 @@ _HEADS = {
     "everywhere": "Everywhere",
 }
 """Headings of the panes; panes of the same heading are listed together."""
-_FIRST = "First"
+_FIRST_TITLE = "First"
 _COMMON_ACTIONS = frozenset(
     {"open_process", "filter", "sort", "signal", "users", "findings", "pause", "jump", "help", "quit"}
 )
@@ -69,12 +69,12 @@ _COLUMN_GAP_CELLS = 2
 """Cells between two columns."""
 _VISIBLE_LINES = 38
 """Lines of the help that a terminal of 40 lines shows."""
-TWO_COLUMNS = 92
+MIN_TWO_COLUMNS_CELLS = 92
 """Cells from which the help has two columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class HelpGroup:
     """A heading and its entries."""
 
     title: str
@@ -91,7 +91,7 @@ class Group:
         return found
 
 
-def groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool = False) -> list[Group]:
+def help_groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool = False) -> list[HelpGroup]:
     """All keys: those of this tab first, then those that work everywhere, then those of the other tabs.
 
     ``replay``: those of a replay before all others, without those that it does not have.
@@ -102,14 +102,14 @@ def groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool = Fal
     order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes if not fleet)]
     left_out = absent_actions(tab, replay=replay)
     common: list[tuple[str, str]] = []
-    found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST: common}
+    found: dict[str, list[tuple[str, str]]] = {} if replay or fleet else {_FIRST_TITLE: common}
     listed: set[tuple[str, str]] = set()
     if replay:
         rows = found.setdefault("Replay of a recording", [])
-        for action in REPLAY:
-            _list(action, rows, key_name)
+        for action in REPLAY_ACTIONS:
+            _add_entry(action, rows, key_name)
     for pane in dict.fromkeys(order):
-        rows = found.setdefault(_HEADS[pane], [])
+        rows = found.setdefault(_PANE_TITLES[pane], [])
         if pane == "everywhere" and not fleet:
             rows.append((f"1-{len(TABS)}", " ".join(tab.title for tab in TABS)))
         into = rows
@@ -119,15 +119,15 @@ def groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool = Fal
                 continue
             listed.add(entry)
             if not action.pair or not into:  # a pair follows its first half
-                into = common if action.id in _COMMON_ACTIONS and _FIRST in found else rows
-            _list(action, into, key_name)
+                into = common if action.id in _COMMON_ACTIONS and _FIRST_TITLE in found else rows
+            _add_entry(action, into, key_name)
     common.sort(key=lambda row: _COMMON_KEYS.find(row[0].split()[0]))
-    keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
+    keys = [HelpGroup(title, tuple(rows)) for title, rows in found.items() if rows]
     words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (EXAMPLES, _SYMBOLS)
-    return [*keys, Group("Filter", words, "strong"), Group("Symbols", symbols, "strong")]
+    return [*keys, HelpGroup("Filter", words, "strong"), HelpGroup("Symbols", symbols, "strong")]
 
 
-def _list(action: Action, rows: list[tuple[str, str]], key_name: Callable[[str], str]) -> None:
+def _add_entry(action: Action, rows: list[tuple[str, str]], key_name: Callable[[str], str]) -> None:
     """Adds an action, to the entry before it if they share a line."""
     if action.pair and rows:
         first, second = rows[-1][0], key_name(action.shown)
@@ -137,13 +137,13 @@ def _list(action: Action, rows: list[tuple[str, str]], key_name: Callable[[str],
         rows.append((key_name(action.shown), action.help))
 
 
-def help_lines(groups: Sequence[Group], width: int) -> SpanLines:
+def help_lines(groups: Sequence[HelpGroup], width: int) -> SpanLines:
     """The groups in one column, or in two of about the same height where ``width`` allows."""
-    if width < TWO_COLUMNS:
+    if width < MIN_TWO_COLUMNS_CELLS:
         return [line for group in groups for line in group.lines(width)]
     half = (width - _COLUMN_GAP_CELLS) // 2
     blocks = [group.lines(half) for group in groups]
-    first, second = _split(blocks)
+    first, second = _split_columns(blocks)
     lines: SpanLines = []
     nothing: list[Span] = []
     for before, behind in zip_longest(first, second, fillvalue=nothing):
@@ -152,7 +152,7 @@ def help_lines(groups: Sequence[Group], width: int) -> SpanLines:
     return lines
 
 
-def _split(blocks: list[SpanLines]) -> tuple[SpanLines, SpanLines]:
+def _split_columns(blocks: list[SpanLines]) -> tuple[SpanLines, SpanLines]:
     """Two columns: between two groups if that balances them, else inside a group, whose heading is repeated."""
     heights = [len(block) for block in blocks]
     at = min(range(1, len(blocks) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
@@ -178,7 +178,7 @@ class HelpSheet(LinesModal[None]):
 
     def __init__(self, tab: str, key_name: Callable[[str], str], *, replay: bool = False) -> None:
         """``key_name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
-        found = groups(tab, key_name, replay=replay)
+        found = help_groups(tab, key_name, replay=replay)
         sheet = Sheet(help_lines(found, 0), wrap=partial(help_lines, found))
         sheet.styles.width = "100%"
         sheet.styles.max_width = _MAX_WIDTH_COLUMNS

@@ -136,7 +136,7 @@ class ParametersModal(Modal[ProbeParameters]):
         return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
     @on(Input.Submitted)
-    def _taken(self) -> None:
+    def _apply(self) -> None:
         typed = {name: field.value for name, field in self._inputs.items()}
         try:
             self.dismiss(parse_parameters(typed, self._devices))
@@ -164,28 +164,28 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
     """Who is on the GPU, what the probes take, what is at risk: a line each; then the programs and exceptions."""
     count = len(preflight.configs)
     each = f"{seconds:g} s of measuring" + (" each" if count > 1 else "")
-    names = _listed(preflight.configs)
+    names = _names_text(preflight.configs)
     if not preflight.devices:
         takes = f"{names}: {each}, on the CPU"
         return [
-            _line("on the GPU", "no GPU is available: the probes run on the CPU", "text"),
-            _line("takes", takes, "text"),
-            _line("at risk", "nothing on a GPU", "ok"),
+            _named_line("on the GPU", "no GPU is available: the probes run on the CPU", "text"),
+            _named_line("takes", takes, "text"),
+            _named_line("at risk", "nothing on a GPU", "ok"),
         ]
     programs = {(process.pid, process.create_time) for process in preflight.compute_processes}
     lines: SpanLines = [
-        _line(
+        _named_line(
             "on the GPU",
             f"{_gpus_text(preflight)}: {_programs_text(preflight, len(programs))}",
             "warning" if programs else "ok",
         ),
-        _line("takes", _memory_to_take(preflight), "text"),
+        _named_line("takes", _memory_to_take(preflight), "text"),
     ]
     if programs:
         risk = "the other programs can run out of memory if they request more meanwhile; all run slower"
-        lines.append(_line("▲ at risk", risk, "warning"))
+        lines.append(_named_line("▲ at risk", risk, "warning"))
     else:
-        lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
+        lines.append(_named_line("at risk", "nothing: no other compute program is there", "ok"))
     notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
     if preflight.busy_devices:
         are = "are not used: they are" if len(preflight.busy_devices) > 1 else "is not used: it is"
@@ -194,7 +194,7 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
         chooses = (
             "select their GPUs themselves" if len(preflight.sets_visible_itself) > 1 else "selects its GPUs itself"
         )
-        notes.append(f"{_listed(preflight.sets_visible_itself)} {chooses}")
+        notes.append(f"{_names_text(preflight.sets_visible_itself)} {chooses}")
     lines.append([])
     for process in preflight.compute_processes[:_MAX_PROGRAMS]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
@@ -207,7 +207,7 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
     return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
 
 
-def _line(name: str, text: str, style: str) -> list[Span]:
+def _named_line(name: str, text: str, style: str) -> list[Span]:
     return [(align_left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, style)]
 
 
@@ -239,7 +239,7 @@ def _memory_to_take(preflight: Preflight) -> str:
     return f"{most}: {free_of}"
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _names_text(names: tuple[str, ...]) -> str:
     """The first ones by name, the rest as a number."""
     return first_and_more(list(map(printable, names)), _MAX_CONFIGURATIONS)
 
@@ -264,12 +264,12 @@ def run_lines(run: Run, width: int) -> SpanLines:
     tables = {table.title: table for table in content.tables}
     order = [name for name in _FIRST_TABLES if name in tables] + [name for name in tables if name not in _FIRST_TABLES]
     for name in order:
-        lines += [[], *_table(tables[name], width)]
-    lines += _log(content)
+        lines += [[], *_table_lines(tables[name], width)]
+    lines += _log_lines(content)
     return lines
 
 
-def _table(table: Table, width: int) -> SpanLines:
+def _table_lines(table: Table, width: int) -> SpanLines:
     lines: SpanLines = [[(table.title, "title")]]
     sizes = [max(width_of(text) for text in column) for column in zip(table.heads, *table.rows, strict=True)]
     if 2 + sum(sizes) + 2 * len(sizes) <= width:
@@ -289,7 +289,7 @@ def _table(table: Table, width: int) -> SpanLines:
     return lines
 
 
-def _log(content: Content) -> SpanLines:
+def _log_lines(content: Content) -> SpanLines:
     if not content.log_tail:
         return []
     tail = content.log_tail[-_MAX_LOG_LINES:]
@@ -313,12 +313,12 @@ class CodeModal(LinesModal[None]):
 
     def __init__(self, title: str, source: str) -> None:
         super().__init__(
-            f"{title} as code", [_colored(line) for line in source.splitlines()], to_copy=source, keys={"e": None}
+            f"{title} as code", [_code_spans(line) for line in source.splitlines()], to_copy=source, keys={"e": None}
         )
         self.sheet.ending = "c copies  Esc closes"
 
 
-def _colored(line: str) -> list[tuple[str, str]]:
+def _code_spans(line: str) -> list[tuple[str, str]]:
     code, mark, comment = line.partition("#")
     indent = len(line) - len(line.lstrip(" "))
     if mark and not code.strip():

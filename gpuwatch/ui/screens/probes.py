@@ -67,7 +67,7 @@ class ProbesScreen(FilterableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = OneLinePane(self._head, id="probe-head")
+        self.head = OneLinePane(self._draw_head, id="probe-head")
         self.table = ProbeTable(id="probes")
         self.below = ProbeDetails(id="below")
         self.with_earlier = False
@@ -103,7 +103,7 @@ class ProbesScreen(FilterableScreen):
         self._draw_bars()
         self._draw_below()
 
-    def _head(self, builder: LineBuilder, view: View) -> None:
+    def _draw_head(self, builder: LineBuilder, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
         live, done = self.probe_runs.live, runs_progress(self.probe_runs)
         reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
@@ -210,11 +210,11 @@ class ProbesScreen(FilterableScreen):
             run = row.run
             title = printable(config)
             lines += configuration_lines(self.probe_runs.scripts.get(config), run)
-            lines += self._marks_of(run)
+            lines += self._mark_lines(run)
         width = max(self.app.size.width - 4, 20)
         self.below.show_text(title, [part for line in lines for part in wrap_line(line, width)])
 
-    def _marks_of(self, run: Run | None) -> list[list[Span]]:
+    def _mark_lines(self, run: Run | None) -> list[list[Span]]:
         comparison = self.comparison()
         place = _run_index(run, comparison)
         marks = speed_marks(comparison, place) if place is not None else ()
@@ -307,9 +307,9 @@ class ProbesScreen(FilterableScreen):
             return
         wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()
         if wanted:
-            self._run(wanted, asks=True)
+            self._run_or_ask(wanted, asks=True)
 
-    def _run(self, wanted: list[str], *, asks: bool) -> None:
+    def _run_or_ask(self, wanted: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
         from gpuwatch.session.probe_preflight import plan_preflight
         from gpuwatch.ui.screens.probe_sheets import PreflightSheet
@@ -323,7 +323,7 @@ class ProbesScreen(FilterableScreen):
                 self.probe_runs_changed()
 
         taken = [device.uuid for device in ahead.devices] or [self.probe_runs.parameters.gpu]
-        if not asks and self._free(taken):
+        if not asks and self._are_free(taken):
             answered(run=True)
             return
         self.app.push_screen(PreflightSheet(ahead, self.probe_runs.parameters.seconds, self.app.size.width), answered)
@@ -372,7 +372,7 @@ class ProbesScreen(FilterableScreen):
             if wanted == "code":
                 self._show_code(opened.config, dict(opened.workload_parameters))
             elif wanted == "report":
-                self._write(opened, opened.config)
+                self._write_report_of(opened, opened.config)
             elif wanted == "command":
                 self.copy_command(["report", str(self.probe_runs.store.path_of(opened))])
 
@@ -411,7 +411,7 @@ class ProbesScreen(FilterableScreen):
     def _live_view(self) -> View:
         return self.view.live or self.view
 
-    def _free(self, uuids: Iterable[str]) -> bool:
+    def _are_free(self, uuids: Iterable[str]) -> bool:
         """Whether nobody uses these GPUs, as far as that is known now."""
         return not self.probe_runs.parameters.visible and free_gpus(self._live_view).issuperset(uuids)
 
@@ -436,7 +436,9 @@ class ProbesScreen(FilterableScreen):
         app.opens_probe_finder = False
         uuid = self.probe_runs.parameters.gpu
         device = self._live_view.device(uuid)
-        where = f" on GPU {device.index} ({'free' if self._free([uuid]) else 'in use: asks first'})" if device else ""
+        where = (
+            f" on GPU {device.index} ({'free' if self._are_free([uuid]) else 'in use: asks first'})" if device else ""
+        )
         enter = app.key_name("↵")
         await self.open_bar(ProbeFinder("", f"type a name · {enter} runs it{where} · Esc: the list"))
 
@@ -457,7 +459,7 @@ class ProbesScreen(FilterableScreen):
     async def run_found(self, name: str) -> None:
         """Closes the field and runs the probe that was found in it."""
         await self.filter_done(keep=False)
-        self._run([name], asks=False)
+        self._run_or_ask([name], asks=False)
 
     def action_earlier(self) -> None:
         """Shows the runs to compare, and no others, side by side; else the earlier runs below the latest."""
@@ -479,11 +481,11 @@ class ProbesScreen(FilterableScreen):
     def action_report(self) -> None:
         comparison = self.comparison()
         if comparison.runs:
-            self._write(comparison, "probes")
+            self._write_report_of(comparison, "probes")
         else:
             self.say("no runs to report yet: x runs the selection", "warning")
 
-    def _write(self, comparison: Comparison | Run, name: str) -> None:
+    def _write_report_of(self, comparison: Comparison | Run, name: str) -> None:
         from gpuwatch.share.reports.report_formats import write
 
         moment = datetime.datetime.fromtimestamp(self.gpuwatch.session.clock()).strftime("%Y%m%d-%H%M%S")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_signals import SignalResult
     from gpuwatch.ui.screens.column_chooser import ColumnChoice
 
-READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
+READ_ONLY_MESSAGE = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"
 _NO_PROCESS = "no process here: nothing to signal"
 
@@ -32,7 +32,7 @@ def ask_signal(
     ``nothing``: what to say if no process is chosen.
     """
     if screen.gpuwatch.session.read_only and not screen.gpuwatch.session.recorded:
-        screen.say(READ_ONLY, "warning")
+        screen.say(READ_ONLY_MESSAGE, "warning")
         return
     if screen.refuse_while_paused():
         return
@@ -116,7 +116,7 @@ class ProcessRowsScreen(TabScreen):
         )
 
     @on(ProcessTable.Scrolled)
-    def _other_rows(self) -> None:
+    def _rows_scrolled(self) -> None:
         self.show_keys()
 
     async def go(self, tab_id: str) -> None:

@@ -57,11 +57,11 @@ class SortMenu(LinesModal[None]):
         return [column.title for column in self._columns]
 
     def action_choose(self) -> None:
-        self._take(self.sheet.cursor or 0)
+        self._choose_column(self.sheet.cursor or 0)
 
-    def _take(self, number: int) -> None:
+    def _choose_column(self, number: int) -> None:
         self.dismiss(None)
         self._sort(self._columns[number].id)
 
     def clicked(self, row: int, event: events.Click) -> None:
-        self._take(row)
+        self._choose_column(row)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.screens.base_tab import TabScreen
 
 
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
+_START_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.entry_point import main; main()"
 """Runs this gpuwatch, whatever the current folder holds."""
 _WRITE, _WITHOUT_NAMES = 1, 2
 _WRITTEN_SECONDS = 15.0
@@ -61,17 +61,17 @@ def ask_report(screen: TabScreen, what: str, arguments: Sequence[str], without: 
     def answered(without_names: bool | None) -> None:
         if without_names is not None:
             screen.say(f"◌ writing a report about {what}", "accent")
-            job = _write(screen.gpuwatch, arguments, redact=without_names)
+            job = _write_report(screen.gpuwatch, arguments, redact=without_names)
             screen.gpuwatch.run_worker(job, group="diagnostic", exclusive=True)
 
     screen.app.push_screen(ReportSheet(what, without), answered)
 
 
-async def _write(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) -> None:
+async def _write_report(app: GpuwatchApp, arguments: Sequence[str], *, redact: bool) -> None:
     """Runs ``gpuwatch report`` in a process of its own; the footer of whatever tab is open then says the result."""
     path = Path(f"gpuwatch-report-{datetime.datetime.now():%Y%m%d-%H%M%S}.html")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[3])),
+        *(sys.executable, "-P", "-c", _START_CODE, str(Path(__file__).resolve().parents[3])),
         *("report", *arguments, *(["--redact"] if redact else []), "-o", str(path)),
         stdin=DEVNULL,
         stdout=DEVNULL,

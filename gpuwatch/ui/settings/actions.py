@@ -77,12 +77,12 @@ _OLD_SIGNAL_KEY = _no_footer("up_by_k", "k", "up", "")
 """``k`` once sent a signal, as in htop: now it moves up, and the first time the footer names the new key."""
 
 # fmt: off
-_SORT = (
+_SORT_ACTIONS = (
     Action("sort", "s,f6", "sort", "Choose the column to sort by", name="Sort by…"),
     _no_footer("reverse", "S,shift+f6", "reverse", "Reverse the order", pair="Choose the column to sort by; reverse",
         name="Reverse the sort order"),
 )
-_GO_TO = (
+_GO_TO_ACTIONS = (
     Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
     _no_footer("go_to_trouble(-1)", "N", "previous", "Previous warning or error", name="Previous warning or error",
         pair="Next or previous problem"),
@@ -96,7 +96,7 @@ _GO_TO = (
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
         Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter processes"),
-        *_SORT,
+        *_SORT_ACTIONS,
         _no_footer("sort_by_memory", "M", "by memory", "Sort by GPU memory", name="Sort by GPU memory"),
         Action("users", "u", "users", "Totals by user, by job, or processes", name="Totals by user or job"),
         _no_footer("layout", "L", "layout", "", name="Layout of the GPUs"),
@@ -179,7 +179,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     ),
     "fleet": (
         Action("filter", "slash,f4", "filter", "Show only hosts that match (see Filter)", name="Filter hosts"),
-        *_SORT,
+        *_SORT_ACTIONS,
         Action("only_free", "o", "free", "Only hosts with free GPUs, or all", name="Only hosts with free GPUs"),
         Action("only_wrong", "f", "problems", "Only hosts with errors, warnings or no answer, or all",
             name="Only problems"),
@@ -194,7 +194,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("past_seconds(60)", "pagedown", "+1 min", ""),
         Action("past_end(False)", "home,g", "oldest", "", name="Oldest sample"),
         Action("past_end(True)", "end,G", "newest", "", name="Newest sample"),
-        *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO),
+        *(replace(action, footer=action.id == "go_to_time") for action in _GO_TO_ACTIONS),
         _no_footer("refuse_signal", "K,f9", "signal", ""),
         _no_footer("pause", "escape", "back to now", ""),
     ),
@@ -247,9 +247,9 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 }
 """Actions by the pane in which they work; ``everywhere``: on every tab, ``overview``: in every pane of that tab."""
 
-REPLAY = (
+REPLAY_ACTIONS = (
     Action("play", "space", "pause", "Play or pause (P)", name="Play or pause"),
-    *_GO_TO,
+    *_GO_TO_ACTIONS,
     Action("change_speed(1)", "plus,equals_sign", "faster", "Play faster", name="Play faster"),
     _no_footer("change_speed(-1)", "minus", "slower", "Play slower", name="Play slower",
         pair="Play faster or slower, 1/4 to 64 times"),
@@ -285,7 +285,7 @@ def absent_actions(tab: str, *, replay: bool) -> frozenset[str]:
 
 def pane_actions(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
     """Actions available while ``pane`` of ``tab`` is focused: those of a replay, the pane's, the tab's, global ones."""
-    found: list[Action] = [*REPLAY] if replay else []
+    found: list[Action] = [*REPLAY_ACTIONS] if replay else []
     for place in (pane, tab if tab in ("overview", "fleet") else "filterable", "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
@@ -297,7 +297,7 @@ def tab_actions(tab: str, *, replay: bool = False) -> list[Action]:
     """Every action of a tab: those of a replay, then by pane, then the global ones."""
     panes = (ACTIONS[pane] for pane in (*panes_of(tab), "everywhere"))
     here = [action for pane in panes for action in pane if action.id not in absent_actions(tab, replay=replay)]
-    return [*REPLAY, *here] if replay else here
+    return [*REPLAY_ACTIONS, *here] if replay else here
 
 
 def bindings(pane: str) -> list[BindingType]:
@@ -317,6 +317,6 @@ def bindings(pane: str) -> list[BindingType]:
             show=False,
             priority=replay,
         )
-        for action in (REPLAY if replay else ACTIONS[pane])
+        for action in (REPLAY_ACTIONS if replay else ACTIONS[pane])
         if not action.run
     ]

@@ -126,19 +126,19 @@ def _quoted(value: object) -> str:
     return f"“{printable(value)}”" if isinstance(value, str) else repr(value)
 
 
-def _flag(value: object) -> object:
+def _as_flag(value: object) -> object:
     if not isinstance(value, bool):
         raise InvalidValue(f"is {_quoted(value)}, not true or false")
     return value
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"is {_quoted(value)}, not text in quotes")
     return value
 
 
-def _interval(value: object) -> object:
+def _as_interval(value: object) -> object:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -150,8 +150,8 @@ def _interval(value: object) -> object:
     return float(value)
 
 
-def _theme(value: object) -> object:
-    name = _text(value)
+def _as_theme(value: object) -> object:
+    name = _as_text(value)
     if not is_theme(name):
         raise InvalidValue(f"is {_quoted(name)}, not a known theme{did_you_mean(name, known_themes())}")
     return name
@@ -159,7 +159,7 @@ def _theme(value: object) -> object:
 
 def _one_of(table: str, key: str, field: str, noun: str, choices: Choices, help: str, example: str = "") -> Setting:
     def convert(value: object) -> str:
-        name, names = _text(value), choices()
+        name, names = _as_text(value), choices()
         if name not in names:
             raise InvalidValue(f"is {_quoted(name)}, not a known {noun}{did_you_mean(name, names)}")
         return name
@@ -187,8 +187,8 @@ def _some_of(table: str, key: str, field: str, noun: str, choices: Choices, *, h
     return Setting(table, key, field, convert, help, choices=choices)
 
 
-def _filter(value: object) -> object:
-    text = _text(value)
+def _as_filter(value: object) -> object:
+    text = _as_text(value)
     try:
         parse_process_filter(text)
     except FilterError as error:
@@ -196,7 +196,7 @@ def _filter(value: object) -> object:
     return text
 
 
-def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
+def _as_thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
     """At most two percentages; ``falling``: the second is the lower one."""
     if not isinstance(value, list) or not all(
         isinstance(entry, (int, float)) and not isinstance(entry, bool) and 0 <= entry <= 200 for entry in value
@@ -216,24 +216,25 @@ def _columns() -> Mapping[str, str]:
 
 # fmt: off
 SETTINGS: tuple[Setting, ...] = (
-    Setting("", "theme", "theme", _theme, help="colors; Ctrl+P, Theme lists them",
+    Setting("", "theme", "theme", _as_theme, help="colors; Ctrl+P, Theme lists them",
         choices=lambda: dict.fromkeys(known_themes(), "")),
-    Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: if the terminal needs it", example=True),
-    Setting("", "interval", "interval", _interval,
+    Setting("", "ascii", "ascii", _as_flag, help="draw with ASCII only; unset: if the terminal needs it", example=True),
+    Setting("", "interval", "interval", _as_interval,
         help=f"seconds between samples, {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g}"),
-    Setting("", "read-only", "read_only", _flag, help="true: send no signals"),
-    Setting("", "gpm", "gpm", _flag, help="SM, tensor core and DRAM activity; uses hardware counters"),
-    Setting("", "own-collector", "own_collector", _flag, help="true: take no samples from gpuwatch record"),
-    Setting("", "notify", "notify", _flag, help="true: show warnings and errors on the desktop, through the terminal"),
+    Setting("", "read-only", "read_only", _as_flag, help="true: send no signals"),
+    Setting("", "gpm", "gpm", _as_flag, help="SM, tensor core and DRAM activity; uses hardware counters"),
+    Setting("", "own-collector", "own_collector", _as_flag, help="true: take no samples from gpuwatch record"),
+    Setting("", "notify", "notify", _as_flag,
+        help="true: show warnings and errors on the desktop, through the terminal"),
     _one_of("", "tab", "tab", "tab", lambda: {tab.id: tab.help for tab in TABS},
         help="first tab: " + ", ".join(tab.id for tab in TABS)),
     _some_of("processes", "columns", "columns", "column", _columns, help="columns, from left to right"),
     _one_of("processes", "sort", "sort", "column", _columns, help="column to sort by; unset: GPU memory",
         example="memory"),
-    Setting("processes", "descending", "descending", _flag, help="largest first; unset: the column's own order",
+    Setting("processes", "descending", "descending", _as_flag, help="largest first; unset: the column's own order",
         example=True),
-    Setting("processes", "tree", "tree", _flag, help="show the process tree"),
-    Setting("processes", "filter", "filter", _filter, help="as typed after /: user:alice mem>2GiB"),
+    Setting("processes", "tree", "tree", _as_flag, help="show the process tree"),
+    Setting("processes", "filter", "filter", _as_filter, help="as typed after /: user:alice mem>2GiB"),
     _some_of("gpus", "fields", "gpu_fields", "field", lambda: {field.id: field.help for field in FIELDS.values()},
         help="fields beside the bars, in order"),
     _one_of("gpus", "layout", "layout", "layout", lambda: dict.fromkeys(LAYOUTS, ""),
@@ -243,7 +244,7 @@ SETTINGS: tuple[Setting, ...] = (
     _some_of("gpus", "graphs", "graphs", "graph", lambda: {field.id: field.graph.help for field in GRAPHS.values()},
         help="graphs in cards, in order"),
     *(
-        Setting("thresholds", load, f"{load}_thresholds", _thresholds, help=f"high and very high, % of {of}")
+        Setting("thresholds", load, f"{load}_thresholds", _as_thresholds, help=f"high and very high, % of {of}")
         for load, of in (
             ("utilization", "the time; [] for never"),
             ("memory", "the memory"),
@@ -251,7 +252,7 @@ SETTINGS: tuple[Setting, ...] = (
             ("power", "the power limit"),
         )
     ),
-    Setting("thresholds", "clock", "clock_thresholds", lambda value: _thresholds(value, falling=True),
+    Setting("thresholds", "clock", "clock_thresholds", lambda value: _as_thresholds(value, falling=True),
         help="low and very low under load, % of the maximum SM clock"),
 )
 # fmt: on

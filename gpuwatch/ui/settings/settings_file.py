@@ -51,7 +51,7 @@ class LoadedSettings:
     @property
     def lines(self) -> tuple[str, ...]:
         """Every problem in a line with the file's name, and one line about unknown keys."""
-        return (*(f"{self._name}: {problem}" for problem in self.problems), *self._of_unknown[:1])
+        return (*(f"{self._name}: {problem}" for problem in self.problems), *self._unknown_key_notices[:1])
 
     def fit_notice(self, width: int) -> str:
         """The longest notice that fits into ``width`` cells."""
@@ -62,7 +62,7 @@ class LoadedSettings:
     def _notices(self) -> list[str]:
         """The notice, shorter and shorter; empty if there is nothing to say. ``w`` shows all problems."""
         if not self.problems:
-            return self._of_unknown
+            return self._unknown_key_notices
         count, first = len(self.problems), self.problems[0]
         short = re.split(r"[,;:] ", first, maxsplit=1)[0]
         many = f"{count} problems"
@@ -71,7 +71,7 @@ class LoadedSettings:
         return [f"{self._name}: {text}" for text in texts]
 
     @property
-    def _of_unknown(self) -> list[str]:
+    def _unknown_key_notices(self) -> list[str]:
         if not self.unknown:
             return []
         keys = f"unknown key{'s' * (len(self.unknown) > 1)}"

@@ -32,8 +32,8 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import available_fields
 from gpuwatch.ui.tables.gpu_order import sorted_devices, with_devices
 
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
-_STRIP, _PANE = "surface", "background"
+_ENTER_ALTERNATE_SCREEN, _LEAVE_ALTERNATE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
+_SURFACE, _BACKGROUND = "surface", "background"
 """Background of the lines: the first and last line have their own."""
 
 
@@ -53,11 +53,14 @@ def first_frame_lines(
         return []
     top, host = LineBuilder(width), LineBuilder(width)
     top_line(top, view, preferences.tab)
-    lines = [(top.fill_to(width).line(), _STRIP), (_summary_line(view, width) if with_processes else BLANK, _PANE)]
+    lines = [
+        (top.fill_to(width).line(), _SURFACE),
+        (_summary_line(view, width) if with_processes else BLANK, _BACKGROUND),
+    ]
     if layout.host:
         host_line(host, view)
-        lines.append((host.fill_to(width).line(), _PANE))
-    lines += [(line, _PANE) for line in gpu_lines(view, layout, width, preferences.gpu_display(fields))]
+        lines.append((host.fill_to(width).line(), _BACKGROUND))
+    lines += [(line, _BACKGROUND) for line in gpu_lines(view, layout, width, preferences.gpu_display(fields))]
     room = height - len(lines) - 1
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:
@@ -75,8 +78,8 @@ def first_frame_lines(
             if layout.framed
             else waiting
         )
-    lines += [(line, _PANE) for line in table[:room]]
-    lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
+    lines += [(line, _BACKGROUND) for line in table[:room]]
+    lines += [(BLANK, _BACKGROUND)] * (height - 1 - len(lines))
     keys, _ = key_line(
         width,
         "processes",
@@ -85,7 +88,7 @@ def first_frame_lines(
         note=(note, False),
         name=ascii_key_name if ascii_only else str,
     )
-    return [*lines, (keys, _STRIP)]
+    return [*lines, (keys, _SURFACE)]
 
 
 def _summary_line(view: View, width: int) -> Line:
@@ -126,7 +129,7 @@ def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
 
 
 class FirstFrame:
-    """The frame on the terminal before Textual starts; removed by :meth:`leave`, kept by :meth:`hand_over`."""
+    """The frame on the terminal before Textual starts: kept by :meth:`hand_over`, or removed."""
 
     def __init__(self, preferences: Preferences) -> None:
         self._preferences = preferences
@@ -171,7 +174,7 @@ class FirstFrame:
         if not lines:
             return False
         depth = color_depth(os.environ)
-        backgrounds = {(_STRIP, False), *((background, line.highlighted) for line, background in lines)}
+        backgrounds = {(_SURFACE, False), *((background, line.highlighted) for line, background in lines)}
         styles = {key: escape_sequences(palette, key[0], depth, highlighted=key[1]) for key in backgrounds}
         text = escape_text(lines, width, styles)
         if ascii_only:
@@ -181,7 +184,7 @@ class FirstFrame:
             return True
         self.painted = True  # set first, so that an interruption is undone
         self._disable_echo()
-        _write(_ENTER + text)
+        _write(_ENTER_ALTERNATE_SCREEN + text)
         return True
 
     def hand_over(self) -> None:
@@ -191,14 +194,14 @@ class FirstFrame:
 
             TerminalDriver.has_alternate_screen = True
 
-    def leave(self) -> None:
+    def restore_terminal(self) -> None:
         """Restores the terminal, whoever used it last. Safe to call twice."""
         if not self.painted:
             return
         self.painted = False
         terminal = sys.modules.get("gpuwatch.ui.startup.terminal_driver")
         if terminal is None or terminal.TerminalDriver.has_alternate_screen or not terminal.TerminalDriver.started:
-            _write(_LEAVE)
+            _write(_LEAVE_ALTERNATE_SCREEN)
         if self._before is not None:
             termios.tcsetattr(0, termios.TCSANOW, self._before)
 

@@ -110,7 +110,7 @@ def _short(text: str) -> str:
     return printable(shorten(text, _MAX_QUOTED_CHARS))
 
 
-def _time(text: str) -> float | None:
+def _parse_duration(text: str) -> float | None:
     clock = _CLOCK_DURATION.match(text)
     if clock is not None:
         days, hours, minutes, *rest = (float(part or 0) for part in clock.groups())
@@ -121,9 +121,9 @@ def _time(text: str) -> float | None:
     return float(sum(float(part or 0) * unit for part, unit in zip(span.groups(), (86400, 3600, 60, 1), strict=True)))
 
 
-def _amount(name: str, kind: Kind, text: str) -> float:
+def _parse_number(name: str, kind: Kind, text: str) -> float:
     """The number after an operator; :class:`FilterError` if it is not one."""
-    if kind == "time" and (seconds := _time(text)) is not None:
+    if kind == "time" and (seconds := _parse_duration(text)) is not None:
         return min(seconds, _MAX_NUMBER)
     match = _NUMBER.match(text)
     if match is None:
@@ -183,12 +183,12 @@ def _field_test(word: _Word, fields: FilterFields[P]) -> Callable[P, bool] | Non
         raise FilterError(f"there is no field “{_short(typed)}”{hint}")
     contains = operator in (":", "~")
     if name in fields.ids and not contains:
-        return _comparison(NumberField(fields.ids[name]), operator, _amount(name, "count", rest))
+        return _comparison(NumberField(fields.ids[name]), operator, _parse_number(name, "count", rest))
     if name in fields.numbers:
         if contains:
             raise FilterError(f"{name} is a number: write {name}>{_short(rest) or '…'}")
         amount = fields.numbers[name]
-        return _comparison(amount, operator, _amount(name, amount.kind, rest))
+        return _comparison(amount, operator, _parse_number(name, amount.kind, rest))
     if not contains:
         raise FilterError(f"{name} is text: write {name}:{_short(rest) or '…'}")
     wanted = rest.lower()

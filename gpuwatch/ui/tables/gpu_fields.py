@@ -68,7 +68,7 @@ class GpuField:
     """Of a metric that has an axis and is in ``model.period.GRAPHED``."""
 
 
-def _power(device: Device, cells: int = 1) -> str:
+def _power_text(device: Device, cells: int = 1) -> str:
     draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
     return f"{rounded(draw, cells)}/{rounded(limit, 1)}"
 
@@ -88,12 +88,12 @@ def _performance_state(device: Device) -> str:
     return printable(state) if isinstance(state, str) else UNKNOWN
 
 
-def _nvlink(device: Device, cells: int) -> str:
+def _nvlink_text(device: Device, cells: int) -> str:
     rx, tx = device.number("nvlink.rx_bytes_per_second"), device.number("nvlink.tx_bytes_per_second")
     return f"↓{gigabytes_per_second(rx, cells)} ↑{gigabytes_per_second(tx, cells)}"
 
 
-def _ecc(device: Device) -> str:
+def _ecc_text(device: Device) -> str:
     """Errors since boot, the uncorrected ones first: they end programs."""
     if device.get("ecc.mode") == "disabled":
         return "off"
@@ -119,7 +119,7 @@ THROTTLE_REASONS = (
 """Names in the ids of the metrics, and words. The reasons overlap, so their shares cannot be added."""
 
 
-def _throttled(device: Device) -> tuple[float | None, str]:
+def _most_throttled(device: Device) -> tuple[float | None, str]:
     """The largest share of time since the previous reading, in percent, and its reason."""
     shares = [
         (share, words)
@@ -133,19 +133,19 @@ def _throttled(device: Device) -> tuple[float | None, str]:
 
 
 def _throttled_line(device: Device) -> str:
-    share, _ = _throttled(device)
+    share, _ = _most_throttled(device)
     return UNKNOWN if share is None else f"{share:.0f}%"
 
 
 def _throttled_card(device: Device) -> str:
-    share, words = _throttled(device)
+    share, words = _most_throttled(device)
     if share is None:
         return UNKNOWN
     shown = "<1" if 0 < share < 0.5 else f"{share:.0f}"
     return f"{shown:>3} % {words}".rstrip()
 
 
-def _energy(device: Device) -> str:
+def _energy_text(device: Device) -> str:
     return energy(device.number("energy_joules"), 3600)  # in watt-hours beside other GPUs that used more
 
 
@@ -155,7 +155,7 @@ OPTIONAL_FIELDS: tuple[GpuField, ...] = (
     GpuField("free", "FREE", "free GPU memory, in lines (cards have it)", metric="memory.free_bytes", line_cells=7,
         text=lambda device: short_gib(device.number("memory.free_bytes"))),
     GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR", card_cells=15, line_cells=11,
-        load="power", text=_power, card=lambda device: f"{_power(device, 4)} W",
+        load="power", text=_power_text, card=lambda device: f"{_power_text(device, 4)} W",
         graph=GpuGraph("Power", "power", "power draw up to the limit")),
     GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", card_cells=11,
         line_cells=6, load="temperature", graph=GpuGraph("Temperature", "temperature", "GPU temperature")),
@@ -167,14 +167,14 @@ OPTIONAL_FIELDS: tuple[GpuField, ...] = (
     GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP",
         card_cells=12, line_cells=6),
     GpuField("nvlink", "NVLINK GB/s", "NVLink throughput in GB/s, in ↓ and out ↑", metric="nvlink.rx_bytes_per_second",
-        label="NVLink", card_cells=27, line_cells=15, text=lambda device: _nvlink(device, 1),
-        card=lambda device: f"{_nvlink(device, 6)} GB/s"),
+        label="NVLink", card_cells=27, line_cells=15, text=lambda device: _nvlink_text(device, 1),
+        card=lambda device: f"{_nvlink_text(device, 6)} GB/s"),
     GpuField("ecc", "ECC", "memory errors since boot", metric="ecc.mode", label="ECC", card_cells=21, line_cells=17,
-        text=_ecc, card=_ecc),
+        text=_ecc_text, card=_ecc_text),
     GpuField("throttled", "THR", "share of time throttled, and the main reason", metric="events.thermal_percent",
         label="THROTTLED", card_cells=27, line_cells=5, text=_throttled_line, card=_throttled_card),
     GpuField("energy", "TOTAL ENERGY", "energy used since the driver was loaded", metric="energy_joules",
-        label="TOTAL ENERGY", card_cells=25, line_cells=13, text=_energy, card=_energy),
+        label="TOTAL ENERGY", card_cells=25, line_cells=13, text=_energy_text, card=_energy_text),
     GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", card_cells=9, line_cells=6),
     GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", card_cells=14,
         line_cells=9),

@@ -18,7 +18,7 @@ HostFilter = language.Filter[[HostSummary, GpuUse | None]]
 EXAMPLES = "words  free  mem>20GiB free  user:alice  wrong"
 
 
-def _reading(
+def _reading_field(
     metric: str, kind: Kind, shown: Callable[[float], float] = round
 ) -> NumberField[[HostSummary, GpuUse | None]]:
     def get(host: HostSummary, gpu: GpuUse | None) -> float | None:
@@ -35,7 +35,7 @@ def _holders(gpu: GpuUse | None) -> str:
     return "\n".join(f"{holder.user or ''} {holder.job or ''}" for holder in gpu.holders) if gpu is not None else ""
 
 
-_TEXTS: dict[str, Callable[[HostSummary, GpuUse | None], str]] = {
+_TEXT_FIELDS: dict[str, Callable[[HostSummary, GpuUse | None], str]] = {
     "host": lambda host, gpu: host.name,
     "model": lambda host, gpu: gpu.device.name if gpu is not None else "",
     "user": lambda host, gpu: _holders(gpu),
@@ -44,17 +44,17 @@ _TEXTS: dict[str, Callable[[HostSummary, GpuUse | None], str]] = {
 
 
 def _anywhere(wanted: str) -> Callable[[HostSummary, GpuUse | None], bool]:
-    return lambda host, gpu: any(wanted in get(host, gpu).lower() for get in _TEXTS.values())
+    return lambda host, gpu: any(wanted in get(host, gpu).lower() for get in _TEXT_FIELDS.values())
 
 
 FIELDS: FilterFields[[HostSummary, GpuUse | None]] = FilterFields(
-    texts=_TEXTS,
+    texts=_TEXT_FIELDS,
     numbers={
-        "mem": _reading("memory.total_bytes", "size", float),
-        "used": _reading("memory.used_bytes", "size", float),
-        "free": _reading("memory.free_bytes", "size", float),
-        "util": _reading("utilization.gpu_percent", "percent"),
-        "temp": _reading("temperature.gpu_celsius", "count"),
+        "mem": _reading_field("memory.total_bytes", "size", float),
+        "used": _reading_field("memory.used_bytes", "size", float),
+        "free": _reading_field("memory.free_bytes", "size", float),
+        "util": _reading_field("utilization.gpu_percent", "percent"),
+        "temp": _reading_field("temperature.gpu_celsius", "count"),
         "gpus": NumberField(lambda host, gpu: len(host.gpus)),
     },
     anywhere=_anywhere,

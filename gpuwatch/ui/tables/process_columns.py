@@ -71,7 +71,7 @@ class Column:
         return printable(value) if isinstance(value, str) else f"{value:.0f}"
 
 
-def _cpu(process: Process, width: int) -> str:
+def _cpu_text(process: Process, width: int) -> str:
     value = process.number("cpu_percent")
     if value is None:
         return UNKNOWN
@@ -151,13 +151,13 @@ def is_on_cpu(process: Process) -> bool:
     return process.device_uuid is None and process.type == "H" and process.framework is not None
 
 
-def _gpu(process: Process, width: int) -> str:
+def _gpu_text(process: Process, width: int) -> str:
     if is_on_cpu(process):
         return "CPU"
     return UNKNOWN if process.device_index is None else str(process.device_index)
 
 
-def _framework(process: Process, width: int) -> str:
+def _framework_text(process: Process, width: int) -> str:
     if process.framework is None and "denied" in process.note:
         return "– (denied)"
     return short_framework(process.framework, width)
@@ -196,7 +196,7 @@ _TIME_UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
 # fmt: off
 COLUMNS: tuple[Column, ...] = (
     Column("gpu", "GPU", 3, 3, "physical GPU, NVML index; CPU: a framework on no GPU", value=lambda p: p.device_index,
-        text=_gpu),
+        text=_gpu_text),
     Column("pid", "PID", 7, 7, "process id", value=lambda p: p.pid),
     Column("user", "USER", 7, 10, "owner", value=lambda p: p.user or None, number=False),
     Column("type", "TYPE", 5, 5, "C compute, G graphics, M an MPS client", value=lambda p: p.type, number=False),
@@ -206,7 +206,8 @@ COLUMNS: tuple[Column, ...] = (
         text=lambda p, w: job_text(p.container, w), number=False,
         empty_reason="no process here runs in a container or a job"),
     Column("framework", "FRAMEWORK", 10, 15, "TensorFlow, PyTorch, …, and its version", value=lambda p: p.framework,
-        text=_framework, number=False, empty_reason="no framework is recognized in any process here", known_late=True),
+        text=_framework_text, number=False, empty_reason="no framework is recognized in any process here",
+        known_late=True),
     Column("sees", "SEES", 7, 10, "its own GPU numbers → the physical GPUs that it sees",
         value=lambda p: len(p.device_map) or None, text=lambda p, w: device_map_text(p.device_map, p.framework, w),
         empty_reason="the device map of no process here is known", known_late=True),
@@ -220,7 +221,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", shown_by_default=False),
     Column("idle", "IDLE", 4, 4, "at least so long no kernel of it was seen; busy: it computes",
         "time", IDLE_SINCE, value=_idle_value, seconds=Process.idle_seconds),
-    Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
+    Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu_text),
     Column("host", "HOST", 6, 9, "host memory that it holds (RSS)", "GiB", "host_memory_bytes",
         text=lambda p, w: (gib if w >= 9 else short_gib)(p.number("host_memory_bytes"))),
     Column("threads", "THR", 4, 4, "number of threads", "", "threads", shown_by_default=False),

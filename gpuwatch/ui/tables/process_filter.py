@@ -32,21 +32,21 @@ def _names_of(framework: str) -> str:
     return "\n".join((framework, brief, *(short_framework(framework, width) for width in range(6, 16)))).lower()
 
 
-def _gpu(wanted: str) -> ProcessTest:
+def _gpu_test(wanted: str) -> ProcessTest:
     if wanted == "cpu":
         return lambda process, moment: is_on_cpu(process)
     index = parse_integer("gpu", wanted, "the number of a GPU, or cpu")
     return lambda process, moment: process.device_index == index
 
 
-def _mig(wanted: str) -> ProcessTest:
+def _mig_test(wanted: str) -> ProcessTest:
     return lambda process, moment: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/")
 
 
 _DEVICE_PAIR = re.compile(r"^(\d{1,18})(?:→|->|>)(\d{1,18})$")
 
 
-def _sees(wanted: str) -> ProcessTest:
+def _sees_test(wanted: str) -> ProcessTest:
     pair = _DEVICE_PAIR.match(wanted)
     if pair is not None:
         own, index = int(pair[1]), int(pair[2])
@@ -68,9 +68,9 @@ def _is_listed(visible: str | None, wanted: str) -> bool:
 
 
 _EXACT = {
-    "gpu": _gpu,
-    "mig": _mig,
-    "sees": _sees,
+    "gpu": _gpu_test,
+    "mig": _mig_test,
+    "sees": _sees_test,
     "visible": lambda wanted: lambda process, moment: _is_listed(process.cuda_visible_devices, wanted),
 }
 _SHORT_NAMES = {"memory": "mem", "container": "job", "command": "cmd"}
@@ -91,16 +91,16 @@ _SEARCHED_TEXTS: dict[str, Callable[[Process], str | None]] = {
 """Texts that are more than their columns show."""
 
 
-def _name(column: Column) -> str:
+def _field_name(column: Column) -> str:
     return _SHORT_NAMES.get(column.id, column.id)
 
 
-def _text(column: Column) -> Callable[[Process, float], str]:
+def _text_getter(column: Column) -> Callable[[Process, float], str]:
     get = _SEARCHED_TEXTS.get(column.id, column.value_of)
     return lambda process, moment: str(get(process) or "")
 
 
-def _amount(column: Column) -> NumberField[[Process, float]]:
+def _number_field(column: Column) -> NumberField[[Process, float]]:
     def get(process: Process, moment: float) -> float | None:
         if column.seconds is not None:
             return column.seconds(process, moment)
@@ -111,42 +111,42 @@ def _amount(column: Column) -> NumberField[[Process, float]]:
 
 
 _PLAIN_COLUMNS = tuple(column for column in COLUMNS if column.id not in (*_EXACT, "pid"))
-_TEXTS = {_name(column): _text(column) for column in _PLAIN_COLUMNS if not column.number}
+_TEXT_FIELDS = {_field_name(column): _text_getter(column) for column in _PLAIN_COLUMNS if not column.number}
 
 
 def _anywhere(wanted: str) -> ProcessTest:
     def test(process: Process, moment: float) -> bool:
         if str(process.device_index) == wanted or wanted in str(process.pid):
             return True
-        return any(wanted in get(process, moment).lower() for get in _TEXTS.values())
+        return any(wanted in get(process, moment).lower() for get in _TEXT_FIELDS.values())
 
     return test
 
 
 _FIELDS: FilterFields[[Process, float]] = FilterFields(
-    texts=_TEXTS,
-    numbers={_name(column): _amount(column) for column in _PLAIN_COLUMNS if column.number},
+    texts=_TEXT_FIELDS,
+    numbers={_field_name(column): _number_field(column) for column in _PLAIN_COLUMNS if column.number},
     anywhere=_anywhere,
     exact=_EXACT,
     ids={"pid": lambda process, moment: process.pid},
     aliases={
-        name: _name(column)
+        name: _field_name(column)
         for column in COLUMNS
         for name in (column.id, column.title.lower().rstrip("%"))
-        if name != _name(column)
+        if name != _field_name(column)
     },
 )
-FIELDS = tuple(map(_name, COLUMNS))
+FIELDS = tuple(map(_field_name, COLUMNS))
 FIELD_OPERATORS = {field: ">" if field in _FIELDS.numbers else ":" for field in FIELDS}
 """The operator between a field and its value."""
-_NUMBERS = [name for name, amount in _FIELDS.numbers.items() if amount.kind != "time" and name != "mem"]
-_TIMES = [name for name, amount in _FIELDS.numbers.items() if amount.kind == "time"]
+_NUMBER_FIELDS = [name for name, amount in _FIELDS.numbers.items() if amount.kind != "time" and name != "mem"]
+_TIME_FIELDS = [name for name, amount in _FIELDS.numbers.items() if amount.kind == "time"]
 EXAMPLES = (
     ("python train", "both words, anywhere"),
     ('"a b"', "this exact text, with spaces and symbols"),
-    ("user:al", f"contains; {', '.join(name for name in _TEXTS if name != 'user')}"),
+    ("user:al", f"contains; {', '.join(name for name in _TEXT_FIELDS if name != 'user')}"),
     ("gpu:1", "equals; pid, mig. In: visible, sees"),
-    ("mem>2GiB", f"< = >= <=; {' '.join(_NUMBERS)}, {' '.join(reversed(_TIMES))}>1m"),
+    ("mem>2GiB", f"< = >= <=; {' '.join(_NUMBER_FIELDS)}, {' '.join(reversed(_TIME_FIELDS))}>1m"),
     ("-xorg", "does not match; works with all of these"),
 )
 """Words of a filter and what they do, which name every field."""

@@ -155,9 +155,9 @@ def process_graphs(history: ProcessHistory, rows: tuple[Process, ...], view: Vie
     for reading, caption, short, style in _PROCESS_GRAPHS:
         end, note = process_axis(reading, history, rows, view)
         value = total_reading(rows, reading)
-        current = (UNKNOWN, "dim") if value is None else (_amount(reading, value), "strong")
+        current = (UNKNOWN, "dim") if value is None else (_amount_text(reading, value), "strong")
         axis = None if end is None else (0.0, end)
-        values, form = history.series[reading], partial(_amount, reading)
+        values, form = history.series[reading], partial(_amount_text, reading)
         found.append(Graph(caption, current, style, values, axis, note, short, form))
     return found
 
@@ -175,7 +175,7 @@ def process_axis(
     if not on and reading in ("gpu_memory_bytes", "sm_percent"):
         return None, "it uses no GPU" if view.devices else "unknown: no GPU can be read"
     if reading == "gpu_memory_bytes":
-        totals = [_total(view, uuid) for uuid in on]
+        totals = [_total_memory(view, uuid) for uuid in on]
         known = [value for value in totals if value is not None]
         if not known or len(known) < len(totals):
             return None, "GPU memory size unknown"
@@ -191,13 +191,13 @@ def process_axis(
     return end, f"0–{end / _GIB:.0f} GiB"
 
 
-def _amount(reading: str, value: float) -> str:
+def _amount_text(reading: str, value: float) -> str:
     if reading == "gpu_memory_bytes":
         return memory(value)
     return size(value) if "bytes" in reading else percent(value)
 
 
-def _total(view: View, uuid: str) -> float | None:
+def _total_memory(view: View, uuid: str) -> float | None:
     """Total memory of a device, in bytes; of a lost device the last known value."""
     device = view.device(uuid)
     now = device.number("memory.total_bytes") if device is not None else None

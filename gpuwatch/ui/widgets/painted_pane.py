@@ -41,7 +41,7 @@ def contrast(item: Color, other: Color) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def _harmless(line: Line) -> Line:
+def _printable_line(line: Line) -> Line:
     """The line without control characters: the last check for text that skipped :func:`printable`."""
     if is_printable("".join(text for text, _ in line.spans)):
         return line
@@ -76,7 +76,7 @@ class PaintedPane(Widget):
     def paint(self, lines: Sequence[Line], *, stale: bool = False) -> None:
         """Shows ``lines``; redraws only the cells that differ."""
         old = self._lines
-        new = tuple(line if line in old[y : y + 1] else _harmless(line) for y, line in enumerate(lines))
+        new = tuple(line if line in old[y : y + 1] else _printable_line(line) for y, line in enumerate(lines))
         if stale != self._stale:
             self._stale = stale
             self._lines = new

@@ -24,7 +24,7 @@ from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList
 STATE_STYLES = {"ok": "ok", "info": "text", "warning": "warning", "error": "error", "skipped": "dim"}
 """TextStyle of a run by its state (:func:`gpuwatch.share.reports.run_report.state_of`)."""
 
-_WIDENED = ("verdict", "asked", "granted", "device_map", "fell_back")
+_WIDENED_COLUMNS = ("verdict", "asked", "granted", "device_map", "fell_back")
 """Columns that get the cells that are left, the first ones first."""
 
 
@@ -46,7 +46,7 @@ class ProbeTable(ItemList[ProbeRow]):
         self._best = {column: comparison.runs[index].config for column, index in comparison.best_run.items()}
         self._activity, self._now = doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
-        self.set_items(rows, _key, follow_first=True)
+        self.set_items(rows, _row_key, follow_first=True)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -70,7 +70,7 @@ class ProbeTable(ItemList[ProbeRow]):
     def rebuild(self) -> None:
         runs = [row.run for row in self.items if not isinstance(row, GroupRow) and row.run is not None]
         texts = [cells(run) for run in runs]
-        wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED)
+        wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED_COLUMNS)
         columns = place_columns(self.inner_width, moved=any(fallback_text(run) != UNKNOWN for run in runs), wants=wants)
         head = LineBuilder(self.inner_width)
         head.fill_to(MARKS_CELLS, style="header")
@@ -123,7 +123,7 @@ class ProbeTable(ItemList[ProbeRow]):
             elif placed.id == "config":
                 style = "dim" if old else "strong"
             marks = self._marks.get(id(run), ()) if placed.id == "steps_per_second" else ()
-            text = _marked(text, marks, placed.width)
+            text = _with_marks(text, marks, placed.width)
             best = not old and self._best.get(placed.id) == run.config
             if best:
                 style = "ok"
@@ -134,7 +134,7 @@ class ProbeTable(ItemList[ProbeRow]):
         return builder.line()
 
 
-def _marked(text: str, marks: tuple[str, ...], width: int) -> str:
+def _with_marks(text: str, marks: tuple[str, ...], width: int) -> str:
     """The text with its marks; if there is no room, the spread is dropped."""
     if not marks:
         return fit_cell(text, width)
@@ -144,7 +144,7 @@ def _marked(text: str, marks: tuple[str, ...], width: int) -> str:
     return f"{text.partition(' ')[0]} {''.join(marks)}"
 
 
-def _key(row: ProbeRow) -> tuple[object, ...]:
+def _row_key(row: ProbeRow) -> tuple[object, ...]:
     if isinstance(row, GroupRow):
         return ("group", row.name)
     if isinstance(row, EarlierRunRow):

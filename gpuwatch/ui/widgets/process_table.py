@@ -51,10 +51,10 @@ from gpuwatch.ui.widgets.scroll_list import ItemList
 def _same_rows(before: Snapshot, now: Snapshot) -> bool:
     """Whether only run times differ between two snapshots."""
     rows = (before.processes, before.bystanders) == (now.processes, now.bystanders)
-    return rows and (before.devices is now.devices or _beside_processes(before) == _beside_processes(now))
+    return rows and (before.devices is now.devices or _device_data(before) == _device_data(now))
 
 
-def _beside_processes(snapshot: Snapshot) -> list[object]:
+def _device_data(snapshot: Snapshot) -> list[object]:
     """Device data that the table shows: unexplained memory and MIG instances."""
     return [
         (device.uuid, device.readings.get("memory.unexplained_bytes"), device.mig_instances)
@@ -120,10 +120,10 @@ class ProcessTable(ItemList[Row]):
         if old is None or new is None or state != self._state or not _same_rows(old, new):
             self.column_ids = self._usable_columns(view)
             self.framed, self._state = framed, state
-            self._collect()
+            self._collect_rows()
         elif old.taken_at != new.taken_at:
             if self.filter is not None or self.as_tree:  # either may depend on run times and other processes
-                self._collect()
+                self._collect_rows()
             else:
                 self._redraw_times()
 
@@ -166,7 +166,7 @@ class ProcessTable(ItemList[Row]):
             reverse = not self.sort_reverse if column == self.sort_column else COLUMN_BY_ID[column].descends
         self.sort_column, self.sort_reverse = column, reverse
         self._sort_chosen = True
-        self._collect()
+        self._collect_rows()
         self.top = 0
         if self._process_gone:
             self.cursor = 0
@@ -197,7 +197,7 @@ class ProcessTable(ItemList[Row]):
         self.filter = wanted
         if self._process_gone:
             self.unpin()  # what was looked for is meant
-        self._collect()
+        self._collect_rows()
 
     @property
     def count(self) -> int:
@@ -236,7 +236,7 @@ class ProcessTable(ItemList[Row]):
 
     def toggle_tree(self) -> None:
         self.as_tree = not self.as_tree
-        self._collect()
+        self._collect_rows()
         self.bring_into_view()
         self.redraw()
 
@@ -356,7 +356,7 @@ class ProcessTable(ItemList[Row]):
     def columns_on_screen(self) -> list[str]:
         return [placed.column.id for placed in self._columns]
 
-    def _collect(self) -> None:
+    def _collect_rows(self) -> None:
         """Filters and sorts the rows; puts the cursor back on its process."""
         view = self._view
         if view is None or view.snapshot is None:

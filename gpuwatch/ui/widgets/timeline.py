@@ -141,7 +141,7 @@ class Timeline(OneLinePane, can_focus=True):
         line, start, width = self._track_area
         position = self._position
         if position is not None and start <= event.x < start + width and event.y >= line:
-            begin, cell_seconds = _grid(position, width)
+            begin, cell_seconds = _cell_times(position, width)
             self.post_message(
                 self.Clicked(min(max(begin + (event.x - start + 0.5) * cell_seconds, position.begin), position.end))
             )
@@ -163,7 +163,7 @@ def _time(at: float, other: float) -> str:
     return when.strftime(form if when.date() == then.date() else f"%m-%d {form}")
 
 
-def _grid(position: PlayheadPosition, width: int) -> tuple[float, float]:
+def _cell_times(position: PlayheadPosition, width: int) -> tuple[float, float]:
     """When the first cell begins, and the seconds of each: at multiples of them, so that a live track stands still."""
     cell_seconds = (position.end - position.begin) / max(width - 1, 1)
     return math.floor(position.begin / cell_seconds) * cell_seconds, cell_seconds
@@ -171,7 +171,7 @@ def _grid(position: PlayheadPosition, width: int) -> tuple[float, float]:
 
 def track_spans(position: PlayheadPosition, track: IncidentTrack, width: int, cursor: float | None) -> list[Span]:
     """The track in exactly ``width`` cells: samples, gaps, what was wrong and for how long, and the cursor."""
-    begin, cell_seconds = _grid(position, width)
+    begin, cell_seconds = _cell_times(position, width)
 
     def cell(moment: float) -> int:
         return min(max(int((moment - begin) / cell_seconds), 0), width - 1)
@@ -193,12 +193,12 @@ def track_spans(position: PlayheadPosition, track: IncidentTrack, width: int, cu
         cells[cell(mark.begin)] = (SEVERITY_SIGNS[mark.severity], mark.severity)
     if cursor is not None:
         cells[cell(cursor)] = ("●", "focus")
-    return _joined(cells)
+    return _join_spans(cells)
 
 
 def problem_labels(position: PlayheadPosition, track: IncidentTrack, width: int) -> list[Span]:
     """Names of problems, each at its start, and round times where there is room, in ``width`` cells."""
-    begin, cell_seconds = _grid(position, width)
+    begin, cell_seconds = _cell_times(position, width)
     cells: list[Span] = [(" ", "text")] * width
 
     def put(at: float, text: str, style: str, least: int) -> None:
@@ -222,10 +222,10 @@ def problem_labels(position: PlayheadPosition, track: IncidentTrack, width: int)
         put(incident.begin, name, incident.severity, min(width_of(name), _MIN_NAME_CELLS))
     for at, text in clock_ticks(position.begin, position.end, max(width // _CLOCK_CELLS, 1)):
         put(at, text, "dim", len(text))
-    return _joined(cells)
+    return _join_spans(cells)
 
 
-def _joined(cells: list[Span]) -> list[Span]:
+def _join_spans(cells: list[Span]) -> list[Span]:
     joined: list[Span] = []
     for text, style in cells:
         if joined and joined[-1][1] == style:

@@ -140,8 +140,8 @@ class UserTable(ItemList[Total]):
         builder.add("  ").add(align_left(cut_to_width(name, columns.user), columns.user + 1), style)
         builder.add(align_right("" if nobody else str(total.processes), 5), "text")
         whole = short_gib if columns is _TIGHT else gib
-        gpu_cells = _number if columns is _TIGHT else gib
-        amount = _rounded if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
+        gpu_cells = _bare_memory if columns is _TIGHT else gib
+        amount = _short_memory if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
             builder.add(align_right(total.memory.shown(amount), columns.memory), "strong")
         builder.add(align_right("" if nobody else total.cpu.shown(_percent), columns.cpu), "text")
@@ -168,26 +168,26 @@ def _add_gpus(builder: LineBuilder, total: Total) -> None:
     if cells <= builder.cells_left:
         named = full
     else:
-        named = [(f"{index}:", total.by_gpu[index].shown(_rounded)) for index in sorted(total.by_gpu)]
+        named = [(f"{index}:", total.by_gpu[index].shown(_short_memory)) for index in sorted(total.by_gpu)]
         most = sorted(total.by_gpu, key=lambda index: (-total.by_gpu[index].known, index))
         room, count = builder.cells_left, len(named)
         while sum(width_of(name + text) + 1 for name, text in named) > room and count > 1:
             count -= 1
             room = builder.cells_left - len(f"+{len(most) - count} more")
-            named = [(f"{index}:", total.by_gpu[index].shown(_rounded)) for index in sorted(most[:count])]
+            named = [(f"{index}:", total.by_gpu[index].shown(_short_memory)) for index in sorted(most[:count])]
     for number, (name, text) in enumerate(named):
         builder.add(" " * (number > 0) * (1 + (named is full))).add(name, "dim").add(text, "memory")
     if len(named) < len(full):
         builder.add(f" +{len(full) - len(named)} more", "dim")
 
 
-def _rounded(value: float | None) -> str:
+def _short_memory(value: float | None) -> str:
     """Like :func:`short_gib`, without decimals from 10 GiB."""
     return short_gib(value) if value is None or value < 10 * _GIB else f"{value / _GIB:.0f}G"
 
 
-def _number(value: float | None) -> str:
-    return _rounded(value).removesuffix("G")
+def _bare_memory(value: float | None) -> str:
+    return _short_memory(value).removesuffix("G")
 
 
 def _percent(value: float | None) -> str:
