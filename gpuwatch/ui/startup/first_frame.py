@@ -129,7 +129,7 @@ def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
 
 
 class FirstFrame:
-    """The frame on the terminal before Textual starts: kept by :meth:`hand_over`, or removed."""
+    """The frame on the terminal before Textual starts; :meth:`hand_over` keeps it."""
 
     def __init__(self, preferences: Preferences) -> None:
         self._preferences = preferences
