@@ -5,17 +5,19 @@ them has no kernel there, all of them go elsewhere (tensorflow/core/common_runti
 library only, Python 3.7 or newer.
 """
 
-_CLASS = "loc:@"
-TOGETHER = "colocated:"
+_CLASS_PREFIX = "loc:@"
+COLOCATED = "colocated:"
 """What a node's place is decided by; the op follows that has no CUDA kernel, if there is one."""
 
 
-def request_of_its_group(requests, graph, nothing):
+def request_of_its_group(requests, graph, no_request):
     """What was requested for the op whose device TensorFlow gives to those that are made now; None outside of
     Graph.colocate_with, or where that has no device: ``requests`` by graph."""
-    for held in graph._colocation_stack.peek_objs():
-        if held.device and getattr(held, "type", None):  # else a variable's own entry, above that of its op
-            return requests.get(held.graph, {}).get(held.name, nothing)
+    for colocation_op in graph._colocation_stack.peek_objs():
+        if colocation_op.device and getattr(
+            colocation_op, "type", None
+        ):  # else a variable's own entry, above that of its op
+            return requests.get(colocation_op.graph, {}).get(colocation_op.name, no_request)
     return None
 
 
@@ -23,22 +25,22 @@ class Groups:
     """The groups of one graph."""
 
     def __init__(self, nodes, makers):
-        """``nodes``: by name; ``makers``: the ops that make a variable, table or queue."""
-        self.nodes, self.makers = nodes, makers
+        """``nodes``: by name; ``resource_ops``: the ops that make a variable, table or queue."""
+        self.nodes, self.resource_ops = nodes, makers
         self.parents, self.sizes = {}, {}
-        self.members, self.blamed = {}, {}
+        self.members, self.reason_by_group = {}, {}
 
     def _find(self):
         """Only where a node is elsewhere than it was requested: most graphs have none."""
         nodes = self.nodes
         for name, node in nodes.items():
-            for near in node.attr["_class"].list.s if "_class" in node.attr else ():
-                near = near.decode()
-                if near.startswith(_CLASS):
-                    self._join(name, near[len(_CLASS) :])
-            for given in node.input:
-                source = given.split(":")[0]
-                if source in nodes and nodes[source].op in self.makers:
+            for colocated_name in node.attr["_class"].list.s if "_class" in node.attr else ():
+                colocated_name = colocated_name.decode()
+                if colocated_name.startswith(_CLASS_PREFIX):
+                    self._join(name, colocated_name[len(_CLASS_PREFIX) :])
+            for input_name in node.input:
+                source = input_name.split(":")[0]
+                if source in nodes and nodes[source].op in self.resource_ops:
                     self._join(name, source)
         for name in nodes:
             self.members.setdefault(self._first(name), []).append(name)
@@ -48,8 +50,8 @@ class Groups:
             name = self.parents[name]
         return name
 
-    def _join(self, one, other):
-        first, second = self._first(one), self._first(other)
+    def _join(self, name, other_name):
+        first, second = self._first(name), self._first(other_name)
         if first == second:
             return
         if self.sizes.get(first, 1) > self.sizes.get(second, 1):
@@ -68,34 +70,36 @@ class Groups:
         if not self.members:
             self._find()
         group = self._first(name)
-        if group not in self.blamed:
-            lacking, here_alone = {}, False
+        if group not in self.reason_by_group:
+            lacking, lacks_gpu_kernel = {}, False
             for member in self.members.get(group, ()):
-                here, cuda = kernels(self.nodes[member].op, self.nodes[member].attr)
-                here_alone = here_alone or here is False
-                if cuda is False:
+                gpu_kernel, cuda_kernel = kernels(self.nodes[member].op, self.nodes[member].attr)
+                lacks_gpu_kernel = lacks_gpu_kernel or gpu_kernel is False
+                if cuda_kernel is False:
                     lacking[self.nodes[member].op] = True
-            worst = sorted(lacking, key=lambda op: op not in self.makers)
-            self.blamed[group] = TOGETHER + worst[0] if worst else TOGETHER if here_alone else ""
-        return self.blamed[group]
+            blamed_ops = sorted(lacking, key=lambda op: op not in self.resource_ops)
+            self.reason_by_group[group] = (
+                COLOCATED + blamed_ops[0] if blamed_ops else COLOCATED if lacks_gpu_kernel else ""
+            )
+        return self.reason_by_group[group]
 
-    def left(self, name, beside):
-        """Members of a node's group that are none of ``beside``, and that some of these are computed from.
+    def removed_members(self, name, placed_names):
+        """Members of a node's group that are none of ``placed_names``, and that some of these are computed from.
 
         TensorFlow has put them on the same device, and replaced them by their values, or by other nodes.
         """
-        found, waiting = set(), [name]
+        removed, pending = set(), [name]
         group = self._first(name)
-        while waiting:
-            for given in self.nodes[waiting.pop()].input:
-                source = given.split(":")[0].lstrip("^")
-                inside = source in self.nodes and self._first(source) == group
-                if inside and source not in beside and source not in found:
-                    found.add(source)
-                    waiting.append(source)
-        return found
+        while pending:
+            for input_name in self.nodes[pending.pop()].input:
+                source = input_name.split(":")[0].lstrip("^")
+                is_of_group = source in self.nodes and self._first(source) == group
+                if is_of_group and source not in placed_names and source not in removed:
+                    removed.add(source)
+                    pending.append(source)
+        return removed
 
     @staticmethod
-    def told(why):
+    def is_reason(reason):
         """Whether this is an answer of :meth:`why`."""
-        return why.startswith(TOGETHER)
+        return reason.startswith(COLOCATED)

@@ -5,69 +5,77 @@ the CPU (prints, summaries) is none, nor one for which the program asked for a d
 in host memory (shapes). Standard library only, Python 3.7 or newer.
 """
 
-_NONE = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "_Recv", "_HostRecv", "Const"])
-_MOST = 50
+_IGNORED_OPS = frozenset(
+    ["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "_Recv", "_HostRecv", "Const"]
+)
+_MAX_FUNCTIONS = 50
 """Functions that are told."""
-_NAMES = ("__inference_", "__forward_")
+_NAME_PREFIXES = ("__inference_", "__forward_")
 
 
-class Hops:
+class CpuOnlyOps:
     def __init__(self, ops, functions):
         """``ops`` knows kernels; ``functions``: the PlacedFunctions, which know the program's requests."""
         self.ops, self.functions = ops, functions
         self.reset()
 
     def reset(self):
-        self.told = []
-        self.known = {}
+        self.reported = []
+        self.function_entries = {}
         """By function: its calls, and by op how many nodes and the program's line of the first."""
 
     def called(self, name):
-        entry = self.known.get(name)
+        entry = self.function_entries.get(name)
         if entry is not None:
             entry[0] += 1
 
-    def look(self, name, graph, placed, asked):
-        """Called after a function's first call. ``placed``: its nodes; ``asked``: names of those with a request."""
+    def inspect(self, name, graph, placed, requested_names):
+        """Called after a function's first call. ``placed``: its nodes; ``requested_names``: names of those with a
+        request."""
         readers = {}
         for node in placed:
-            for at, given in enumerate(node.input):
-                if not given.startswith("^"):
-                    readers.setdefault(given.split(":")[0], []).append((node, at))
-        found = {}
+            for position, input_name in enumerate(node.input):
+                if not input_name.startswith("^"):
+                    readers.setdefault(input_name.split(":")[0], []).append((node, position))
+        nodes_by_op = {}
         for node in placed:
-            if node.name not in asked and self._is_hop(node) and self._reaches_gpu(node.name, readers):
-                entry = found.setdefault(node.op, [0, self._line(graph, node)])
+            if node.name not in requested_names and self._is_cpu_only(node) and self._reaches_gpu(node.name, readers):
+                entry = nodes_by_op.setdefault(node.op, [0, self._line(graph, node)])
                 entry[0] += 1
-        if found and len(self.known) < _MOST:
-            self.known[name] = [1, found]
+        if nodes_by_op and len(self.function_entries) < _MAX_FUNCTIONS:
+            self.function_entries[name] = [1, nodes_by_op]
 
-    def _is_hop(self, node):
-        if ":CPU:" not in node.device or node.op in _NONE or "Dataset" in node.op or node.op.startswith("Iterator"):
+    def _is_cpu_only(self, node):
+        if (
+            ":CPU:" not in node.device
+            or node.op in _IGNORED_OPS
+            or "Dataset" in node.op
+            or node.op.startswith("Iterator")
+        ):
             return False
         return self.ops.has_some_cuda_kernel(node.op) is False
 
     def _reaches_gpu(self, name, readers):
-        seen, waiting = {name}, [name]
-        while waiting:
-            for node, at in readers.get(waiting.pop(), ()):
+        visited, pending = {name}, [name]
+        while pending:
+            for node, position in readers.get(pending.pop(), ()):
                 if ":GPU:" in node.device:
-                    many = sum(not given.startswith("^") for given in node.input)
-                    if not self.ops.in_host_memory(node.op, at, many, node.attr):
+                    input_count = sum(not input_name.startswith("^") for input_name in node.input)
+                    if not self.ops.in_host_memory(node.op, position, input_count, node.attr):
                         return True
-                elif node.name not in seen:
-                    seen.add(node.name)
-                    waiting.append(node.name)
+                elif node.name not in visited:
+                    visited.add(node.name)
+                    pending.append(node.name)
         return False
 
     def _line(self, graph, node):
         """The program's line that made a node, also one inlined from a function; empty if it is not certain."""
-        graphs = [graph, *(one.graph() for one in list(self.functions.functions.values()))]
+        graphs = [graph, *(graph_searched.graph() for graph_searched in list(self.functions.functions.values()))]
         lines, path = set(), node.name
         while path and not lines:
-            for one in graphs if path != node.name else graphs[:1]:
+            for graph_searched in graphs if path != node.name else graphs[:1]:
                 try:
-                    op = one.get_operation_by_name(path)
+                    op = graph_searched.get_operation_by_name(path)
                 except (AttributeError, KeyError):  # None, or not in this graph
                     continue
                 if op.type == node.op:
@@ -76,14 +84,14 @@ class Hops:
         return lines.pop() if len(lines) == 1 else ""
 
     def tell(self, emit):
-        told = [[_short(name), entry[0], entry[1]] for name, entry in list(self.known.items())]
-        if told != self.told:
-            self.told = told
-            emit("result", name="cpu_hops", value=told)
+        report = [[_function_name(name), entry[0], entry[1]] for name, entry in list(self.function_entries.items())]
+        if report != self.reported:
+            self.reported = report
+            emit("result", name="cpu_hops", value=report)
 
 
-def _short(name):
-    for start in _NAMES:
-        if name.startswith(start):
-            name = name[len(start) :]
+def _function_name(name):
+    for prefix in _NAME_PREFIXES:
+        if name.startswith(prefix):
+            name = name[len(prefix) :]
     return name.rpartition("_")[0] or name

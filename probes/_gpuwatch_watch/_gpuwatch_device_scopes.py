@@ -14,14 +14,16 @@ import threading
 
 Request = collections.namedtuple("Request", "type index line")
 """``line``: ``train.py:12`` of the program's scope; None if TensorFlow itself asks for the device, or nobody does."""
-NOTHING = Request(None, None, None)
+NO_REQUEST = Request(None, None, None)
 UNKNOWN = Request("unknown", None, None)
 """Somebody asked for a device, and it cannot be told who."""
 COPY = "copy"
 """In place of a line: of a node that TensorFlow copies with another graph, whose line is the original node's."""
-_PASS_ON = frozenset(["device", "device_v2", "combined", "init_scope", "colocate_with", "_colocate_with_for_gradient"])
+_SCOPE_FORWARDERS = frozenset(
+    ["device", "device_v2", "combined", "init_scope", "colocate_with", "_colocate_with_for_gradient"]
+)
 """Functions of TensorFlow's ops.py that open a scope for their caller."""
-_WITH_THEIR_RESOURCE = (
+_RESOURCE_FILES = (
     "resource_variable_ops.py",
     "ref_variable.py",
     "variables.py",
@@ -31,9 +33,9 @@ _WITH_THEIR_RESOURCE = (
 """Files of TensorFlow whose scopes put an op where its variable, table or queue is. Others, as those of strategies,
 checkpoints and summaries, place what TensorFlow makes for itself: what the program requested outside is not meant.
 """
-_MIRRORS = "_real_mirrored_creator"
+_MIRROR_FUNCTION = "_real_mirrored_creator"
 """TensorFlow's function (distribute/mirrored_strategy.py) that makes a variable on each device of a strategy."""
-_COPY_GRAPHS = ("control_flow_util_v2.py", "atomic_function.py")
+_GRAPH_COPYING_FILES = ("control_flow_util_v2.py", "atomic_function.py")
 """Files of TensorFlow that import graphs of this process again, for gradients."""
 
 
@@ -60,13 +62,13 @@ class Scopes:
 
         self.device_spec = device.DeviceSpec
         self.extract_stack = tf_stack.extract_stack
-        found = [importlib.util.find_spec(name) for name in ("tensorflow", "keras", "tf_keras")]
-        self.folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in found if spec and spec.origin)
+        specs = [importlib.util.find_spec(name) for name in ("tensorflow", "keras", "tf_keras")]
+        self.folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in specs if spec and spec.origin)
         self.ops_file = ops.__file__
         self.importer = importer.__file__
-        own = sys._getframe().f_code.co_filename
+        own_file = sys._getframe().f_code.co_filename
         self.through = frozenset(
-            [contextlib.__file__, tf_contextlib.__file__, traceable_stack.__file__, ops.__file__, own]
+            [contextlib.__file__, tf_contextlib.__file__, traceable_stack.__file__, ops.__file__, own_file]
         )
         scope = context._EagerDeviceContext
         self._eager(context.Context, scope.__enter__.__code__, scope.__exit__.__code__)
@@ -110,15 +112,17 @@ class Scopes:
     def _changed(self, stack):
         local = self.local
         local.request = self.merged(stack)
-        local.below = NOTHING
+        local.below = NO_REQUEST
         if local.request.line is None and any(line for _, line, _ in stack):
-            meant = max((at for at, (name, _, alone) in enumerate(stack) if alone and name), default=-1)
-            local.below = self.merged([one for one in stack[meant + 1 :] if one[1] is not None])
+            innermost_own = max(
+                (index for index, (name, _, is_internal) in enumerate(stack) if is_internal and name), default=-1
+            )
+            local.below = self.merged([scope for scope in stack[innermost_own + 1 :] if scope[1] is not None])
 
     def now(self):
         """This thread's request in eager mode; and the program's own, where TensorFlow opened a scope within it."""
         local = self.local.__dict__
-        return local.get("request", NOTHING), local.get("below", NOTHING)
+        return local.get("request", NO_REQUEST), local.get("below", NO_REQUEST)
 
     def _graphs(self, stack, spec):
         """Graphs keep their scopes in a stack; whose each one is, is noted at the scope itself."""
@@ -139,52 +143,57 @@ class Scopes:
         """What was requested for a node that its graph is adding."""
         scopes = []
         for spec in reversed(list(graph._device_function_stack.peek_objs())):
-            given = spec._device_name_or_function
-            name = given if given is None or callable(given) else spec.raw_string
+            device_or_function = spec._device_name_or_function
+            name = device_or_function if device_or_function is None or callable(device_or_function) else spec.raw_string
             scopes.append((name, getattr(spec, "_gpuwatch_line", None), False))
-        found = self.merged(scopes)
-        if found.type == "function":
+        request = self.merged(scopes)
+        if request.type == "function":
             kind, index = self.parse(op.device) if op.device else (None, None)
-            return Request(kind, index, found.line if kind else None)
-        return found
+            return Request(kind, index, request.line if kind else None)
+        return request
 
     def merged(self, scopes):
         """The request of nested scopes, as of :meth:`opened` with their names, the outermost first: the innermost that
         names a type counts.
         """
-        kind = index = line = None
+        device_type = index = line = None
         for name, owner, _ in scopes:
             if name is None:
-                kind = index = line = None
+                device_type = index = line = None
             elif not isinstance(name, str):
-                kind, index, line = "function", None, owner
+                device_type, index, line = "function", None, owner
             else:
-                inner, number = self.parse(name)
-                if inner is not None:
-                    index = number if number is not None or kind != inner else index
-                    kind, line = inner, owner
-                elif number is not None:
-                    index, line = number, owner
-        return Request(kind, index, line)
+                inner_type, inner_index = self.parse(name)
+                if inner_type is not None:
+                    index = inner_index if inner_index is not None or device_type != inner_type else index
+                    device_type, line = inner_type, owner
+                elif inner_index is not None:
+                    index, line = inner_index, owner
+        return Request(device_type, index, line)
 
     def parse(self, name):
         """Device type and index of a device's name; None for what it leaves open."""
-        found = self.parsed.get(name)
-        if found is None:
+        parsed = self.parsed.get(name)
+        if parsed is None:
             if len(self.parsed) > 1000:
                 self.parsed.clear()
-            spec = self.device_spec.from_string(name)
-            kind = spec.device_type.upper() if spec.device_type not in (None, "*") else None
-            found = self.parsed[name] = (kind, spec.device_index)
-        return found
+            device_spec = self.device_spec.from_string(name)
+            device_type = device_spec.device_type.upper() if device_spec.device_type not in (None, "*") else None
+            parsed = self.parsed[name] = (device_type, device_spec.device_index)
+        return parsed
 
     def lacks(self, request, devices=None):
         """Whether a GPU was requested that is not among the GPUs of a session (``devices``), else of the process."""
         if devices is None:
             context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
             devices = getattr(context, "_logical_devices", None) or ()
-        gpus = [self.parse(one.name)[1] for one in devices if one.device_type == "GPU"]
-        return request.type == "GPU" and request.line is not None and gpus != [] and request.index not in (None, *gpus)
+        gpu_indices = [self.parse(device.name)[1] for device in devices if device.device_type == "GPU"]
+        return (
+            request.type == "GPU"
+            and request.line is not None
+            and gpu_indices != []
+            and request.index not in (None, *gpu_indices)
+        )
 
     def strategy_made(self, frame, extended):
         """A OneDeviceStrategy has its device, by the program's line in or around ``frame``."""
@@ -197,10 +206,10 @@ class Scopes:
 
     def same(self, request, actual):
         """Whether an op on the device ``actual`` is where it was requested, as far as that says."""
-        kind, index = self.parse(actual) if actual else (None, None)
-        if kind is None or request.type in (None, "function", UNKNOWN.type):
+        device_type, index = self.parse(actual) if actual else (None, None)
+        if device_type is None or request.type in (None, "function", UNKNOWN.type):
             return True
-        return kind == request.type and (request.index is None or index is None or index == request.index)
+        return device_type == request.type and (request.index is None or index is None or index == request.index)
 
     def opened(self, frame):
         """The program's line that opened a scope, None if TensorFlow or Keras did; whether for something of its own."""
@@ -215,14 +224,14 @@ class Scopes:
             name, line = self._source(name, line)
         if name == self.importer:
             return self._loaded(frame), False
-        if frame.f_code.co_name == _MIRRORS:
+        if frame.f_code.co_name == _MIRROR_FUNCTION:
             line = self._own_line(frame)
             self.mirrors.add(line)
             return line, True
         if name.startswith(self.folders):
             if name.endswith("one_device_strategy.py"):
                 return self._of_strategy(frame.f_locals.get("self")), True
-            return None, not name.endswith(_WITH_THEIR_RESOURCE)
+            return None, not name.endswith(_RESOURCE_FILES)
         return "%s:%d" % (os.path.basename(name), line), False
 
     def caller(self, frame):
@@ -233,14 +242,14 @@ class Scopes:
             frame = frame.f_back
         return ""
 
-    def made_at(self, frames):
+    def made_at(self, frame_summaries):
         """The same of a node's traceback, as TensorFlow keeps it; it has none of an imported node."""
-        own = [one for one in frames or () if self._is_the_programs(one.filename)]
-        return "%s:%d" % (os.path.basename(own[-1].filename), own[-1].lineno) if own else ""
+        own_frames = [frame for frame in frame_summaries or () if self._is_the_programs(frame.filename)]
+        return "%s:%d" % (os.path.basename(own_frames[-1].filename), own_frames[-1].lineno) if own_frames else ""
 
     def _is_the_programs(self, name):
-        own = os.path.basename(name).startswith("_gpuwatch_")
-        return not own and name not in self.through and not name.startswith((*self.folders, "<frozen"))
+        is_own = os.path.basename(name).startswith("_gpuwatch_")
+        return not is_own and name not in self.through and not name.startswith((*self.folders, "<frozen"))
 
     def is_the_programs_own(self, frame):
         """Whether the program makes an op of tf.data in its own scope: Keras makes others within, for fit()."""
@@ -251,8 +260,8 @@ class Scopes:
         tensorflow = self.folders[:1]
         while frame is not None and (frame.f_code.co_filename in self.through or self._in(frame, tensorflow)):
             frame = frame.f_back
-        own = frame is not None and not self._in(frame, self.folders)
-        return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if own else None
+        is_program_line = frame is not None and not self._in(frame, self.folders)
+        return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if is_program_line else None
 
     @staticmethod
     def _in(frame, folders):
@@ -262,7 +271,7 @@ class Scopes:
         """The program's line that loads a graph whose nodes name devices; COPY for TensorFlow's own copy of a graph."""
         while frame is not None:
             name = frame.f_code.co_filename
-            if name.endswith(_COPY_GRAPHS):
+            if name.endswith(_GRAPH_COPYING_FILES):
                 return COPY
             if not name.startswith(self.folders) and not self._passes_on(frame.f_code):
                 return "%s:%d" % (os.path.basename(name), frame.f_lineno)
@@ -286,11 +295,11 @@ class Scopes:
     def _passes_on(self, code):
         name = code.co_filename
         return name in self.through and (
-            name != self.ops_file or code.co_name in _PASS_ON or code.co_name == "_add_device_to_stack"
+            name != self.ops_file or code.co_name in _SCOPE_FORWARDERS or code.co_name == "_add_device_to_stack"
         )
 
 
-def text(request):
+def device_text(request):
     """``/device:GPU:0``; empty if the program requested no device."""
     if request.line is None or request.type in (None, "function", UNKNOWN.type):
         return ""

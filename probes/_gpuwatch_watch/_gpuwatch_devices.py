@@ -6,8 +6,8 @@ Part of the watcher (_gpuwatch_watcher.py), whose thread calls it. Standard libr
 import gc
 import sys
 
-_MIRRORED = "tensorflow.python.distribute.mirrored_strategy"
-_MOST_SEARCHES = 5
+_MIRRORED_STRATEGY_MODULE = "tensorflow.python.distribute.mirrored_strategy"
+_MAX_SEARCHES = 5
 """Each search goes through all of the program's objects, which takes some ten milliseconds."""
 
 
@@ -22,7 +22,7 @@ class Devices:
 
     def tensorflow(self):
         module = sys.modules.get("tensorflow")
-        if not _complete(module) or self.watcher.started_before_fork:
+        if not _is_imported(module) or self.watcher.started_before_fork:
             return
         context = self.watcher.context()
         if self.watcher.forked and context is None:
@@ -35,7 +35,7 @@ class Devices:
             **_framework("tensorflow", module, gpu_build=bool(module.test.is_built_with_cuda())),
         )
         if context is None:
-            self.session()
+            self.report_session()
             return
         logical = [device.name for device in context.list_logical_devices()]
         if "devices" not in self.watcher.sent:
@@ -47,16 +47,16 @@ class Devices:
                 virtual=[],
                 logical=logical,
             )
-            self.mapping(context, logical)
+            self.report_mapping(context, logical)
             self.watcher.emit("environment", variables=self.watcher.environment(), places=self.watcher.places())
-        self.replicas(logical)
+        self.report_replicas(logical)
         for name in logical:
             # In a cluster, names begin with a job, and those of other tasks are listed too.
             if ":GPU:" in name and name.startswith(("/device:", context.host_address_space())):
                 info = context.get_memory_info(name[8:] if name.startswith("/device:") else name)
                 self.watcher.changed(name, "memory", device=name, current=info["current"], peak=info["peak"])
 
-    def session(self):
+    def report_session(self):
         """Reports the GPUs of a program that only uses sessions."""
         if self.watcher.settings is None or not self.watcher.settings.granted or "session" in self.watcher.sent:
             return
@@ -65,7 +65,7 @@ class Devices:
             self.watcher.emit("mapping", framework_device=name, cuda_ordinal=ordinal, granted_bytes=amount)
         self.watcher.emit("environment", variables=self.watcher.environment(), places=self.watcher.places())
 
-    def replicas(self, logical):
+    def report_replicas(self, logical):
         """Reports the devices of a MirroredStrategy, and which do not exist: TensorFlow accepts any name.
 
         TensorFlow's gauge says that there is a strategy; it is found among the referrers of its class.
@@ -73,28 +73,28 @@ class Devices:
         if "replicas" in self.watcher.sent:
             return
         lib = sys.modules.get("tensorflow.python.distribute.distribute_lib")
-        strategy = getattr(sys.modules.get(_MIRRORED), "MirroredStrategy", None)
+        strategy = getattr(sys.modules.get(_MIRRORED_STRATEGY_MODULE), "MirroredStrategy", None)
         gauge = getattr(lib, "distribution_strategy_gauge", None)
         if strategy is None or gauge is None or gauge.get_cell("V2").value() != "MirroredStrategy":
             return
         self.searched += 1
-        if self.searched >= _MOST_SEARCHES:
+        if self.searched >= _MAX_SEARCHES:
             self.watcher.sent.add("replicas")
-        for one in gc.get_referrers(strategy):
-            if isinstance(one, strategy) and hasattr(one, "extended"):
+        for candidate in gc.get_referrers(strategy):
+            if isinstance(candidate, strategy) and hasattr(candidate, "extended"):
                 self.watcher.sent.add("replicas")
-                names = ["/device:" + name.rpartition("/device:")[2] for name in one.extended.worker_devices]
+                names = ["/device:" + name.rpartition("/device:")[2] for name in candidate.extended.worker_devices]
                 missing = [name for name in names if name not in logical]
                 value = {"devices": names, "missing": missing} if missing else {"devices": names}
                 self.watcher.emit("result", name="replicas", value=value)
                 return
 
-    def mapping(self, context, logical):
+    def report_mapping(self, context, logical):
         """Reports the logical GPUs, each on a visible one, as the log does unless it is off.
 
         TensorFlow may list a GPU as physical and visible without creating a device for it.
         """
-        amounts = self.amounts(context)
+        amounts = self.memory_limits(context)
         number = 0
         for device in context.get_visible_devices("GPU"):
             ordinal = int(device.name.rpartition(":")[2])
@@ -115,25 +115,25 @@ class Devices:
                     granted_bytes=amounts.get(name),
                 )
 
-    def amounts(self, context):
+    def memory_limits(self, context):
         """Each device's memory limit, from TensorFlow's list of devices."""
         execution = sys.modules.get("tensorflow.python.pywrap_tfe")
         session = sys.modules.get("tensorflow.python.client.pywrap_tf_session")
-        found = {}
+        limits = {}
         try:
             devices = execution.TFE_ContextListDevices(context._handle)
             for number in range(session.TF_DeviceListCount(devices)):
                 name = session.TF_DeviceListName(devices, number)
-                found["/device:" + name.rpartition("/device:")[2]] = session.TF_DeviceListMemoryBytes(devices, number)
+                limits["/device:" + name.rpartition("/device:")[2]] = session.TF_DeviceListMemoryBytes(devices, number)
             session.TF_DeleteDeviceList(devices)
         except (AttributeError, TypeError):
             return {}  # another version of TensorFlow: the log may have it
-        return found
+        return limits
 
     def torch(self):
         module = sys.modules.get("torch")
         cuda = getattr(module, "cuda", None)
-        if not _complete(module) or not hasattr(cuda, "is_initialized"):
+        if not _is_imported(module) or not hasattr(cuda, "is_initialized"):
             return
         started = cuda.is_initialized()  # False in a fork whose parent has started CUDA
         if self.watcher.forked and not started:
@@ -143,16 +143,21 @@ class Devices:
         if not started:
             return
         count = cuda.device_count()
-        self.watcher.once("cuda", "devices", **_listed(["cuda:%d" % number for number in range(count)]))
+        self.watcher.once("cuda", "devices", **_device_event(["cuda:%d" % number for number in range(count)]))
         for number in range(count):
-            held, peak = cuda.memory_allocated(number), cuda.max_memory_allocated(number)
-            if not held and not peak:
+            allocated_bytes, peak = cuda.memory_allocated(number), cuda.max_memory_allocated(number)
+            if not allocated_bytes and not peak:
                 continue
             name = "cuda:%d" % number
-            self.named(cuda, number)
+            self.report_gpu(cuda, number)
             stats = cuda.memory_stats(number)
             self.watcher.changed(
-                name + " holds", "memory", device=name, current=held, peak=peak, ooms=int(stats.get("num_ooms", 0))
+                name + " holds",
+                "memory",
+                device=name,
+                current=allocated_bytes,
+                peak=peak,
+                ooms=int(stats.get("num_ooms", 0)),
             )
 
     def last_torch(self):
@@ -161,21 +166,21 @@ class Devices:
         sent = self.watcher.sent
         if "cuda" in sent and not any(name.startswith("cuda:") for name in sent):
             cuda = sys.modules["torch"].cuda
-            self.named(cuda, cuda.current_device())
+            self.report_gpu(cuda, cuda.current_device())
 
-    def named(self, cuda, number):
+    def report_gpu(self, cuda, number):
         name = "cuda:%d" % number
         if name not in self.watcher.sent:
             self.watcher.once(name, "result", name=name, value=self.properties(cuda, number))
 
     def properties(self, cuda, number):
         """A GPU's properties, in the form that the torch probes use."""
-        found = cuda.get_device_properties(number)
-        value = {"name": found.name}
-        if hasattr(found, "uuid"):
-            value["uuid"] = "GPU-%s" % found.uuid
-        if hasattr(found, "pci_bus_id"):
-            value["pci_bus_id"] = "%04x:%02x:%02x.0" % (found.pci_domain_id, found.pci_bus_id, found.pci_device_id)
+        gpu = cuda.get_device_properties(number)
+        value = {"name": gpu.name}
+        if hasattr(gpu, "uuid"):
+            value["uuid"] = "GPU-%s" % gpu.uuid
+        if hasattr(gpu, "pci_bus_id"):
+            value["pci_bus_id"] = "%04x:%02x:%02x.0" % (gpu.pci_domain_id, gpu.pci_bus_id, gpu.pci_device_id)
         return value
 
     def jax(self):
@@ -184,7 +189,7 @@ class Devices:
         A program may import TensorFlow beside it, for its data.
         """
         module = sys.modules.get("jax")
-        if not _complete(module) or not hasattr(module, "__version__"):
+        if not _is_imported(module) or not hasattr(module, "__version__"):
             return
         bridge = sys.modules.get("jax._src.xla_bridge")
         clients = dict(getattr(bridge, "_backends", None) or {})
@@ -197,7 +202,7 @@ class Devices:
         names = [str(device) for device in devices]
         if not names:
             return
-        self.watcher.changed("jax devices", "devices", **_listed(names))
+        self.watcher.changed("jax devices", "devices", **_device_event(names))
         for device, name in zip(devices, names):  # noqa: B905  (Python 3.7)
             stats = device.memory_stats() if device.platform != "cpu" else None
             if device.platform != "cpu":
@@ -211,9 +216,13 @@ class Devices:
                     granted_bytes=(stats or {}).get("bytes_limit"),
                 )
             if stats:
-                held = stats["bytes_in_use"]
+                allocated_bytes = stats["bytes_in_use"]
                 self.watcher.changed(
-                    name, "memory", device=name, current=held, peak=stats.get("peak_bytes_in_use", held)
+                    name,
+                    "memory",
+                    device=name,
+                    current=allocated_bytes,
+                    peak=stats.get("peak_bytes_in_use", allocated_bytes),
                 )
 
 
@@ -222,10 +231,10 @@ def _framework(name, module, gpu_build):
     return {"name": name, "version": str(module.__version__), "gpu_build": gpu_build, **python}
 
 
-def _listed(names):
+def _device_event(names):
     return {"physical": names, "visible": names, "virtual": [], "logical": names}
 
 
-def _complete(module):
+def _is_imported(module):
     """Whether a module is completely imported."""
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)

@@ -7,14 +7,14 @@ import _thread
 import os
 import sys
 
-_FOLLOWED = frozenset(["popen_fork.py", "subprocess.py"])
+_FOLLOWED_MODULES = frozenset(["popen_fork.py", "subprocess.py"])
 """Modules whose forks are followed otherwise (_gpuwatch_child_exits.py)."""
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of"
-_STARTERS = ("system", "posix_spawn", "posix_spawnp")
+_STARTING_FUNCTIONS = ("system", "posix_spawn", "posix_spawnp")
 """Functions of os that start a process without a fork that Python sees."""
 
 
-def _hush():
+def _suppress_fork_warning():
     """Python 3.12 and later warn of forks with several threads; suppresses this if the only other one is ours."""
     import warnings
 
@@ -52,30 +52,30 @@ def follow(watcher):
     """Begins; ``watcher`` looks on in each process that multiprocessing forks."""
 
     def unfollowed():
-        if os.path.basename(sys._getframe(2).f_code.co_filename) in _FOLLOWED:
+        if os.path.basename(sys._getframe(2).f_code.co_filename) in _FOLLOWED_MODULES:
             return
         watcher.failures.forks += 1
         if hasattr(getattr(os.environ, "_data", None), "late"):
             os.environ._data.late = None  # it may be meant for this child
 
-    for name in _STARTERS:
+    for name in _STARTING_FUNCTIONS:
         _count_starts(name, unfollowed)
 
     def before():
         unfollowed()
-        if _by_multiprocessing(sys._getframe(1)) and any(one.device_type == "GPU" for one in watcher.logical()):
+        if _by_multiprocessing(sys._getframe(1)) and any(device.device_type == "GPU" for device in watcher.logical()):
             watcher.forks_after_start += 1
         if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
-            _hush()
+            _suppress_fork_warning()
         util = sys.modules.get("multiprocessing.util")
         if util is not None and "forks" not in watcher.hooked:
             watcher.hooked.add("forks")
             util.register_after_fork(watcher, after)
 
-    def after(this):
-        this.reset(forked=True)
+    def after(forked_watcher):
+        forked_watcher.reset(forked=True)
         # Such a process does not run atexit functions.
-        sys.modules["multiprocessing.util"].Finalize(None, this.end, exitpriority=0)
-        _thread.start_new_thread(this.loop, ())
+        sys.modules["multiprocessing.util"].Finalize(None, forked_watcher.end, exitpriority=0)
+        _thread.start_new_thread(forked_watcher.loop, ())
 
     os.register_at_fork(before=before)

@@ -10,16 +10,16 @@ import os
 import sys
 import time
 
-_KINDS = {"train": "fit", "predict": "predict", "test": "evaluate"}
-_OWN = ("keras", "tf_keras", "tensorflow", "contextlib")
-_LATEST = 1000
+_METHOD_BY_KIND = {"train": "fit", "predict": "predict", "test": "evaluate"}
+_FRAMEWORK_PACKAGES = ("keras", "tf_keras", "tensorflow", "contextlib")
+_MAX_TIMES = 1000
 
 
 class _Call:
     def __init__(self):
         self.count = self.batches = 0
         self.line = ""
-        self.times = collections.deque(maxlen=_LATEST)
+        self.times = collections.deque(maxlen=_MAX_TIMES)
         """Of the latest calls but the first, which compiles: seconds, and those in batches."""
 
 
@@ -33,79 +33,89 @@ class KerasCalls:
         self.reset()
 
     def reset(self):
-        self.known = {}
-        self.prepared = None
+        self.calls_by_kind = {}
+        self.prepared_at = None
         """When Keras 3 began to make the data set of the next call: the first thing that it does."""
-        self.first = self.last = None
+        self.first_start = self.last_end = None
         """When the first call began and the last one ended."""
-        self.open = None
+        self.current_call = None
         """The id of the list of the call that goes on, its kind, begin, seconds in batches, and its batch's begin."""
 
     def failed(self, name, error):
         """A version with other names: its calls are not counted."""
 
     def _watch(self, module):
-        made = module.CallbackList
-        for kind in _KINDS:
+        callback_list = module.CallbackList
+        for kind in _METHOD_BY_KIND:
             for event in ("begin", "batch_begin", "batch_end", "end"):
                 name = "on_%s_%s" % (kind, event)
                 observe = functools.partial(getattr(self, "_" + event), kind)
-                setattr(made, name, self.watcher.descriptors.Method(vars(made)[name], observe))
+                setattr(callback_list, name, self.watcher.descriptors.Method(vars(callback_list)[name], observe))
 
     def _prepares(self, module):
-        made = module.EpochIterator
-        made.__init__ = self.watcher.descriptors.Method(vars(made)["__init__"], self._prepare)
+        epoch_iterator = module.EpochIterator
+        epoch_iterator.__init__ = self.watcher.descriptors.Method(vars(epoch_iterator)["__init__"], self._prepare)
 
     def _prepare(self, iterator):
-        if self.open is None:
-            self.prepared = time.perf_counter()
+        if self.current_call is None:
+            self.prepared_at = time.perf_counter()
 
-    def _begin(self, kind, calls):
-        if self.open is not None and self.open[0] == id(calls):
+    def _begin(self, kind, callbacks):
+        if self.current_call is not None and self.current_call[0] == id(callbacks):
             return  # the validation of a fit()
-        known = self.known.setdefault(kind, _Call())
-        known.count += 1
-        if known.count == 1:
-            known.line = _line(sys._getframe(2))
-        self.open = [id(calls), kind, self.prepared or time.perf_counter(), 0.0, None]
-        self.prepared = None
-        self.first = self.first or self.open[2]
+        calls_of_kind = self.calls_by_kind.setdefault(kind, _Call())
+        calls_of_kind.count += 1
+        if calls_of_kind.count == 1:
+            calls_of_kind.line = _program_line(sys._getframe(2))
+        self.current_call = [id(callbacks), kind, self.prepared_at or time.perf_counter(), 0.0, None]
+        self.prepared_at = None
+        self.first_start = self.first_start or self.current_call[2]
 
-    def _batch_begin(self, kind, calls):
-        if self.open is not None and self.open[:2] == [id(calls), kind]:
-            self.open[4] = time.perf_counter()
+    def _batch_begin(self, kind, callbacks):
+        if self.current_call is not None and self.current_call[:2] == [id(callbacks), kind]:
+            self.current_call[4] = time.perf_counter()
 
-    def _batch_end(self, kind, calls):
-        if self.open is not None and self.open[:2] == [id(calls), kind] and self.open[4] is not None:
-            self.known[kind].batches += 1
-            self.open[3] += time.perf_counter() - self.open[4]
-            self.open[4] = None
+    def _batch_end(self, kind, callbacks):
+        if (
+            self.current_call is not None
+            and self.current_call[:2] == [id(callbacks), kind]
+            and self.current_call[4] is not None
+        ):
+            self.calls_by_kind[kind].batches += 1
+            self.current_call[3] += time.perf_counter() - self.current_call[4]
+            self.current_call[4] = None
 
-    def _end(self, kind, calls):
-        if self.open is None or self.open[:2] != [id(calls), kind]:
+    def _end(self, kind, callbacks):
+        if self.current_call is None or self.current_call[:2] != [id(callbacks), kind]:
             return
-        _, _, began, inside, _ = self.open
-        self.open, known, self.last = None, self.known[kind], time.perf_counter()
-        if known.count > 1:
-            known.times.append((self.last - began, inside))
+        _, _, started_at, in_batches, _ = self.current_call
+        self.current_call, calls_of_kind, self.last_end = None, self.calls_by_kind[kind], time.perf_counter()
+        if calls_of_kind.count > 1:
+            calls_of_kind.times.append((self.last_end - started_at, in_batches))
 
     def tell(self, emit):
-        found = {}
-        for kind, known in list(self.known.items()):
-            times = list(known.times)
+        report = {}
+        for kind, calls in list(self.calls_by_kind.items()):
+            times = list(calls.times)
             if times:
-                whole, inside = (sorted(part)[len(times) // 2] for part in zip(*times))  # noqa: B905
-                found[_KINDS[kind]] = [known.count, known.batches, known.line, round(whole, 6), round(inside, 6)]
-        if found:
-            found = {"calls": found, "seconds": round(self.last - self.first, 6)}
-            self.watcher.changed("keras calls", "result", name="keras_calls", value=found)
+                total, in_batches = (sorted(part)[len(times) // 2] for part in zip(*times))  # noqa: B905
+                report[_METHOD_BY_KIND[kind]] = [
+                    calls.count,
+                    calls.batches,
+                    calls.line,
+                    round(total, 6),
+                    round(in_batches, 6),
+                ]
+        if report:
+            report = {"calls": report, "seconds": round(self.last_end - self.first_start, 6)}
+            self.watcher.changed("keras calls", "result", name="keras_calls", value=report)
 
 
-def _line(frame):
+def _program_line(frame):
     """The innermost line that is not of Keras or TensorFlow."""
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if name.partition(".")[0] not in _OWN and "_gpuwatch_" not in name:
+        if name.partition(".")[0] not in _FRAMEWORK_PACKAGES and "_gpuwatch_" not in name:
             return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
         frame = frame.f_back
     return ""

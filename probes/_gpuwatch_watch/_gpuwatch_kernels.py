@@ -8,7 +8,7 @@ class Registry:
     """The kernels that are registered in this process (``TF_GetRegisteredKernelsForOp``)."""
 
     def __init__(self):
-        self.known = {}
+        self.kernels_by_op = {}
         self.cuda_build = None
 
     def of(self, op, types):
@@ -19,18 +19,28 @@ class Registry:
         ``types``: the op's type attributes as TensorFlow's numbers. On GPUs that gpuwatch simulates as a plug-in, the
         CUDA kernels of a CUDA build have the device type GPU_CUDA.
         """
-        found = self.known.get(op)
-        if found is None:
-            found = self.known[op] = self._ask(op)
-        if found is False:
+        kernels = self.kernels_by_op.get(op)
+        if kernels is None:
+            kernels = self.kernels_by_op[op] = self._ask(op)
+        if kernels is False:
             return None, None, None, None
-        gpu = _fit(found, types, ("GPU", "DEFAULT"))
+        gpu = _has_fitting_kernel(kernels, types, ("GPU", "DEFAULT"))
         if "GPUWATCH_SIM_STATE" not in os.environ or "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" not in os.environ:
-            return gpu, gpu, _fit(found, {}, ("GPU", "DEFAULT")), _blamed(found, types, ("GPU", "DEFAULT"))
+            return (
+                gpu,
+                gpu,
+                _has_fitting_kernel(kernels, {}, ("GPU", "DEFAULT")),
+                _excluding_type(kernels, types, ("GPU", "DEFAULT")),
+            )
         if not self.cuda_build:
             return gpu, None, None, None
         cuda = ("GPU_CUDA", "DEFAULT")
-        return gpu, _fit(found, types, cuda), _fit(found, {}, cuda), _blamed(found, types, cuda)
+        return (
+            gpu,
+            _has_fitting_kernel(kernels, types, cuda),
+            _has_fitting_kernel(kernels, {}, cuda),
+            _excluding_type(kernels, types, cuda),
+        )
 
     def in_host_memory(self, op, argument, types):
         """Whether a GPU's kernel wants this input in host memory; True where there is none to ask.
@@ -38,21 +48,23 @@ class Registry:
         TensorFlow takes one for any device (DEFAULT) where there is none for the GPU (framework/op_kernel.cc).
         """
         self.of(op, types)
-        fit = [one for one in self.known.get(op) or () if _allows(one, types)]
-        found = [one for one in fit if one.device_type == "GPU"] or [one for one in fit if one.device_type == "DEFAULT"]
-        return not found or any(argument in one.host_memory_arg for one in found)
+        fitting = [kernel for kernel in self.kernels_by_op.get(op) or () if _fits(kernel, types)]
+        gpu_kernels = [kernel for kernel in fitting if kernel.device_type == "GPU"] or [
+            kernel for kernel in fitting if kernel.device_type == "DEFAULT"
+        ]
+        return not gpu_kernels or any(argument in kernel.host_memory_arg for kernel in gpu_kernels)
 
     def cuda_types(self, op):
         """Names of the types for which TensorFlow has a CUDA kernel of an op; None in a CPU build."""
         from tensorflow.python.framework import dtypes
 
-        found = self._ask(op)
-        if not found or not self.cuda_build:
+        kernels = self._ask(op)
+        if not kernels or not self.cuda_build:
             return None
         types = set()
-        for kernel in found:
+        for kernel in kernels:
             if kernel.device_type == "GPU_CUDA":
-                allowed = [number for one in kernel.constraint for number in one.allowed_values.list.type]
+                allowed = [number for constraint in kernel.constraint for number in constraint.allowed_values.list.type]
                 types.update([dtypes.as_dtype(number).name for number in allowed] or ["any type"])
         return sorted(types)
 
@@ -67,46 +79,49 @@ class Registry:
             return False
 
 
-def _fit(kernels, types, devices):
-    return any(_allows(kernel, types) for kernel in kernels if kernel.device_type in devices)
+def _has_fitting_kernel(kernels, types, devices):
+    return any(_fits(kernel, types) for kernel in kernels if kernel.device_type in devices)
 
 
-def _blamed(kernels, types, devices):
+def _excluding_type(kernels, types, devices):
     """Name of the only type without which some kernel for these devices would fit."""
-    if _fit(kernels, types, devices):
+    if _has_fitting_kernel(kernels, types, devices):
         return None
-    others = ({name: number for name, number in types.items() if name != left} for left in types)
-    alone = [left for left, rest in zip(types, others) if _fit(kernels, rest, devices)]  # noqa: B905  (Python 3.7)
-    if len({types[name] for name in alone}) != 1:
+    type_sets = ({name: number for name, number in types.items() if name != name_left_out} for name_left_out in types)
+    pairs = zip(types, type_sets)  # noqa: B905  (Python 3.7)
+    sufficient_names = [
+        name for name, remaining_types in pairs if _has_fitting_kernel(kernels, remaining_types, devices)
+    ]
+    if len({types[name] for name in sufficient_names}) != 1:
         return None
     from tensorflow.python.framework import dtypes
 
-    return dtypes.as_dtype(types[alone[0]]).name
+    return dtypes.as_dtype(types[sufficient_names[0]]).name
 
 
-def _allows(kernel, types):
+def _fits(kernel, types):
     for constraint in kernel.constraint:
-        wanted = types.get(constraint.name)
-        if wanted is not None and wanted not in constraint.allowed_values.list.type:
+        type_number = types.get(constraint.name)
+        if type_number is not None and type_number not in constraint.allowed_values.list.type:
             return False
     return True
 
 
 def types_of(attributes):
     """Type attributes of an eager op (numbers or DType) or a NodeDef (AttrValue), as TensorFlow's numbers."""
-    found = {}
+    type_numbers = {}
     for name in attributes:
         value = attributes[name]
         number = getattr(value, "type", value)  # AttrValue
         number = getattr(number, "as_datatype_enum", number)  # DType
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
-            found[name.decode() if isinstance(name, bytes) else name] = number
-    return found
+            type_numbers[name.decode() if isinstance(name, bytes) else name] = number
+    return type_numbers
 
 
-def held_type(attrs):
+def variable_type(attrs):
     """The type of a variable's value, from the op's attribute."""
-    for name, value in pairs(attrs):
+    for name, value in attribute_pairs(attrs):
         if name in ("dtype", b"dtype"):
             from tensorflow.python.framework import dtypes
 
@@ -120,15 +135,15 @@ def node_type(op, attributes):
 
     definition = op_def_registry.get(op)
     outputs = definition.output_arg if definition is not None else ()
-    number = outputs[0].type if outputs else 0
+    type_number = outputs[0].type if outputs else 0
     if outputs and outputs[0].type_attr in attributes:
-        number = attributes[outputs[0].type_attr].type
-    if number in (0, dtypes.resource.as_datatype_enum):
-        held = "T" if op.startswith("Resource") and "dtype" not in attributes else "dtype"
-        number = attributes[held].type if held in attributes else 0
-    return dtypes.as_dtype(number).name if number else None
+        type_number = attributes[outputs[0].type_attr].type
+    if type_number in (0, dtypes.resource.as_datatype_enum):
+        attribute = "T" if op.startswith("Resource") and "dtype" not in attributes else "dtype"
+        type_number = attributes[attribute].type if attribute in attributes else 0
+    return dtypes.as_dtype(type_number).name if type_number else None
 
 
-def pairs(attrs):
+def attribute_pairs(attrs):
     """Pairs of an op callback's attributes, which alternate names and values."""
-    return [(attrs[at], attrs[at + 1]) for at in range(0, len(attrs) - 1, 2)]
+    return [(attrs[index], attrs[index + 1]) for index in range(0, len(attrs) - 1, 2)]

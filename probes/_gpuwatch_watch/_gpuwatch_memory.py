@@ -23,41 +23,41 @@ _LAUNCHERS = "tensorflow.python.distribute.cross_device_utils"
 _COLLECTIVES = "TensorFlow's profiler may crash a program whose devices reduce together: this recording ended before it"
 """What ends in another thread than it began (CollectiveExecutor::CompleteParams) is written into freed memory when the
 profiler stops (SplitEventTracker in traceme_recorder.cc)."""
-_FIRST_STEPS = 5
-_FIRST_SECONDS = 1.0
-_LONGEST_FIRST = 20.0
+_MIN_FIRST_STEPS = 5
+_MIN_FIRST_SECONDS = 1.0
+_MAX_FIRST_SECONDS = 20.0
 """Seconds after which the first window ends though no steps were counted; the next one follows at once."""
-_LATER_STEPS = 2
-_LATER_SECONDS = 0.3
-_LONGEST_LATER = 10.0
-_CHEAP = 64 << 10
+_MIN_LATER_STEPS = 2
+_MIN_LATER_SECONDS = 0.3
+_MAX_LATER_SECONDS = 10.0
+_CHEAP_BYTES_PER_SECOND = 64 << 10
 """Bytes of events a second that may be recorded all the time: about 300 events, 0.2 % of a core."""
-_LONGEST_CHEAP = 20.0
-_MOST_RSS = 512 << 20
+_MAX_CHEAP_SECONDS = 20.0
+_MAX_RSS_GROWTH = 512 << 20
 """Growth of this process in bytes at which a window ends: its events may be the reason."""
-_FEW_EVENTS = 8 << 20
+_SMALL_FILE_BYTES = 8 << 20
 """Size of a file, in bytes, below which they were not."""
-_MOST_BYTES = 32 << 20
+_MAX_TOTAL_BYTES = 32 << 20
 """Size of all files of a process."""
 _PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-_NEW_PEAK = 1.02
+_NEW_PEAK_FACTOR = 1.02
 _NEW_PEAK_PAUSE = 0.5
-_MOST_VARIABLES = 4000
-_MOST_INPUTS = 200
-_A_LINE = 200
-_ELEMENTS = frozenset(["IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"])
-_FRAMEWORKS = (
+_MAX_VARIABLES = 4000
+_MAX_INPUTS = 200
+_MAX_EVENT_ENTRIES = 200
+_ELEMENT_OPS = frozenset(["IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"])
+_LIBRARY_FOLDERS = (
     "/site-packages/",
     "/dist-packages/",
     "/tensorflow/python/",
     "/keras/src/",
     "/_gpuwatch_",
 )  # PYTHONPATH, too
-_LARGE = 64 << 10
+_MIN_LINE_BYTES = 64 << 10
 """Bytes of a tensor whose line is worth the time: TensorFlow takes half a millisecond for each."""
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 _LINES_SECONDS = 0.3
-_HISTORY = 20000
+_MAX_HISTORY_ENTRIES = 20000
 """Allocations and frees that PyTorch keeps; to write them takes it two seconds."""
 
 
@@ -95,22 +95,22 @@ class Recorder:
         self.lock = _thread.allocate_lock()
         self.pid = os.getpid()
         self.session = None
-        self.number = 0
-        self.size = 0
-        self.over = ""
+        self.window_number = 0
+        self.total_bytes = 0
+        self.stop_reason = ""
         """Why nothing more is recorded."""
-        self.since = 0.0
+        self.window_started_at = 0.0
         self.steps_before = 0
         self.rss_before = 0
-        self.rss_limit = _MOST_RSS
-        self.next = 0.0
+        self.rss_limit = _MAX_RSS_GROWTH
+        self.next_window_at = 0.0
         self.pause = _PAUSE
-        self.stopped = 0.0
-        self.cheap = False
-        self.warm = False
+        self.stopped_at = 0.0
+        self.has_few_events = False
+        self.first_steps_recorded = False
         """Whether the first steps were recorded."""
         self.peaks = {}
-        self.named = 0
+        self.names_sent_count = 0
         self.snapshots = 0
 
     def failed(self, name, error):
@@ -128,10 +128,10 @@ class Recorder:
     def _sessions(self, module):
         original = module.TF_NewSessionRef
 
-        def TF_NewSessionRef(*given):  # noqa: N802 - TensorFlow's own name
-            made = original(*given)
+        def TF_NewSessionRef(*arguments):  # noqa: N802 - TensorFlow's own name
+            session = original(*arguments)
             self.begin()
-            return made
+            return session
 
         module.TF_NewSessionRef = TF_NewSessionRef
 
@@ -139,13 +139,13 @@ class Recorder:
         self.original = original = module.ProfilerSession
         serve = module.start_server
 
-        def ProfilerSession(*given):  # noqa: N802 - TensorFlow's own name
+        def ProfilerSession(*arguments):  # noqa: N802 - TensorFlow's own name
             self.give_way("the program profiles itself: this recording ended where its own began")
-            return original(*given)
+            return original(*arguments)
 
-        def start_server(*given):
+        def start_server(*arguments):
             self.give_way("the program started a profiler server: this recording ended there")
-            return serve(*given)
+            return serve(*arguments)
 
         module.ProfilerSession = ProfilerSession
         module.start_server = start_server
@@ -154,10 +154,10 @@ class Recorder:
         launcher = module.CollectiveReplicaLauncher
         make = launcher.__init__
 
-        def made(this, group_key, group_size, *given, **named):
+        def made(instance, group_key, group_size, *arguments, **keywords):
             if group_size > 1:
                 self.give_way(_COLLECTIVES, gave_way=False)
-            make(this, group_key, group_size, *given, **named)
+            make(instance, group_key, group_size, *arguments, **keywords)
 
         launcher.__init__ = made
 
@@ -167,26 +167,26 @@ class Recorder:
 
     def begin(self):
         """Starts the first window, unless this process has one."""
-        if os.getpid() == self.pid and not self.number:
+        if os.getpid() == self.pid and not self.window_number:
             self._start_window()
 
     def _start_window(self):
         try:
             with self.lock:
-                if self.session is None and not self.over:
+                if self.session is None and not self.stop_reason:
                     self._start()
         except Exception as error:
-            self.over = "%s: %s" % (type(error).__name__, error)
-            self.note("TensorFlow's profiler could not be started (%s)" % self.over[:200])
+            self.stop_reason = "%s: %s" % (type(error).__name__, error)
+            self.note("TensorFlow's profiler could not be started (%s)" % self.stop_reason[:200])
 
     def _start(self):
         if self.original is None:
             __import__(_PROFILER)
         session = self.original()
-        self.number += 1
-        session.start(self._path(self.number), _OPTIONS)
+        self.window_number += 1
+        session.start(self._path(self.window_number), _OPTIONS)
         self.watcher.once("memory_begin", "memory_begin")
-        self.since = time.monotonic()
+        self.window_started_at = time.monotonic()
         self.steps_before = self.watcher.steps()
         self.rss_before = _resident()
         self.session = session  # last: another thread looks how long this window has lasted
@@ -198,9 +198,9 @@ class Recorder:
 
     def give_way(self, reason, gave_way=True):
         """Stops for good; ``gave_way``: before the program's own profiler starts."""
-        if os.getpid() != self.pid or self.over:
+        if os.getpid() != self.pid or self.stop_reason:
             return
-        self.over = reason
+        self.stop_reason = reason
         self.stop(reason)
         self.note(reason, gave_way=gave_way)
 
@@ -210,13 +210,13 @@ class Recorder:
             session, self.session = self.session, None
             if session is None:
                 return
-            path, now, steps = self._path(self.number), time.monotonic(), self.watcher.steps()
+            path, now, steps = self._path(self.window_number), time.monotonic(), self.watcher.steps()
             try:
                 session.export_to_tb()
             except Exception as error:
                 self.note("a recording could not be written (%s)" % str(error)[:200])
                 return
-            self.stopped = time.monotonic()
+            self.stopped_at = time.monotonic()
             size = 0
             for folder, _, names in os.walk(path):
                 for name in names:
@@ -227,56 +227,58 @@ class Recorder:
                             "memory_file",
                             file=file,
                             tool="tensorflow",
-                            number=self.number,
-                            begin=self.since,
+                            number=self.window_number,
+                            begin=self.window_started_at,
                             end=now,
                             steps_begin=self.steps_before,
                             steps_end=steps,
                             reason=reason,
                         )
-            self.size += size
-        self.cheap = size < _CHEAP * (now - self.since)
-        if size < _FEW_EVENTS and _resident() - self.rss_before > self.rss_limit:
+            self.total_bytes += size
+        self.has_few_events = size < _CHEAP_BYTES_PER_SECOND * (now - self.window_started_at)
+        if size < _SMALL_FILE_BYTES and _resident() - self.rss_before > self.rss_limit:
             self.rss_limit *= 2
-        if self.size > _MOST_BYTES and not self.over:
-            self.over = "size"
-            self.note("recording ended after %d MiB of events" % (self.size >> 20))
+        if self.total_bytes > _MAX_TOTAL_BYTES and not self.stop_reason:
+            self.stop_reason = "size"
+            self.note("recording ended after %d MiB of events" % (self.total_bytes >> 20))
 
     def look(self):
         """Called some times a second: ends a window that has what it needs, starts the next one."""
         if os.getpid() != self.pid:
             return
-        if not self.number:
+        if not self.window_number:
             self._late()
             return
         now = time.monotonic()
-        if self.session is not None and self._enough(now - self.since, self.watcher.steps() - self.steps_before):
+        if self.session is not None and self._enough(
+            now - self.window_started_at, self.watcher.steps() - self.steps_before
+        ):
             self.stop("window")
             self.peaks = self._peaks()
-            if self.warm:
-                self.next = time.monotonic() + (0.0 if self.cheap else self.pause)
-                if not self.cheap:
+            if self.first_steps_recorded:
+                self.next_window_at = time.monotonic() + (0.0 if self.has_few_events else self.pause)
+                if not self.has_few_events:
                     self.pause = min(2 * self.pause, _LONGEST_PAUSE)
-                if not self.named:
+                if not self.names_sent_count:
                     self.names()
-        if self.session is None and not self.over and (now >= self.next or self._rose(now)):
+        if self.session is None and not self.stop_reason and (now >= self.next_window_at or self._rose(now)):
             self._start_window()
 
     def _late(self):
         """Starts a recording that the creation of the devices did not start, in an unknown version of TensorFlow."""
-        if not self.over and not self.watcher.started_before_fork and self.watcher.context() is not None:
+        if not self.stop_reason and not self.watcher.started_before_fork and self.watcher.context() is not None:
             self.note("recording began after TensorFlow had made its devices: what was allocated before is missing")
             self.begin()
 
     def _enough(self, seconds, steps):
         if _resident() - self.rss_before > self.rss_limit:
             return True
-        if not self.warm:
-            self.warm = steps >= _FIRST_STEPS and seconds >= _FIRST_SECONDS
-            return self.warm or seconds >= _LONGEST_FIRST
-        if self.cheap:
-            return seconds >= _LONGEST_CHEAP
-        return (steps >= _LATER_STEPS and seconds >= _LATER_SECONDS) or seconds >= _LONGEST_LATER
+        if not self.first_steps_recorded:
+            self.first_steps_recorded = steps >= _MIN_FIRST_STEPS and seconds >= _MIN_FIRST_SECONDS
+            return self.first_steps_recorded or seconds >= _MAX_FIRST_SECONDS
+        if self.has_few_events:
+            return seconds >= _MAX_CHEAP_SECONDS
+        return (steps >= _MIN_LATER_STEPS and seconds >= _MIN_LATER_SECONDS) or seconds >= _MAX_LATER_SECONDS
 
     def _peaks(self):
         """Peak of each GPU's allocator, as the watcher has read it last."""
@@ -284,42 +286,44 @@ class Recorder:
         return {name: data["peak"] for name, data in list(latest.items()) if "/device:" in str(name)}
 
     def _rose(self, now):
-        if now - self.stopped < _NEW_PEAK_PAUSE:
+        if now - self.stopped_at < _NEW_PEAK_PAUSE:
             return False
-        return any(peak > _NEW_PEAK * self.peaks.get(name, 0) for name, peak in self._peaks().items())
+        return any(peak > _NEW_PEAK_FACTOR * self.peaks.get(name, 0) for name, peak in self._peaks().items())
 
     def end(self):
         """At the program's end."""
         if os.getpid() != self.pid:
             return
         self.stop("end")
-        if self.number:
+        if self.window_number:
             self.names(ending=True)
         self._torch_end()
-        if self.number or self.snapshots:
+        if self.window_number or self.snapshots:
             self.watcher.emit("memory_end")
 
     # Names of what lives long
 
     def names(self, ending=False):
         """Sends shapes and names of variables, and shapes of inputs; at the end also the lines of ops."""
-        self.named += 1
+        self.names_sent_count += 1
         variables, inputs = [], []
-        found = _found()
-        for one in _variables(found):
-            if len(variables) >= _MOST_VARIABLES:
-                self.note("only the first %d variables were named" % _MOST_VARIABLES)
+        program_objects = _program_objects()
+        for entry in _variables(program_objects):
+            if len(variables) >= _MAX_VARIABLES:
+                self.note("only the first %d variables were named" % _MAX_VARIABLES)
                 break
-            variables.append(one)
-        for one in _inputs(found):
-            if one not in inputs:
-                inputs.append(one)
-            if len(inputs) >= _MOST_INPUTS:
+            variables.append(entry)
+        for entry in _inputs(program_objects):
+            if entry not in inputs:
+                inputs.append(entry)
+            if len(inputs) >= _MAX_INPUTS:
                 break
-        lines = list(_lines(found)) if ending else []
+        lines = list(_lines(program_objects)) if ending else []
         for name, entries in (("variables", variables), ("inputs", inputs), ("lines", lines)):
-            for at in range(0, len(entries), _A_LINE):
-                self.watcher.emit("memory_names", what=name, first=at == 0, entries=entries[at : at + _A_LINE])
+            for start in range(0, len(entries), _MAX_EVENT_ENTRIES):
+                self.watcher.emit(
+                    "memory_names", what=name, first=start == 0, entries=entries[start : start + _MAX_EVENT_ENTRIES]
+                )
 
     # PyTorch
 
@@ -336,7 +340,7 @@ class Recorder:
             return
         try:
             memory = sys.modules["torch.cuda.memory"]
-            memory._record_memory_history(max_entries=_HISTORY, stacks="python")
+            memory._record_memory_history(max_entries=_MAX_HISTORY_ENTRIES, stacks="python")
             self.snapshots = 1
             attach = getattr(sys.modules["torch"]._C, "_cuda_attach_out_of_memory_observer", None)
             if attach is not None:
@@ -384,84 +388,84 @@ _KINDS = {
 }
 
 
-def _found():
+def _program_objects():
     """The program's objects of these kinds, in one pass over all objects: some 150 ms for a million.
 
     Each refers to its class, so they are asked for as referrers. A list of all objects (``gc.get_objects``) would for a
     moment also hold a tuple that another thread is building, which then fails with a SystemError (bpo-15108).
     """
-    wanted = {}
+    kind_by_class = {}
     for name, bases in _KINDS.items():
-        kinds = [getattr(sys.modules.get(module), kind, None) for module, kind in bases]
-        while kinds:
-            kind = kinds.pop()
-            if kind is not None:
-                wanted[kind] = name
-                kinds += kind.__subclasses__()
-    found = {name: [] for name in _KINDS}
-    for one in gc.get_referrers(*wanted):
-        name = wanted.get(type(one))
+        classes = [getattr(sys.modules.get(module), class_, None) for module, class_ in bases]
+        while classes:
+            class_ = classes.pop()
+            if class_ is not None:
+                kind_by_class[class_] = name
+                classes += class_.__subclasses__()
+    objects_by_kind = {name: [] for name in _KINDS}
+    for program_object in gc.get_referrers(*kind_by_class):
+        name = kind_by_class.get(type(program_object))
         if name is not None:
-            found[name].append(one)
-    return found
+            objects_by_kind[name].append(program_object)
+    return objects_by_kind
 
 
-def _made(variable):
+def _creation_number(variable):
     """In the order of creation: TensorFlow numbers its variables."""
     number = str(getattr(variable, "_unique_id", "")).rpartition("_")[2]
     return int(number) if number.isdigit() else 0
 
 
-def _variables(found):
+def _variables(program_objects):
     """Name, shape, type and kind of the program's variables, oldest first; the kind is Keras's, else empty."""
     kinds = {}
-    for optimizer in found["optimizer"]:
-        held = getattr(optimizer, "variables", ())
-        for variable in held() if callable(held) else held:
-            for value in _parts(getattr(variable, "_value", variable)):
+    for optimizer in program_objects["optimizer"]:
+        optimizer_variables = getattr(optimizer, "variables", ())
+        for variable in optimizer_variables() if callable(optimizer_variables) else optimizer_variables:
+            for value in _replica_variables(getattr(variable, "_value", variable)):
                 kinds[id(value)] = ("optimizer", getattr(variable, "path", ""))
-    for variable in found["keras variable"]:
-        for value in _parts(getattr(variable, "_value", None)):
+    for variable in program_objects["keras variable"]:
+        for value in _replica_variables(getattr(variable, "_value", None)):
             kinds.setdefault(id(value), ("weight" if variable.trainable else "state", variable.path))
-    for variable in sorted(found["variable"], key=_made):
+    for variable in sorted(program_objects["variable"], key=_creation_number):
         kind, path = kinds.get(id(variable), ("", ""))
         if variable.shape.is_fully_defined():
             yield [str(path or variable.name)[:200], variable.shape.as_list(), variable.dtype.name, kind]
 
 
-def _parts(value):
+def _replica_variables(value):
     """The variables of a Keras variable: under a strategy one for each replica."""
     return getattr(value, "_values", None) or (value,)
 
 
-def _inputs(found):
+def _inputs(program_objects):
     """Shape and type of what the program feeds: elements of datasets, inputs of models and functions; -1 is any."""
-    graphs = tuple({type(graph) for graph in found["graph"]})
-    for graph in found["graph"]:
+    graphs = tuple({type(graph) for graph in program_objects["graph"]})
+    for graph in program_objects["graph"]:
         for op in graph.get_operations():
-            if op.type in _ELEMENTS:
+            if op.type in _ELEMENT_OPS:
                 for tensor in op.outputs:
-                    yield from _input(tensor, any_length=True)
+                    yield from _described_input(tensor, any_length=True)
         if not isinstance(graph.outer_graph, graphs):
-            captured = {id(one) for one in graph.internal_captures}
+            captured = {id(tensor_captured) for tensor_captured in graph.internal_captures}
             for tensor in list(graph.inputs):
                 if id(tensor) not in captured:
-                    yield from _input(tensor)
-    for model in found["model"]:
+                    yield from _described_input(tensor)
+    for model in program_objects["model"]:
         for tensor in model.inputs:
-            yield from _input(tensor)
+            yield from _described_input(tensor)
 
 
-def _lines(found):
+def _lines(program_objects):
     """Names of ops with a large output, and the program's line that made them, of the graphs that have several."""
-    until = time.monotonic() + _LINES_SECONDS
-    for graph in found["graph"]:
+    ends_at = time.monotonic() + _LINES_SECONDS
+    for graph in program_objects["graph"]:
         lines = {}
         for op in graph.get_operations():
-            if time.monotonic() > until or len(lines) >= _MOST_LINES:
+            if time.monotonic() > ends_at or len(lines) >= _MAX_LINES:
                 break
             if any(_large(tensor) for tensor in op.outputs):
-                line = _line(op.traceback)
+                line = _program_line(op.traceback)
                 if line:
                     lines[op.name[:300]] = line
         # Where all were made by the call of fit(), the line says nothing.
@@ -475,19 +479,19 @@ def _large(tensor):
         return False
     size = tensor.dtype.size
     for part in tensor.shape.as_list():
-        size *= _LARGE if part is None else part
-    return size >= _LARGE
+        size *= _MIN_LINE_BYTES if part is None else part
+    return size >= _MIN_LINE_BYTES
 
 
-def _line(frames):
+def _program_line(frames):
     for frame in reversed(frames):
         name = frame.filename
-        if not any(part in name for part in _FRAMEWORKS) and not name.startswith("<"):
+        if not any(part in name for part in _LIBRARY_FOLDERS) and not name.startswith("<"):
             return "%s:%d in %s" % (os.path.basename(name), frame.lineno, frame.name[:80])
     return ""
 
 
-def _input(tensor, any_length=False):
+def _described_input(tensor, any_length=False):
     dtype = getattr(tensor.dtype, "name", tensor.dtype)
     shape = tensor.shape.as_list() if hasattr(tensor.shape, "as_list") and tensor.shape.rank else tensor.shape
     if dtype not in ("resource", "variant", "string") and isinstance(shape, (list, tuple)) and shape:

@@ -12,8 +12,8 @@ import weakref
 _ITERATORS = "tensorflow.python.data.ops.iterator_ops"
 _OPS = "tensorflow.python.ops.gen_experimental_dataset_ops"
 _PROTO = "tensorflow.core.framework.model_pb2"
-_LEAST_STEPS = 20
-_MOST = 8
+_MIN_STEPS = 20
+_MAX_ITERATORS = 8
 """Latest iterators that are asked."""
 
 
@@ -29,9 +29,9 @@ class Pipelines:
         """Starts over in a forked process."""
         self.iterators = []
         """Of each a weak reference; its elements and its stages' seconds (by number) at the last look."""
-        self.looked = 0.0
+        self.looked_at = 0.0
         self.seconds = self.busy = 0.0
-        self.stages = {}
+        self.busy_by_stage = {}
         """By name, seconds in which this was the busiest stage."""
 
     def failed(self, name, error):
@@ -42,10 +42,10 @@ class Pipelines:
             return
 
         def noted(cls, *args, **keywords):
-            made = object.__new__(cls)
-            self.iterators[: 1 - _MOST] = []
-            self.iterators.append([weakref.ref(made), 0, {}])
-            return made
+            iterator = object.__new__(cls)
+            self.iterators[: 1 - _MAX_ITERATORS] = []
+            self.iterators.append([weakref.ref(iterator), 0, {}])
+            return iterator
 
         module.OwnedIterator.__new__ = noted
 
@@ -53,43 +53,47 @@ class Pipelines:
         if self.watcher.started_before_fork:
             return  # its devices are the parent's: an op would wait for ever
         context, proto = self.watcher.context(), sys.modules.get(_PROTO)
-        ask = getattr(sys.modules.get(_OPS), "iterator_get_model_proto", None)
-        if None in (context, proto, ask) or self.watcher.steps() < _LEAST_STEPS or context.log_device_placement:
+        ask_model = getattr(sys.modules.get(_OPS), "iterator_get_model_proto", None)
+        if None in (context, proto, ask_model) or self.watcher.steps() < _MIN_STEPS or context.log_device_placement:
             return
-        now, before = time.monotonic(), self.looked
-        self.looked = now
-        seen = [self._look(entry, ask, proto.ModelProto) for entry in list(self.iterators)]
-        elements, share, stage = max(seen, default=(0, 0.0, ""))
+        now, before = time.monotonic(), self.looked_at
+        self.looked_at = now
+        looks = [self._look(entry, ask_model, proto.ModelProto) for entry in list(self.iterators)]
+        elements, share, stage = max(looks, default=(0, 0.0, ""))
         if not before or not elements:
             return
         self.seconds += now - before
         share = min(share / (now - before), 1.0)
         self.busy += share * (now - before)
-        self.stages[stage] = self.stages.get(stage, 0.0) + share
-        busiest = max(self.stages, key=self.stages.get)
+        self.busy_by_stage[stage] = self.busy_by_stage.get(stage, 0.0) + share
+        busiest = max(self.busy_by_stage, key=self.busy_by_stage.get)
         self.watcher.changed(
             *("pipeline", "pipeline"), seconds=round(self.seconds, 3), busy_seconds=round(self.busy, 3), stage=busiest
         )
 
-    def _look(self, entry, ask, proto):
+    def _look(self, entry, ask_model, proto):
         """Elements since the last look, and seconds in which the busiest stage worked meanwhile, with its name."""
         iterator = entry[0]()
         resource = getattr(iterator, "_iterator_resource", None)
         if type(resource).__name__ != "EagerTensor" or not _has_model(iterator):  # None, or of a graph
             return 0, 0.0, ""
         try:
-            model = proto.FromString(ask(resource).numpy())
+            model = proto.FromString(ask_model(resource).numpy())
         except Exception:  # another version of TensorFlow, which has logged the failure: once
             entry[0] = type(None)
             return 0, 0.0, ""
         elements = model.nodes[model.output].num_elements
-        worked = {number: node.processing_time / 1e9 / _parallel(node) for number, node in model.nodes.items()}
-        more, old = elements - entry[1], entry[2]
-        entry[1:] = elements, worked
-        busiest = max(worked, key=lambda number: worked[number] - old.get(number, 0.0), default=None)
-        if busiest is None or not old:
+        stage_seconds = {
+            number: node.processing_time / 1e9 / _parallelism(node) for number, node in model.nodes.items()
+        }
+        new_elements, earlier_seconds = elements - entry[1], entry[2]
+        entry[1:] = elements, stage_seconds
+        busiest = max(
+            stage_seconds, key=lambda number: stage_seconds[number] - earlier_seconds.get(number, 0.0), default=None
+        )
+        if busiest is None or not earlier_seconds:
             return 0, 0.0, ""
-        return more, worked[busiest] - old.get(busiest, 0.0), model.nodes[busiest].name
+        return new_elements, stage_seconds[busiest] - earlier_seconds.get(busiest, 0.0), model.nodes[busiest].name
 
 
 def _has_model(iterator):
@@ -100,6 +104,9 @@ def _has_model(iterator):
     return made["_dataset"].options().autotune.enabled is not False
 
 
-def _parallel(node):
+def _parallelism(node):
     """How many elements a stage works on at once."""
-    return max([1.0] + [one.state_value or one.value for one in node.parameters if one.name == "parallelism"])
+    return max(
+        [1.0]
+        + [parameter.state_value or parameter.value for parameter in node.parameters if parameter.name == "parallelism"]
+    )

@@ -14,40 +14,40 @@ import threading
 import weakref
 
 _TRACES = "tensorflow.python.ops.summary_ops_v2"
-_POOL = 48
+_MAX_WAITING_GRAPHS = 48
 """Collected graphs that wait for the end of their function's first call."""
-_ENDS = frozenset(["_Arg", "_Retval"])
-FEED = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
-IDLE = frozenset(
+_ARGUMENT_OPS = frozenset(["_Arg", "_Retval"])
+FEED_OPS = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
+IDLE_OPS = frozenset(
     {
         *("Const", "NoOp", "Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_EagerConst"),
         *("_Send", "_Recv", "_HostSend", "_HostRecv", "_HostCast"),
     }
 )
 """Ops that compute nothing, most of them TensorFlow's own after placement."""
-_CALLS = {
+_CALL_OPS = {
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
     **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ()),
 }
 """Ops that call functions, with the attributes that name them; Case has a list."""
-_LOWERED = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
+_LOWERED_PREFIX = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
-_OF_INPUTS = frozenset(["Shape", "ShapeN", "Size", "Rank"])
+_METADATA_OPS = frozenset(["Shape", "ShapeN", "Size", "Rank"])
 """Ops that TensorFlow places where their input is, unless the node itself names a device (placer.cc, IsMetadata)."""
-_READS = frozenset(["ReadVariableOp", "VarIsInitializedOp"])
+_VARIABLE_READ_OPS = frozenset(["ReadVariableOp", "VarIsInitializedOp"])
 """Each use of a variable: its value is copied to where it is used."""
-_INLINED = ("PartitionedCall", "StatefulPartitionedCall")
-_COMPILED = "_XlaMustCompile"
-_ONLY_CPU = "/device:CPU:0"
+_INLINED_OPS = ("PartitionedCall", "StatefulPartitionedCall")
+_COMPILED_ATTRIBUTE = "_XlaMustCompile"
+_CPU_DEVICE = "/device:CPU:0"
 """Where every node is if TensorFlow has no other device."""
-_DEEPEST = 12
-NOT_PLACED = FEED | IDLE | frozenset(_CALLS)
+_MAX_DEPTH = 12
+NOT_PLACED_OPS = FEED_OPS | IDLE_OPS | frozenset(_CALL_OPS)
 """Ops that say nothing of where the program's own ops ran."""
 
 
-class Collected:
+class CollectedGraphs:
     """One function's graph as it was traced and as it was placed.
 
     TensorFlow merges what it places until some eager op ends, in whichever thread (GraphCollector in
@@ -55,26 +55,30 @@ class Collected:
     """
 
     def __init__(self, graphs, number):
-        before = graphs.pre_optimization_graph
+        traced_graph = graphs.pre_optimization_graph
         self.number = number
-        self.nodes = {node.name: node for node in before.node}
-        self.library = {one.signature.name: one for one in before.library.function}
+        self.nodes = {node.name: node for node in traced_graph.node}
+        self.library = {one.signature.name: one for one in traced_graph.library.function}
         self.bodies = {}
         self.placed = list(graphs.post_optimization_graph.node)
         self.places = {node.name: node.device for node in self.placed}
-        lacking = [node for node in before.node if node.op in _ENDS and node.name not in self.places]
-        self.whole = len(self.nodes) == len(before.node) and len(self.places) == len(self.placed) > 0
-        self.whole = self.whole and not any(one.op == "_Retval" or self._is_used(one.name) for one in lacking)
-        self.identity = _identity(before.node)
+        pruned = [node for node in traced_graph.node if node.op in _ARGUMENT_OPS and node.name not in self.places]
+        self.is_whole = len(self.nodes) == len(traced_graph.node) and len(self.places) == len(self.placed) > 0
+        self.is_whole = self.is_whole and not any(one.op == "_Retval" or self._is_used(one.name) for one in pruned)
+        self.identity = _identity(traced_graph.node)
 
     def _is_used(self, name, nodes=None, depth=0):
         """Whether an op works on an argument, also within a function that it calls: TensorFlow prunes the others."""
         for node in self.nodes.values() if nodes is None else nodes:
-            for position, given in enumerate(node.input):
-                if given.lstrip("^").split(":")[0] != name:
+            for position, input_name in enumerate(node.input):
+                if input_name.lstrip("^").split(":")[0] != name:
                     continue
-                body = self.library.get(node.attr["f"].func.name) if node.op in _INLINED and depth < _DEEPEST else None
-                if body is None or given.startswith("^"):
+                body = (
+                    self.library.get(node.attr["f"].func.name)
+                    if node.op in _INLINED_OPS and depth < _MAX_DEPTH
+                    else None
+                )
+                if body is None or input_name.startswith("^"):
                     return True
                 inner = body.signature.input_arg[position].name
                 if self._is_used(inner, body.node_def, depth + 1) or inner in body.ret.values():
@@ -89,16 +93,16 @@ class Collected:
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
-        nodes = [node for node in self.nodes.values() if node.op not in FEED]
+        nodes = [node for node in self.nodes.values() if node.op not in FEED_OPS]
         return len(nodes) <= 1 and all(node.name == node.op for node in nodes)
 
     def requested(self):
         """How many nodes name a GPU."""
         nodes = [*self.nodes.values(), *(node for body in self.library.values() for node in body.node_def)]
-        return sum(":GPU:" in node.device and node.op not in IDLE for node in nodes)
+        return sum(":GPU:" in node.device and node.op not in IDLE_OPS for node in nodes)
 
 
-class Made:
+class TracedFunction:
     """What is kept of a function after its graph is gone."""
 
     def __init__(self, graph, requests, number):
@@ -116,26 +120,26 @@ class PlacedFunctions:
         ``load``: loads a module of this folder.
         """
         self.scopes, self.attribute = scopes, load("_gpuwatch_descriptors").Attribute
-        self.nothing, self.unknown, self.copy = names.NOTHING, names.UNKNOWN, names.COPY
+        self.nothing, self.unknown, self.copy = names.NO_REQUEST, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
         self.count, self.missing = ops.count, ops.missing
         self.has_kernel, self.kernels = ops.has_kernel, ops.kernels_for
         self.of_its_group = load("_gpuwatch_colocation").request_of_its_group
         self.listen = ops.listen
-        self.hops = load("_gpuwatch_cpu_only_ops").Hops(ops, self)
+        self.hops = load("_gpuwatch_cpu_only_ops").CpuOnlyOps(ops, self)
         self.constants = load("_gpuwatch_graph_constants").Constants(scopes)
         self.functions = {}
-        """Each :class:`Made`, by name."""
+        """Each :class:`TracedFunction`, by name."""
         self.compiled = set()
         """Names of functions that XLA compiles (jit_compile=True), each for one device."""
         self.collected = 0
-        self.seen = set()
-        self.told = set()
+        self.called_functions = set()
+        self.counted_identities = set()
         """Hashes of the identities of functions whose nodes are counted."""
         self.first_calls = {}
         """By thread, whether its first call of a function was alone so far."""
-        self.judged = weakref.WeakSet()
+        self.judged_graphs = weakref.WeakSet()
         self.collecting = False
         self.reset()
 
@@ -167,10 +171,12 @@ class PlacedFunctions:
                 with self.lock:
                     self._fill_pool()
                 requests = self.requests.setdefault(graph, {})
-                self.functions[_text(name)] = Made(graph, requests, self.collected)
-                self.constants.look(graph)
-                if _COMPILED in attrs and getattr(attrs[_COMPILED], "b", attrs[_COMPILED]):
-                    self.compiled.add(_text(name))
+                self.functions[_as_text(name)] = TracedFunction(graph, requests, self.collected)
+                self.constants.inspect(graph)
+                if _COMPILED_ATTRIBUTE in attrs and getattr(
+                    attrs[_COMPILED_ATTRIBUTE], "b", attrs[_COMPILED_ATTRIBUTE]
+                ):
+                    self.compiled.add(_as_text(name))
             except TypeError:  # another kind of graph: its nodes are not joined
                 self.unclear += 1
             return made
@@ -193,7 +199,7 @@ class PlacedFunctions:
                     request = request or self.scopes.of_node(this, op)
                     if request.line == self.copy:
                         request = self._original(this, op, request)
-                    elif request.line is None and request.type is not None and op.type not in _READS:
+                    elif request.line is None and request.type is not None and op.type not in _VARIABLE_READ_OPS:
                         request = self._of_its_resource(this, op, request)
                     if request.type is not None:
                         self.requests.setdefault(this, {})[op.name] = request
@@ -204,16 +210,20 @@ class PlacedFunctions:
 
     def _original(self, graph, op, copied):
         """The request of the node that ``op`` is a copy of: a copied graph has the name of the function's."""
-        source = self.functions.get(graph.name)
-        found = source.requests.get(op.name) if source is not None else None
-        return found if found is not None and found[:2] == copied[:2] else self.unknown
+        source_function = self.functions.get(graph.name)
+        source_request = source_function.requests.get(op.name) if source_function is not None else None
+        return source_request if source_request is not None and source_request[:2] == copied[:2] else self.unknown
 
-    def _of_its_resource(self, graph, op, own):
-        """``own``: of TensorFlow's scope. Where that repeats the device of the op's variable or table: what the
-        program requested for that."""
-        made = next((one.op for one in op.inputs if one.dtype.as_datatype_enum == _DT_RESOURCE), None)
-        found = self.of_node(graph, made.name) if made is not None else None
-        return found if found is not None and found[:2] == own[:2] else own
+    def _of_its_resource(self, graph, op, scope_request):
+        """``scope_request``: of TensorFlow's scope. Where that repeats the device of the op's variable or table: what
+        the program requested for that."""
+        resource_op = next((tensor.op for tensor in op.inputs if tensor.dtype.as_datatype_enum == _DT_RESOURCE), None)
+        resource_request = self.of_node(graph, resource_op.name) if resource_op is not None else None
+        return (
+            resource_request
+            if resource_request is not None and resource_request[:2] == scope_request[:2]
+            else scope_request
+        )
 
     def of_node(self, graph, name):
         """What was requested for a node; None for nothing."""
@@ -227,7 +237,7 @@ class PlacedFunctions:
             try:
                 frame = sys._getframe(1)
                 if frame.f_code is caller:
-                    self._calling(_text(frame.f_locals["name"]), caller)
+                    self._calling(_as_text(frame.f_locals["name"]), caller)
             except Exception:  # our errors must not disturb the program
                 self.unclear += 1
             return original(this)
@@ -237,12 +247,16 @@ class PlacedFunctions:
     def _calling(self, name, caller):
         """Before a call; a first one is alone if no other thread is in such a call meanwhile."""
         self.listen()
-        if (name, self.scopes.now()[0]) in self.seen:
+        if (name, self.scopes.now()[0]) in self.called_functions:
             return
         with self.lock:
-            own, frames = threading.get_ident(), sys._current_frames()
-            others = [one for one in self.first_calls if one != own and _is_in(frames.get(one), caller)]
-            self.first_calls = dict.fromkeys([*others, own], not others)
+            this_thread, frames = threading.get_ident(), sys._current_frames()
+            others = [
+                thread
+                for thread in self.first_calls
+                if thread != this_thread and _is_in_call(frames.get(thread), caller)
+            ]
+            self.first_calls = dict.fromkeys([*others, this_thread], not others)
 
     def _started(self, frame, context):
         """Graphs can be collected from the context's start on; its state is read by every op, so it is then let go."""
@@ -261,49 +275,53 @@ class PlacedFunctions:
         """Nodes that are known of, and how many are unclear: with those of functions that nobody was seen to call."""
         with self.lock:
             self._fill_pool()
-            left = sum(one.requested() for one in self.pool if hash(one.identity) not in self.told)
-        return self.nodes + left, self.unclear + left
+            uncounted = sum(
+                graphs.requested() for graphs in self.pool if hash(graphs.identity) not in self.counted_identities
+            )
+        return self.nodes + uncounted, self.unclear + uncounted
 
     def is_function(self, name):
         return name in self.functions or name.startswith("__")
 
     # Functions
 
-    def called(self, name, ask, device):
+    def called(self, name, call_request, device):
         """After a call of a function in eager mode, under a request; ``device``: of its first output, "" without."""
-        alone = self.first_calls.pop(threading.get_ident(), False)
+        is_alone = self.first_calls.pop(threading.get_ident(), False)
         self.hops.called(name)
-        key = (name, ask)
-        if key in self.seen:
+        key = (name, call_request)
+        if key in self.called_functions:
             return
         with self.lock:
-            if key in self.seen:
+            if key in self.called_functions:
                 return
-            self.seen.add(key)
+            self.called_functions.add(key)
             self._fill_pool()
             made = self.functions.get(name)
             graph = made.graph() if made is not None else None
             if graph is None:
                 return  # a function of TensorFlow's own, without a Python graph
-            given = {one.op for one in graph.inputs}  # a small tensor from outside is a constant until it is called
-            identity = _identity(op.node_def for op in graph.get_operations() if op not in given)
-            self.told.add(hash(identity))
+            input_ops = {
+                tensor.op for tensor in graph.inputs
+            }  # a small tensor from outside is a constant until it is called
+            identity = _identity(op.node_def for op in graph.get_operations() if op not in input_ops)
+            self.counted_identities.add(hash(identity))
             if device and not device.startswith(self._own_devices()):
-                elsewhere = sum(op.type not in NOT_PLACED for op in graph.get_operations())
+                elsewhere = sum(op.type not in NOT_PLACED_OPS for op in graph.get_operations())
                 self.nodes += elsewhere
                 self.unclear += elsewhere
                 return
             if name in self.compiled:
-                self._judge(graph, ask, device)
+                self._judge(graph, call_request, device)
                 return
             if self._has_only_a_cpu():
-                self._judge(graph, ask, _ONLY_CPU)
+                self._judge(graph, call_request, _CPU_DEVICE)
                 return
-            collected = self._of(identity, made.number) if alone else None
+            collected = self._of(identity, made.number) if is_alone else None
             if collected is not None:
-                self.hops.look(name, graph, collected.placed, self._place(graph, ask, collected))
+                self.hops.inspect(name, graph, collected.placed, self._place(graph, call_request, collected))
             else:
-                self._judge(graph, ask)
+                self._judge(graph, call_request)
 
     @staticmethod
     def _own_devices():
@@ -313,49 +331,57 @@ class PlacedFunctions:
     @staticmethod
     def _has_only_a_cpu():
         devices = sys.modules["tensorflow.python.eager.context"].context()._logical_devices or ()
-        return [one.device_type for one in devices] == ["CPU"]
+        return [device.device_type for device in devices] == ["CPU"]
 
     def _fill_pool(self):
         if not self.collecting or getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
             return  # or the program traces graphs itself (tf.summary.trace_on): what is collected is its own
         for graphs in sys.modules["tensorflow.python.eager.context"]._context.export_run_metadata().function_graphs:
-            collected = Collected(graphs, self.collected)
+            collected = CollectedGraphs(graphs, self.collected)
             self.collected += 1
             if not collected.is_eager_op():
                 self.pool.append(collected)
-        for one in self.pool[:-_POOL]:
-            if hash(one.identity) not in self.told:
-                self.nodes += one.requested()
-                self.unclear += one.requested()
-        del self.pool[:-_POOL]
+        for graphs_waiting in self.pool[:-_MAX_WAITING_GRAPHS]:
+            if hash(graphs_waiting.identity) not in self.counted_identities:
+                self.nodes += graphs_waiting.requested()
+                self.unclear += graphs_waiting.requested()
+        del self.pool[:-_MAX_WAITING_GRAPHS]
 
     def _of(self, identity, number):
         """What was collected of this function since it was made; None for nothing, or several placed differently."""
-        fits = [one for one in self.pool if one.whole and one.number >= number and one.identity == identity]
-        return fits[0] if fits and all(one.places == fits[0].places for one in fits) else None
+        candidates = [
+            candidate
+            for candidate in self.pool
+            if candidate.is_whole and candidate.number >= number and candidate.identity == identity
+        ]
+        return (
+            candidates[0]
+            if candidates and all(candidate.places == candidates[0].places for candidate in candidates)
+            else None
+        )
 
-    def _place(self, graph, ask, collected):
+    def _place(self, graph, call_request, collected):
         """Counts a function's placed nodes; returns the names of those for which the program asked for a device."""
-        asked = set()
+        requested_names = set()
         self.pool.remove(collected)
         nodes, requests = collected.nodes, self.requests.get(graph)
         for node in collected.placed:
-            if node.op in FEED or node.op in IDLE:
+            if node.op in FEED_OPS or node.op in IDLE_OPS:
                 continue
-            found = self._request(node.name, node.op, nodes, requests, collected, ask, 0)
-            if node.op in _CALLS:
-                self._judge_called(node, found if found is not None else ask, "", 0)  # not inlined
+            request = self._request(node.name, node.op, nodes, requests, collected, call_request, 0)
+            if node.op in _CALL_OPS:
+                self._judge_called(node, request if request is not None else call_request, "", 0)  # not inlined
                 continue
             self.nodes += 1
-            if found is None or found == self.unknown:
+            if request is None or request == self.unknown:
                 self.unclear += 1
                 continue
-            if node.op in _OF_INPUTS and not self.scopes.same(found, node.device):
-                found = self.nothing
-            if found.line is not None:
-                asked.add(node.name)
-            self.count(node.op, node.attr, found, node.device, "resource" if uses_resource(node, nodes) else "")
-        return asked
+            if node.op in _METADATA_OPS and not self.scopes.same(request, node.device):
+                request = self.nothing
+            if request.line is not None:
+                requested_names.add(node.name)
+            self.count(node.op, node.attr, request, node.device, "resource" if uses_resource(node, nodes) else "")
+        return requested_names
 
     def _request(self, path, op, nodes, requests, collected, inherited, depth):
         """What was requested for a placed node: by itself, else by the call that it was inlined from; None: unknown.
@@ -364,31 +390,31 @@ class PlacedFunctions:
         """
         if path in nodes and (nodes[path].op == op or depth == 0):
             return self._own(nodes[path], requests, inherited)
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return None
-        at = path.find("/")
-        while at > 0:
-            call = nodes.get(path[:at])
-            if call is not None and call.op in _CALLS:
+        slash = path.find("/")
+        while slash > 0:
+            call = nodes.get(path[:slash])
+            if call is not None and call.op in _CALL_OPS:
                 passed = self._own(call, requests, inherited)
-                rest = _LOWERED.sub("", path[at + 1 :])
-                for name in _called(call):
-                    inner, made = collected.body(name), self.functions.get(name)
-                    if inner is None:
+                inner_path = _LOWERED_PREFIX.sub("", path[slash + 1 :])
+                for name in _called_functions(call):
+                    body, called_function = collected.body(name), self.functions.get(name)
+                    if body is None:
                         continue
-                    of = made.requests if made is not None else None
-                    found = self._request(rest, op, inner, of, collected, passed, depth + 1)
-                    if found is not None:
-                        return found
-            at = path.find("/", at + 1)
+                    call_requests = called_function.requests if called_function is not None else None
+                    request = self._request(inner_path, op, body, call_requests, collected, passed, depth + 1)
+                    if request is not None:
+                        return request
+            slash = path.find("/", slash + 1)
         return None
 
     def _own(self, node, requests, inherited):
         """A node's own request, else that of the call around it; unknown where its device is all that is known."""
-        found = requests.get(node.name) if requests else None
-        if found is None:
-            found = self.unknown if node.device and requests is None else inherited
-        return found
+        request = requests.get(node.name) if requests else None
+        if request is None:
+            request = self.unknown if node.device and requests is None else inherited
+        return request
 
     # Without a placed graph
 
@@ -396,51 +422,53 @@ class PlacedFunctions:
         """A function that a dataset calls: TensorFlow instantiates it later, in its own threads."""
         made = self.functions.get(name)
         graph = made.graph() if made is not None else None
-        if graph is not None and graph not in self.judged:
+        if graph is not None and graph not in self.judged_graphs:
             with self.lock:
-                self.judged.add(graph)
-                self._judge(graph, self.nothing, _ONLY_CPU if self._has_only_a_cpu() else "", why="data")
+                self.judged_graphs.add(graph)
+                self._judge(graph, self.nothing, _CPU_DEVICE if self._has_only_a_cpu() else "", reason="data")
 
-    def _judge(self, graph, ask, device="", depth=0, why=""):
+    def _judge(self, graph, call_request, device="", depth=0, reason=""):
         """Where a function's nodes ran, without a placed graph: all on ``device`` if XLA has compiled it, or if there
         is no other. Else what has no GPU kernel ran on the CPU; of the rest it is not known where it ran.
         """
         for op in graph.get_operations():
-            own = self.of_node(graph, op.name)
-            wanted = own if own is not None else ask
-            if op.type in _CALLS:
-                self._judge_called(op.node_def, wanted, device, depth, why)
-            elif op.type not in FEED and (op.type not in IDLE or (op.type == "Const" and device == _ONLY_CPU)):
-                self._judge_node(op, wanted, device, why)
+            node_request = self.of_node(graph, op.name)
+            request = node_request if node_request is not None else call_request
+            if op.type in _CALL_OPS:
+                self._judge_called(op.node_def, request, device, depth, reason)
+            elif op.type not in FEED_OPS and (
+                op.type not in IDLE_OPS or (op.type == "Const" and device == _CPU_DEVICE)
+            ):
+                self._judge_node(op, request, device, reason)
 
-    def _judge_called(self, call, ask, device, depth, why=""):
-        if call.attr[_COMPILED].b:
+    def _judge_called(self, call, call_request, device, depth, reason=""):
+        if call.attr[_COMPILED_ATTRIBUTE].b:
             device = device or call.device
-        for name in _called(call):
-            made = self.functions.get(name)
-            graph = made.graph() if made is not None else None
-            if graph is not None and depth < _DEEPEST:
-                self._judge(graph, ask, device, depth + 1, why)
-            elif ask.line is not None and ask.type == "GPU":
+        for name in _called_functions(call):
+            called_function = self.functions.get(name)
+            graph = called_function.graph() if called_function is not None else None
+            if graph is not None and depth < _MAX_DEPTH:
+                self._judge(graph, call_request, device, depth + 1, reason)
+            elif call_request.line is not None and call_request.type == "GPU":
                 self.nodes += 1
                 self.unclear += 1
 
-    def _judge_node(self, op, wanted, device, why):
-        asked = wanted == self.unknown or (wanted.line is not None and wanted.type == "GPU")
-        if not asked and (not device or why):
+    def _judge_node(self, op, request, device, reason):
+        is_gpu_requested = request == self.unknown or (request.line is not None and request.type == "GPU")
+        if not is_gpu_requested and (not device or reason):
             return
         self.nodes += 1
         attributes = op.node_def.attr
-        if wanted != self.unknown and device:
-            self.in_compiled += device != _ONLY_CPU
-            self.count(op.type, attributes, wanted, device, why or ("" if device == _ONLY_CPU else "compiled"))
-        elif wanted != self.unknown and op.type not in _OF_INPUTS and self.has_kernel(op.type, attributes) is False:
-            self.count(op.type, attributes, wanted, "/device:CPU:0", why)
+        if request != self.unknown and device:
+            self.in_compiled += device != _CPU_DEVICE
+            self.count(op.type, attributes, request, device, reason or ("" if device == _CPU_DEVICE else "compiled"))
+        elif request != self.unknown and op.type not in _METADATA_OPS and self.has_kernel(op.type, attributes) is False:
+            self.count(op.type, attributes, request, "/device:CPU:0", reason)
         else:
-            self.unclear += not self.missing(op.type, attributes, wanted)
+            self.unclear += not self.missing(op.type, attributes, request)
 
 
-_ON_RESOURCES = frozenset(
+_RESOURCE_USING_OPS = frozenset(
     {
         *("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp"),
         *("ResourceGather", "ResourceScatterAdd", "ResourceScatterUpdate"),
@@ -448,21 +476,21 @@ _ON_RESOURCES = frozenset(
         *("QueueEnqueueV2", "QueueDequeueV2", "QueueSizeV2"),
     }
 )
-MAKES_RESOURCE = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
+RESOURCE_CREATING_OPS = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
 _DT_RESOURCE = 20
 """Of tensorflow/core/framework/types.proto."""
 
 
 def _is_resource(node):
     return node is not None and (
-        (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in MAKES_RESOURCE
+        (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in RESOURCE_CREATING_OPS
     )
 
 
 def uses_resource(node, nodes):
     """Whether a node works on a variable, table or queue; ``nodes``: its graph's, by name."""
-    held = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
-    return held or node.op in _ON_RESOURCES
+    has_resource_input = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
+    return has_resource_input or node.op in _RESOURCE_USING_OPS
 
 
 def _identity(nodes):
@@ -472,23 +500,25 @@ def _identity(nodes):
     has another one once its gradient is known.
     """
     return frozenset(
-        ("", node.op, node.device, tuple(_called(node))) if node.op in _CALLS else (node.name, node.op, node.device, ())
+        ("", node.op, node.device, tuple(_called_functions(node)))
+        if node.op in _CALL_OPS
+        else (node.name, node.op, node.device, ())
         for node in nodes
-        if node.op not in FEED and (node.op != "Const" or node.device)
+        if node.op not in FEED_OPS and (node.op != "Const" or node.device)
     )
 
 
-def _is_in(frame, code):
+def _is_in_call(frame, code):
     """Whether a thread, in this frame, is in a call of a function with this code."""
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame is not None
 
 
-def _called(call):
-    names = [call.attr[attribute].func.name for attribute in _CALLS[call.op]]
+def _called_functions(call):
+    names = [call.attr[attribute].func.name for attribute in _CALL_OPS[call.op]]
     return names + [function.name for function in call.attr["branches"].list.func]
 
 
-def _text(name):
+def _as_text(name):
     return name.decode() if isinstance(name, bytes) else str(name)

@@ -25,8 +25,8 @@ class Sessions:
         self.refuse = refuse
         self.functions = functions
         self.placed = placed
-        self.seen = set()
-        self.unseen = weakref.WeakKeyDictionary()
+        self.known_runs = set()
+        self.unplaced_by_graph = weakref.WeakKeyDictionary()
         """By graph, its nodes with a requested GPU that no placed graph has: not run, replaced by a constant, or of a
         run that cannot hand over its graphs."""
         self.placed_nodes = weakref.WeakKeyDictionary()
@@ -34,9 +34,9 @@ class Sessions:
         self.counted = weakref.WeakKeyDictionary()
         """By graph, names and places of the nodes that are counted."""
 
-    def left(self):
+    def unplaced_count(self):
         """How many nodes that requested a GPU were in no placed graph."""
-        return sum(map(len, list(self.unseen.values())))
+        return sum(map(len, list(self.unplaced_by_graph.values())))
 
     def install(self):
         from tensorflow.core.protobuf import config_pb2
@@ -46,23 +46,26 @@ class Sessions:
         module = session.tf_session
         original = module.TF_SessionRun_wrapper
 
-        def TF_SessionRun_wrapper(of, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
-            new = self._new(sys._getframe(1))
-            if new is None:
-                return original(of, options, feeds, fetches, targets, metadata)
-            wanted = config_pb2.RunOptions.FromString(module.TF_GetBuffer(options) if options is not None else b"")
+        def TF_SessionRun_wrapper(session_handle, options, feeds, fetches, targets, metadata):  # noqa: N802 - TensorFlow's own name
+            new_session = self._new(sys._getframe(1))
+            if new_session is None:
+                return original(session_handle, options, feeds, fetches, targets, metadata)
+            run_options = config_pb2.RunOptions.FromString(module.TF_GetBuffer(options) if options is not None else b"")
             # MonitoredSession always passes both; without a trace, the metadata stay empty.
-            traced = metadata is not None and (wanted.trace_level or wanted.output_partition_graphs)
-            if self._keeps_its_graphs(new, traced):
-                return original(of, options, feeds, fetches, targets, metadata)
-            wanted.output_partition_graphs = True
-            asked, answer = module.TF_NewBufferFromString(wanted.SerializeToString()), module.TF_NewBuffer()
+            traced = metadata is not None and (run_options.trace_level or run_options.output_partition_graphs)
+            if self._keeps_its_graphs(new_session, traced):
+                return original(session_handle, options, feeds, fetches, targets, metadata)
+            run_options.output_partition_graphs = True
+            options_buffer, metadata_buffer = (
+                module.TF_NewBufferFromString(run_options.SerializeToString()),
+                module.TF_NewBuffer(),
+            )
             try:
-                result = original(of, asked, feeds, fetches, targets, answer)
-                self._take(new, module.TF_GetBuffer(answer), config_pb2)
+                result = original(session_handle, options_buffer, feeds, fetches, targets, metadata_buffer)
+                self._take(new_session, module.TF_GetBuffer(metadata_buffer), config_pb2)
             finally:
-                module.TF_DeleteBuffer(asked)
-                module.TF_DeleteBuffer(answer)
+                module.TF_DeleteBuffer(options_buffer)
+                module.TF_DeleteBuffer(metadata_buffer)
             return result
 
         module.TF_SessionRun_wrapper = TF_SessionRun_wrapper
@@ -80,11 +83,11 @@ class Sessions:
             while frame.f_code.co_name != "_do_run":
                 frame = frame.f_back
             session = frame.f_locals["self"]
-            asked = (*frame.f_locals["fetch_list"], *frame.f_locals["target_list"])
-            key = (id(session), *(one.name for one in asked))
-            if key in self.seen or len(self.seen) > 500:
+            fetched = (*frame.f_locals["fetch_list"], *frame.f_locals["target_list"])
+            key = (id(session), *(tensor.name for tensor in fetched))
+            if key in self.known_runs or len(self.known_runs) > 500:
                 return None
-            self.seen.add(key)
+            self.known_runs.add(key)
             return session
         except Exception:  # another version: its nodes are not joined
             return None
@@ -93,7 +96,9 @@ class Sessions:
         """Whether a run cannot hand over its graphs: that of a server, or one whose metadata are the program's."""
         refused = session._config is not None and session._config.experimental.disable_output_partition_graphs
         if traced or refused or session._target:
-            self.unseen[session.graph] = self._asked(session.graph) - self.placed_nodes.get(session.graph, set())
+            self.unplaced_by_graph[session.graph] = self._asked(session.graph) - self.placed_nodes.get(
+                session.graph, set()
+            )
         return traced or refused or session._target
 
     def _take(self, session, data, config_pb2):
@@ -102,19 +107,23 @@ class Sessions:
             metadata = config_pb2.RunMetadata()
             metadata.ParseFromString(data)
             nodes = {op.name: op.node_def for op in graph.get_operations()}
-            of = self.functions
-            placed = {node.name for part in metadata.partition_graphs for node in part.node}
-            groups = self.groups(nodes, self.placed.MAKES_RESOURCE)
-            with of.lock:
-                for part in metadata.partition_graphs:
-                    for node in part.node:
-                        self._node(of, graph, nodes, node, groups, placed)
+            functions = self.functions
+            placed = {node.name for graph_part in metadata.partition_graphs for node in graph_part.node}
+            groups = self.groups(nodes, self.placed.RESOURCE_CREATING_OPS)
+            with functions.lock:
+                for graph_part in metadata.partition_graphs:
+                    for node in graph_part.node:
+                        self._node(functions, graph, nodes, node, groups, placed)
                 placed |= self.placed_nodes.get(graph, set())
-                left = self._asked(graph) - placed
-                devices = session.list_devices() if left else ()
-                asked = {name: (nodes[name].op, nodes[name].attr, of.of_node(graph, name)) for name in left}
-                self.placed_nodes[graph] = placed | {name for name in left if of.missing(*asked[name], devices)}
-                self.unseen[graph] = left - self.placed_nodes[graph]
+                unplaced = self._asked(graph) - placed
+                devices = session.list_devices() if unplaced else ()
+                requests = {
+                    name: (nodes[name].op, nodes[name].attr, functions.of_node(graph, name)) for name in unplaced
+                }
+                self.placed_nodes[graph] = placed | {
+                    name for name in unplaced if functions.missing(*requests[name], devices)
+                }
+                self.unplaced_by_graph[graph] = unplaced - self.placed_nodes[graph]
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 
@@ -123,8 +132,8 @@ class Sessions:
         nodes = {op.name: op.type for op in graph.get_operations()}
         return {
             name
-            for name, ask in self.functions.requests.get(graph, {}).items()
-            if ask.line is not None and ask.type == "GPU" and nodes[name] not in self.placed.NOT_PLACED
+            for name, request in self.functions.requests.get(graph, {}).items()
+            if request.line is not None and request.type == "GPU" and nodes[name] not in self.placed.NOT_PLACED_OPS
         }
 
     def _refused(self, op, message, frame):
@@ -133,45 +142,47 @@ class Sessions:
         Where the requested device does not exist, TensorFlow leaves out the node.
         """
         try:
-            found = _NOT_PLACED.search(message)
-            if found and op is None and frame.f_code.co_name == "_do_call":
-                op = frame.f_locals["self"].graph.get_operation_by_name(found.group(1))
-            if found and op is not None:
+            match = _NOT_PLACED.search(message)
+            if match and op is None and frame.f_code.co_name == "_do_call":
+                op = frame.f_locals["self"].graph.get_operation_by_name(match.group(1))
+            if match and op is not None:
                 request = self.functions.of_node(op.graph, op.name) or self.functions.nothing
-                self.refuse(op.type, request, request.line, found.group(2) is None)
+                self.refuse(op.type, request, request.line, match.group(2) is None)
         except Exception:  # our errors must not disturb the program
             self.functions.unclear += 1
 
-    def _node(self, of, graph, nodes, node, groups, placed):
+    def _node(self, functions, graph, nodes, node, groups, placed):
         """Counts a placed node, once; and what had to be with it and is not in ``placed``, to which it is added."""
         counted = self.counted.setdefault(graph, set())
         if (node.name, node.device) in counted:
             return
         counted.add((node.name, node.device))
-        known, ask = nodes.get(node.name), of.of_node(graph, node.name) or of.nothing
-        why = self._why(of, nodes, node, ask, groups) if known is not None else ""
-        if groups.told(why):
-            self._count(of, graph, known, ask, node.device, why)
-            for name in groups.left(node.name, placed):
+        graph_node, request = nodes.get(node.name), functions.of_node(graph, node.name) or functions.nothing
+        reason = self._why(functions, nodes, node, request, groups) if graph_node is not None else ""
+        if groups.is_reason(reason):
+            self._count(functions, graph, graph_node, request, node.device, reason)
+            for name in groups.removed_members(node.name, placed):
                 placed.add(name)
-                asked = of.of_node(graph, name) or of.nothing
-                if asked.line is not None and nodes[name].op not in self.placed.FEED:
-                    why = self._why(of, nodes, nodes[name], asked, groups, node.device)
-                    self._count(of, graph, nodes[name], asked, node.device, why)
-        elif node.op not in self.placed.NOT_PLACED:
-            of.nodes += 1
-            if known is None or ask == of.unknown:
-                of.unclear += 1
+                removed_request = functions.of_node(graph, name) or functions.nothing
+                if removed_request.line is not None and nodes[name].op not in self.placed.FEED_OPS:
+                    reason = self._why(functions, nodes, nodes[name], removed_request, groups, node.device)
+                    self._count(functions, graph, nodes[name], removed_request, node.device, reason)
+        elif node.op not in self.placed.NOT_PLACED_OPS:
+            functions.nodes += 1
+            if graph_node is None or request == functions.unknown:
+                functions.unclear += 1
             else:
-                self._count(of, graph, node, ask, node.device, why)
+                self._count(functions, graph, node, request, node.device, reason)
 
-    def _why(self, of, nodes, node, ask, groups, device=None):
-        why = "resource" if self.placed.uses_resource(node, nodes) else ""
-        if ask.line is not None and not of.scopes.same(ask, device or node.device):
-            why = groups.why(node.name, of.kernels) or why
-        return why
+    def _why(self, functions, nodes, node, request, groups, device=None):
+        reason = "resource" if self.placed.uses_resource(node, nodes) else ""
+        if request.line is not None and not functions.scopes.same(request, device or node.device):
+            reason = groups.why(node.name, functions.kernels) or reason
+        return reason
 
     @staticmethod
-    def _count(of, graph, node, ask, device, why):
-        made = graph.get_operation_by_name(node.name)
-        of.count(node.op, node.attr, ask, device, why, lambda: of.scopes.made_at(made.traceback))
+    def _count(functions, graph, node, request, device, reason):
+        graph_op = graph.get_operation_by_name(node.name)
+        functions.count(
+            node.op, node.attr, request, device, reason, lambda: functions.scopes.made_at(graph_op.traceback)
+        )

@@ -12,15 +12,15 @@ import sys
 import threading
 import time
 
-_MOST_OPS = 2000
-_PLACEHOLDERS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
+_MAX_OP_KINDS = 2000
+_IGNORED_OPS = frozenset(["_EagerConst", "Const", "Placeholder", "NoOp"])
 _REFUSED = re.compile(
     r"Supported device types \[([^\]]*)\](?:.*All available devices \[([^\]]*)\])?(?:.*\[Op:(\w+)\])?", re.DOTALL
 )
 """Without an op it is about a constant."""
 _VARIABLE = "VarHandleOp"
-_SENT = ("op", "dtype", "requested", "scope", "actual", "why", "gpu_kernel", "cuda_kernel", "some_type", "blamed")
-_PLUMBING = (
+_KEY_FIELDS = ("op", "dtype", "requested", "scope", "actual", "why", "gpu_kernel", "cuda_kernel", "some_type", "blamed")
+_PIPELINE_OPS = (
     *("Anonymous", "DeleteIterator", "DestroyResource", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
     "RemoteCall",
 )
@@ -36,7 +36,7 @@ class Ops:
         """Of eager ops that did not run on the requested GPU, the program's line of the first one."""
         self.registry = self.kernels_of.Registry()
         scopes = load("_gpuwatch_device_scopes")
-        self.nothing, self.text = scopes.NOTHING, scopes.text
+        self.nothing, self.text = scopes.NO_REQUEST, scopes.device_text
         self.scopes = scopes.Scopes(self.listen, self.refused)
         self.last_error = None
         placed = load("_gpuwatch_placed_functions")
@@ -52,10 +52,10 @@ class Ops:
     def reset(self):
         """Counts from 0, as in a forked process; what is known of functions and graphs stays."""
         self.counts, self.copies, self.sent = {}, {}, {}
-        self.unread = collections.Counter()
-        self.beyond = 0
+        self.unread_op_counts = collections.Counter()
+        self.uncounted_calls = 0
         self.functions.reset()
-        self.sessions.unseen.clear()
+        self.sessions.unplaced_by_graph.clear()
         self.sessions.counted.clear()
         self.eager_ops = 0
         """Eager ops so far, in all threads."""
@@ -109,26 +109,28 @@ class Ops:
             if self.functions.is_function(name):
                 self.functions.called(name, self.scopes.now()[0], outputs[0].device if outputs else "")
                 return
-            if name in _PLACEHOLDERS:
+            if name in _IGNORED_OPS:
                 return
             if "Dataset" in name:
                 self._dataset(attrs)
-            if _plumbing(name) and not ("Dataset" in name and self.scopes.is_the_programs_own(sys._getframe(1))):
+            if _is_pipeline_op(name) and not ("Dataset" in name and self.scopes.is_the_programs_own(sys._getframe(1))):
                 return
             key = self._key(name, inputs, attrs, outputs)
             frame = sys._getframe(1)
             self.eager_ops += 1
             self.eager_at = [*self.eager_at[:1], time.perf_counter()]
-            self._add(key, lambda: dict(self.kernels_of.pairs(attrs or ())), lambda: self.scopes.caller(frame))
-            self._copied(name, inputs, dict(self.kernels_of.pairs(attrs or ())), key[4])
+            self._add(
+                key, lambda: dict(self.kernels_of.attribute_pairs(attrs or ())), lambda: self.scopes.caller(frame)
+            )
+            self._copied(name, inputs, dict(self.kernels_of.attribute_pairs(attrs or ())), key[4])
         except Exception:  # no output, or not a tensor: reported at the end
-            self.unread[name] += 1
+            self.unread_op_counts[name] += 1
 
     def _add(self, key, attributes, line=None):
         """Counts an op; of the first of a kind that did not run on a GPU, its kernels and the program's line."""
         if key in self.counts:
             self.counts[key] += 1
-        elif len(self.counts) < _MOST_OPS:
+        elif len(self.counts) < _MAX_OP_KINDS:
             self._first(key, attributes)
             if line is not None and key in self.kernels:
                 self.lines[key] = line()
@@ -136,7 +138,7 @@ class Ops:
                 self._send(self.emit, key, 1)  # at once: SIGKILL leaves no time
             self.counts[key] = 1  # at last: from now on another thread may send it
         else:
-            self.beyond += 1
+            self.uncounted_calls += 1
 
     def refused(self, error, request):
         """An error that ends a device scope: without soft placement, an op that has no kernel for the device."""
@@ -169,44 +171,46 @@ class Ops:
         """Op, type, requested device, the scope's line, device, and what it lies with."""
         resource = self.resource
         value = outputs[0] if outputs else None
-        held = next((one for one in inputs or () if one.dtype == resource), None)
-        makes = value is not None and value.dtype == resource
-        first = value if makes or held is None else held
+        resource_input = next((tensor for tensor in inputs or () if tensor.dtype == resource), None)
+        makes_resource = value is not None and value.dtype == resource
+        first = value if makes_resource or resource_input is None else resource_input
         actual, dtype = first.device, first.dtype
-        request, below = self.scopes.now()
-        why = "resource" if first is held else ""
+        request, program_request = self.scopes.now()
+        reason = "resource" if first is resource_input else ""
         if name == "ReadVariableOp" and request.line in self.scopes.mirrors and request.line:
             request = self.nothing  # the first value of another replica's variable
         elif request.line is None:
             # TensorFlow's own scope. It is looked through where it only names the device of the op's variable or table,
             # and where it makes one: the program sees that device.
-            through = request.type is not None and self.scopes.same(request, actual) if why else makes
-            if below.line is None or not through or (makes and _plumbing(name)):
+            looked_through = (
+                request.type is not None and self.scopes.same(request, actual) if reason else makes_resource
+            )
+            if program_request.line is None or not looked_through or (makes_resource and _is_pipeline_op(name)):
                 request = self.nothing
             else:
-                request, why = below, why or "framework"
+                request, reason = program_request, reason or "framework"
         if dtype == resource:
-            dtype = self.kernels_of.held_type(attrs or ())
-            if dtype is None and value is not None and not makes:
+            dtype = self.kernels_of.variable_type(attrs or ())
+            if dtype is None and value is not None and not makes_resource:
                 dtype = value.dtype.name
         else:
             dtype = dtype.name
-        asked = self.text(request)
+        requested_device = self.text(request)
         if self.scopes.same(request, actual):
-            why = ""
-        return (name, dtype, asked, request.line or "" if asked else "", actual, why)
+            reason = ""
+        return (name, dtype, requested_device, request.line or "" if requested_device else "", actual, reason)
 
     def _first(self, key, attributes):
         """For the first op of each kind that did not run on a GPU: its kernels."""
-        op, _, asked, _, actual, why = key
-        if ":GPU:" in actual and (not asked or asked.rpartition("/")[2] in actual):
+        op, _, requested_device, _, actual, reason = key
+        if ":GPU:" in actual and (not requested_device or requested_device.rpartition("/")[2] in actual):
             return
         self.kernels[key] = self._kernels(op, attributes)
-        variable = why == "resource" and ("Variable" in op or op.startswith("Resource"))
+        variable = reason == "resource" and ("Variable" in op or op.startswith("Resource"))
         types = self.kernels_of.types_of(attributes()) if variable else {}
-        held = types.get("dtype", types.get("T"))
-        if held is not None and self.registry.of(_VARIABLE, {"dtype": held})[1] is False:
-            self.kernels[key] = self.registry.of(_VARIABLE, {"dtype": held})  # what works on it has no choice
+        value_type = types.get("dtype", types.get("T"))
+        if value_type is not None and self.registry.of(_VARIABLE, {"dtype": value_type})[1] is False:
+            self.kernels[key] = self.registry.of(_VARIABLE, {"dtype": value_type})  # what works on it has no choice
 
     def _kernels(self, op, attributes):
         """``attributes``: gives an op's attributes when it is called."""
@@ -217,15 +221,22 @@ class Ops:
 
     # Nodes of graphs
 
-    def count(self, op, attributes, request, device, why, line=None):
-        """A placed node; ``attributes`` as in its NodeDef, ``why``: what else than the request decides its place.
+    def count(self, op, attributes, request, device, reason, line=None):
+        """A placed node; ``attributes`` as in its NodeDef, ``reason``: what else than the request decides its place.
 
         ``line`` tells the program's line that made it."""
-        if _plumbing(op) or not device:
+        if _is_pipeline_op(op) or not device:
             return
-        asked = self.text(request)
-        why = why if asked and not self.scopes.same(request, device) else ""
-        key = (op, self.kernels_of.node_type(op, attributes), asked, request.line or "" if asked else "", device, why)
+        requested_device = self.text(request)
+        reason = reason if requested_device and not self.scopes.same(request, device) else ""
+        key = (
+            op,
+            self.kernels_of.node_type(op, attributes),
+            requested_device,
+            request.line or "" if requested_device else "",
+            device,
+            reason,
+        )
         self._add(key, lambda: attributes, line)
 
     def missing(self, op, attributes, request, devices=None):
@@ -252,61 +263,66 @@ class Ops:
 
     def _copied(self, name, inputs, attributes, device):
         """Inputs in the memory of another device, which TensorFlow copies before the op (eager/execute.cc)."""
-        for at, one in enumerate(inputs or ()):
-            if one.dtype == self.resource:
+        for index, tensor in enumerate(inputs or ()):
+            if tensor.dtype == self.resource:
                 continue
-            held = one.backing_device
-            if held == device or not held:
+            source_device = tensor.backing_device
+            if source_device == device or not source_device:
                 continue
-            key = (name, at, held, device)
+            key = (name, index, source_device, device)
             if key in self.copies:
                 self.copies[key] += 1
-            elif len(self.copies) < _MOST_OPS and (
-                ":CPU:" in device or not self.in_host_memory(name, at, len(inputs), attributes)
+            elif len(self.copies) < _MAX_OP_KINDS and (
+                ":CPU:" in device or not self.in_host_memory(name, index, len(inputs), attributes)
             ):
                 self.copies[key] = 1
 
-    def in_host_memory(self, name, at, many, attributes):
-        """Whether the GPU's kernel wants an op's input in host memory; unknown counts as so. ``many``: its inputs."""
+    def in_host_memory(self, name, index, input_count, attributes):
+        """Whether the GPU's kernel wants an op's input in host memory; unknown counts as so. ``input_count``: its
+        inputs."""
         from tensorflow.python.framework import op_def_registry
 
         definition = op_def_registry.get(name)
-        lists = [one for one in definition.input_arg if one.number_attr or one.type_list_attr] if definition else ()
+        lists = (
+            [argument for argument in definition.input_arg if argument.number_attr or argument.type_list_attr]
+            if definition
+            else ()
+        )
         if definition is None or len(lists) > 1:
             return True
         names = []
-        for one in definition.input_arg:
-            repeated = many - len(definition.input_arg) + 1 if lists and one is lists[0] else 1
-            names += [one.name] * repeated
+        for argument in definition.input_arg:
+            repeated = input_count - len(definition.input_arg) + 1 if lists and argument is lists[0] else 1
+            names += [argument.name] * repeated
         types = self.kernels_of.types_of(attributes)
-        return at >= len(names) or self.registry.in_host_memory(name, names[at], types)
+        return index >= len(names) or self.registry.in_host_memory(name, names[index], types)
 
     # What is sent
 
     def tell(self, emit):
         for key, count in list(self.counts.items()):
-            more = count - self.sent.get(key, 0)
-            if more:
-                self._send(emit, key, more)
+            new_count = count - self.sent.get(key, 0)
+            if new_count:
+                self._send(emit, key, new_count)
         for key, count in list(self.copies.items()):
             if count != self.sent.get(key):
                 self.sent[key] = count
-                op, at, source, destination = key
-                emit("copied", op=op, input=at, source=source, destination=destination, count=count)
+                op, index, source, destination = key
+                emit("copied", op=op, input=index, source=source, destination=destination, count=count)
         self.functions.hops.tell(emit)
         self.functions.constants.tell(emit)
-        left = self.sessions.left()
-        coverage = tuple(number + left for number in self.functions.coverage())
+        unplaced = self.sessions.unplaced_count()
+        coverage = tuple(number + unplaced for number in self.functions.coverage())
         if coverage[0] and coverage != self.sent.get("coverage"):
             self.sent["coverage"] = coverage
             emit("placement_coverage", nodes=coverage[0], unclear=coverage[1])
 
-    def _send(self, emit, key, more):
-        """``more``: calls since the kind of op was last sent."""
-        self.sent[key] = self.sent.get(key, 0) + more
-        data = dict(zip(_SENT, (*key, *self.kernels.get(key, (None,) * 4))))  # noqa: B905  (Python 3.7)
+    def _send(self, emit, key, new_count):
+        """``new_count``: calls since the kind of op was last sent."""
+        self.sent[key] = self.sent.get(key, 0) + new_count
+        data = dict(zip(_KEY_FIELDS, (*key, *self.kernels.get(key, (None,) * 4))))  # noqa: B905  (Python 3.7)
         data["dtype"] = data.pop("blamed") or data["dtype"]
-        emit("placement", count=more, line=self.lines.get(key, ""), **data)
+        emit("placement", count=new_count, line=self.lines.get(key, ""), **data)
 
     def left_out(self):
         """What was not counted, in sentences."""
@@ -315,24 +331,27 @@ class Ops:
             yield "placement: %d nodes are of functions that XLA compiles, each as a whole for one device" % (
                 self.functions.in_compiled
             )
-        if self.unread:
-            most = ", ".join("%s %d" % entry for entry in self.unread.most_common(5))
-            more = ", ..." if len(self.unread) > 5 else ""
-            total = sum(self.unread.values())
+        if self.unread_op_counts:
+            most_frequent = ", ".join("%s %d" % entry for entry in self.unread_op_counts.most_common(5))
+            rest_mark = ", ..." if len(self.unread_op_counts) > 5 else ""
+            total = sum(self.unread_op_counts.values())
             yield "placement: %d calls of ops without a tensor output were not counted (%s%s)" % (
                 total,
-                most,
-                more,
+                most_frequent,
+                rest_mark,
             )
-        if self.beyond:
-            yield "placement: %d calls were not counted: more than %d kinds of op" % (self.beyond, _MOST_OPS)
+        if self.uncounted_calls:
+            yield "placement: %d calls were not counted: more than %d kinds of op" % (
+                self.uncounted_calls,
+                _MAX_OP_KINDS,
+            )
 
 
-def _plumbing(op):
-    return "Dataset" in op or op.startswith(_PLUMBING)
+def _is_pipeline_op(op):
+    return "Dataset" in op or op.startswith(_PIPELINE_OPS)
 
 
-class Switches:
+class PlacementStart:
     """Begins to look after the import of TensorFlow (see sitecustomize.py)."""
 
     def __init__(self, watcher):

@@ -105,8 +105,8 @@ class Simulation:
         original = module.cudnn_ok
 
         @functools.wraps(original)
-        def cudnn_ok(*given, **named):
-            if original(*given, **named):
+        def cudnn_ok(*arguments, **keywords):
+            if original(*arguments, **keywords):
                 self.change("use_cudnn", "auto", False, _NO_CUDNN)
             return False
 
@@ -118,14 +118,14 @@ class Simulation:
         original = module.MirroredExtended._initialize_strategy
 
         @functools.wraps(original)
-        def _initialize_strategy(strategy, devices, *given, **named):
-            asked = strategy._cross_device_ops
-            with_nccl = asked is None or isinstance(asked, ops.NcclAllReduce)
+        def _initialize_strategy(strategy, devices, *arguments, **keywords):
+            requested_ops = strategy._cross_device_ops
+            with_nccl = requested_ops is None or isinstance(requested_ops, ops.NcclAllReduce)
             if with_nccl and any("GPU" in str(device).upper() for device in devices):
-                name = type(asked).__name__ if asked is not None else None
+                name = type(requested_ops).__name__ if requested_ops is not None else None
                 self.change("cross_device_ops", name, "ReductionToOneDevice", _NO_NCCL)
                 strategy._cross_device_ops = ops.ReductionToOneDevice()
-            return original(strategy, devices, *given, **named)
+            return original(strategy, devices, *arguments, **keywords)
 
         module.MirroredExtended._initialize_strategy = _initialize_strategy
 
@@ -144,9 +144,11 @@ def _explicit(frame):
     for _ in range(8):
         if frame is None:
             return False
-        call, given = frame.f_code.co_name, frame.f_locals
-        named = call == "jit_compile" or (call == "__setattr__" and given.get("name") == "jit_compile")
-        if named and given.get("value") is True:
+        function_name, frame_locals = frame.f_code.co_name, frame.f_locals
+        is_jit_compile = function_name == "jit_compile" or (
+            function_name == "__setattr__" and frame_locals.get("name") == "jit_compile"
+        )
+        if is_jit_compile and frame_locals.get("value") is True:
             return True
         frame = frame.f_back
     return False

@@ -36,8 +36,8 @@ class Settings:
         original = module.Context._initialize_physical_devices
 
         @functools.wraps(original)
-        def _initialize_physical_devices(context, *given, **named):
-            return original(context, True) if self.recounted() else original(context, *given, **named)
+        def _initialize_physical_devices(context, *arguments, **keywords):
+            return original(context, True) if self.recounted() else original(context, *arguments, **keywords)
 
         module.Context._initialize_physical_devices = _initialize_physical_devices
 
@@ -78,65 +78,69 @@ class Settings:
         """Translates a serialized ConfigProto."""
         from tensorflow.core.protobuf import config_pb2
 
-        return self.carried(config_pb2.ConfigProto.FromString(serialized)).SerializeToString()
+        return self.translated(config_pb2.ConfigProto.FromString(serialized)).SerializeToString()
 
     def server(self, serialized):
         """Translates the ConfigProto in a serialized ServerDef."""
         from tensorflow.core.protobuf import tensorflow_server_pb2
 
         server = tensorflow_server_pb2.ServerDef.FromString(serialized)
-        self.carried(server.default_session_config)
+        self.translated(server.default_session_config)
         return server.SerializeToString()
 
     # Translation
 
-    def carried(self, config):
+    def translated(self, config):
         """Lays out the logical devices of ``config``, and changes it accordingly."""
-        asked = config.gpu_options
-        self.judge(asked)
+        gpu_options = config.gpu_options
+        self.report_cuda_only_settings(gpu_options)
         self.recounted()
         count = config.device_count.get("GPU")
         if count == 0:
             return config  # TensorFlow creates no GPU, and checks nothing
         visible = self.plugin().gpuwatch_plugin_visible()
-        ordinals = _listed(asked.visible_device_list, visible)
-        plugged = asked
+        ordinals = _listed(gpu_options.visible_device_list, visible)
+        pluggable_options = gpu_options
         if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:  # in 2.16 there is one for both
-            plugged = config.pluggable_device_options
+            pluggable_options = config.pluggable_device_options
         if ordinals is None:
-            plugged.visible_device_list = asked.visible_device_list  # TensorFlow refuses it, as for CUDA devices
+            pluggable_options.visible_device_list = (
+                gpu_options.visible_device_list
+            )  # TensorFlow refuses it, as for CUDA devices
             return config
-        virtual = [list(part.memory_limit_mb) for part in asked.experimental.virtual_devices]
+        virtual = [list(part.memory_limit_mb) for part in gpu_options.experimental.virtual_devices]
         if len(virtual) > len(ordinals):
             return config
         if count is not None and not virtual:
             ordinals = ordinals[:count]
-        wanted = []
+        logical_devices = []
         for position, ordinal in enumerate(ordinals):
             for limit in (virtual[position] if position < len(virtual) else []) or [0]:
-                wanted.append((ordinal, int(limit) << 20))
-        if not wanted:
+                logical_devices.append((ordinal, int(limit) << 20))
+        if not logical_devices:
             return config
-        given = self.lay_out(wanted, asked.per_process_gpu_memory_fraction)
-        if given is None:
+        new_ordinals = self.lay_out(logical_devices, gpu_options.per_process_gpu_memory_fraction)
+        if new_ordinals is None:
             return config
-        plugged.allow_growth = asked.allow_growth
-        plugged.experimental.ClearField("virtual_devices")
-        plugged.visible_device_list = ",".join(map(str, given))
-        plugged.per_process_gpu_memory_fraction = 1.0  # of the total, which the plug-in reports as the exact grant
-        config.device_count["GPU"] = len(given)
+        pluggable_options.allow_growth = gpu_options.allow_growth
+        pluggable_options.experimental.ClearField("virtual_devices")
+        pluggable_options.visible_device_list = ",".join(map(str, new_ordinals))
+        pluggable_options.per_process_gpu_memory_fraction = (
+            1.0  # of the total, which the plug-in reports as the exact grant
+        )
+        config.device_count["GPU"] = len(new_ordinals)
         return config
 
-    def lay_out(self, wanted, fraction):
+    def lay_out(self, logical_devices, fraction):
         """The ordinals for these devices (pairs of ordinal and limit in bytes); None if they cannot be laid out."""
-        number = len(wanted)
-        given = (ctypes.c_int * number)()
+        number = len(logical_devices)
+        new_ordinals = (ctypes.c_int * number)()
         code = self.plugin().gpuwatch_plugin_lay_out(
             number,
-            (ctypes.c_int * number)(*[ordinal for ordinal, _ in wanted]),
-            (ctypes.c_uint64 * number)(*[limit for _, limit in wanted]),
+            (ctypes.c_int * number)(*[ordinal for ordinal, _ in logical_devices]),
+            (ctypes.c_uint64 * number)(*[limit for _, limit in logical_devices]),
             ctypes.c_double(fraction),
-            given,
+            new_ordinals,
         )
         if code == _NO_ROOM:
             from tensorflow.python.framework import errors_impl
@@ -146,15 +150,15 @@ class Settings:
             raise errors_impl.InternalError(None, None, text)
         if code == _TOO_MANY:
             self.tell("logical devices", number, None, "simulated GPUs are limited to 16 logical devices in a program")
-        return list(given) if code == 0 else None
+        return list(new_ordinals) if code == 0 else None
 
-    def judge(self, asked):
+    def report_cuda_only_settings(self, gpu_options):
         """Reports settings that only CUDA devices have."""
-        allocator = os.environ.get("TF_GPU_ALLOCATOR") or asked.allocator_type
+        allocator = os.environ.get("TF_GPU_ALLOCATOR") or gpu_options.allocator_type
         if allocator in ("cuda_malloc_async", "cuda_malloc"):
             note = "%s needs CUDA: the plug-in tier uses BFC instead (use --sim-tier driver)" % allocator
             self.tell("TF_GPU_ALLOCATOR", allocator, "BFC", note)
-        if asked.per_process_gpu_memory_fraction > 1 or asked.experimental.use_unified_memory:
+        if gpu_options.per_process_gpu_memory_fraction > 1 or gpu_options.experimental.use_unified_memory:
             self.tell("unified memory", True, False, "simulated GPUs have no unified memory")
 
     def plugin(self):
@@ -176,13 +180,15 @@ def _listed(text, visible):
     return ordinals if known and len(set(ordinals)) == len(ordinals) else None
 
 
-def _replace(module, name, carry):
-    """Passes serialized messages to one of TensorFlow's C++ functions through ``carry``."""
+def _replace(module, name, translate):
+    """Passes serialized messages to one of TensorFlow's C++ functions through ``translate``."""
     original = getattr(module, name, None)
     if original is None:
         return
 
-    def call(*given, **named):
-        return original(*[carry(one) if isinstance(one, bytes) else one for one in given], **named)
+    def call(*arguments, **keywords):
+        return original(
+            *[translate(argument) if isinstance(argument, bytes) else argument for argument in arguments], **keywords
+        )
 
     setattr(module, name, call)

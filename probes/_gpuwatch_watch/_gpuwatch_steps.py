@@ -122,8 +122,8 @@ class Steps:
             self.queued.clear()
         if self.done is not None:  # work that is done is noticed late, never early
             self.origin = min(self.origin, time.perf_counter() - self.on_gpu)
-        for at, seconds, count, steps in timed:
-            self._took(self.origin + at, seconds, count, steps)
+        for end, seconds, count, steps in timed:
+            self._took(self.origin + end, seconds, count, steps)
 
     def finish(self):
         """Waits until the GPU has done the queued steps, but not for long."""
@@ -172,11 +172,11 @@ class Calls:
                 if len(self.functions) < _MOST_FUNCTIONS:
                     self.functions[code] = _FunctionCalls(count, now, traces)
                 continue
-            more, seconds = count - function.count, now - function.seen_at
-            if traces != function.traces or more < 0:
+            new_calls, seconds = count - function.count, now - function.seen_at
+            if traces != function.traces or new_calls < 0:
                 function.count, function.seen_at, function.traces = count, now, traces  # tracing is no step
                 continue
-            if not more:
+            if not new_calls:
                 if function.call_seconds and seconds > 10 + 10 * max(function.call_seconds):
                     function.seen_at = now  # a pause, not a slow step
                 continue
@@ -187,8 +187,8 @@ class Calls:
             if count <= 2 or not function.warm_up:
                 function.warm_up = count
             else:
-                function.call_seconds.append(seconds / more)
-                function.unsent.append((now, seconds, count, more))
+                function.call_seconds.append(seconds / new_calls)
+                function.unsent.append((now, seconds, count, new_calls))
             function.count, function.seen_at = count, now
 
     def busiest(self):
@@ -229,22 +229,22 @@ class Sessions:
         session._session = self.descriptors.Attribute("_session", self._ran, within="_call_tf_sessionrun")
 
     def _ran(self, frame, session):
-        given = frame.f_locals
-        what = len(given.get("fetch_list") or ()), len(given.get("target_list") or ())
-        if what in self.known or len(self.known) < _MOST_FUNCTIONS:
-            self.known.setdefault(what, Steps()).step()
+        frame_locals = frame.f_locals
+        run_key = len(frame_locals.get("fetch_list") or ()), len(frame_locals.get("target_list") or ())
+        if run_key in self.known or len(self.known) < _MOST_FUNCTIONS:
+            self.known.setdefault(run_key, Steps()).step()
         with contextlib.suppress(Exception):  # another version: its graphs are not looked at
             self._grew(session.graph)
 
     def _grew(self, graph):
         nodes = graph.version
-        seen = self.graphs.setdefault(graph, [0, 0, nodes, nodes, ""])
-        seen[0] += 1
-        if nodes > seen[3]:
-            before, seen[3] = seen[3], nodes
-            seen[1] += 1
-            if seen[1] == GROWN:
-                seen[4] = _made_at(graph.get_operations()[before].traceback)
+        growth = self.graphs.setdefault(graph, [0, 0, nodes, nodes, ""])
+        growth[0] += 1
+        if nodes > growth[3]:
+            before, growth[3] = growth[3], nodes
+            growth[1] += 1
+            if growth[1] == GROWN:
+                growth[4] = _made_at(graph.get_operations()[before].traceback)
 
     def growing(self):
         """Of the graph that grew most often, what is known of it; None if none did again and again."""
@@ -338,7 +338,7 @@ class Counters:
     def thread(self):
         """The thread that makes the steps; None where only calls of tf.functions are counted."""
         steps = (self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values()))
-        return next((one.thread for one in steps if one.thread is not None), None)
+        return next((steps_of_kind.thread for steps_of_kind in steps if steps_of_kind.thread is not None), None)
 
 
 class StepReports:
@@ -374,9 +374,9 @@ class StepReports:
         )
 
 
-def _made_at(frames):
-    own = [one for one in frames or () if not any(part in one.filename for part in _NOT_OWN)]
-    return "%s:%d" % (os.path.basename(own[-1].filename), own[-1].lineno) if own else ""
+def _made_at(frame_summaries):
+    own_frames = [frame for frame in frame_summaries or () if not any(part in frame.filename for part in _NOT_OWN)]
+    return "%s:%d" % (os.path.basename(own_frames[-1].filename), own_frames[-1].lineno) if own_frames else ""
 
 
 def _step_kind(name, steps):

@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 
-_FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras"))
+_FRAMEWORK_FOLDERS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras"))
 _CONTEXT = "tensorflow.python.eager.context"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
 _FOR_THE_RUNTIME = frozenset(["_compute_device_options", "_compute_gpu_options"])
@@ -51,42 +51,56 @@ class Settings:
             setattr(context, attribute, self.descriptors.Attribute(attribute, self._value, self._value))
 
     def _map(self, frame, context):
-        call, given = frame.f_code.co_name, frame.f_locals
-        if call in _FOR_THE_RUNTIME and "memory growth" in self.asked:
-            gpus = [one for one in context._visible_device_list if one.device_type == "GPU"]
-            grows = {one: bool(context.__dict__["_memory_growth_map"].get(one)) for one in gpus}
+        function_name, frame_locals = frame.f_code.co_name, frame.f_locals
+        if function_name in _FOR_THE_RUNTIME and "memory growth" in self.asked:
+            gpus = [device for device in context._visible_device_list if device.device_type == "GPU"]
+            grows = {device: bool(context.__dict__["_memory_growth_map"].get(device)) for device in gpus}
             if len(set(grows.values())) > 1 and not context.__dict__["_virtual_device_map"]:
-                self.asked["memory growth"]["note"] = _DIFFERS % ", ".join(one.name for one in gpus if not grows[one])
-        elif call == "set_memory_growth" and "enable" in given:
-            self._by_device("memory growth", given.get("dev"), bool(given["enable"]), frame)
-        elif call == "set_logical_device_configuration" and given.get("virtual_devices") is not None:
-            parts = list(given["virtual_devices"])
+                self.asked["memory growth"]["note"] = _DIFFERS % ", ".join(
+                    device.name for device in gpus if not grows[device]
+                )
+        elif function_name == "set_memory_growth" and "enable" in frame_locals:
+            self._by_device("memory growth", frame_locals.get("dev"), bool(frame_locals["enable"]), frame)
+        elif function_name == "set_logical_device_configuration" and frame_locals.get("virtual_devices") is not None:
+            parts = list(frame_locals["virtual_devices"])
             limits = [getattr(part, "memory_limit", None) for part in parts]
-            if getattr(given.get("dev"), "device_type", "GPU") == "GPU" and limits:
-                self._by_device("memory_limit", given.get("dev"), limits[0] if len(limits) == 1 else limits, frame)
+            if getattr(frame_locals.get("dev"), "device_type", "GPU") == "GPU" and limits:
+                self._by_device(
+                    "memory_limit", frame_locals.get("dev"), limits[0] if len(limits) == 1 else limits, frame
+                )
                 if len(limits) > 1:
-                    self._by_device("logical devices", given.get("dev"), len(limits), frame)
+                    self._by_device("logical devices", frame_locals.get("dev"), len(limits), frame)
 
     def _value(self, frame, context):
-        call, given = frame.f_code.co_name, frame.f_locals
-        if call == "set_visible_devices" and given.get("device_type") in (None, "GPU"):
-            devices = given.get("devices")
+        function_name, frame_locals = frame.f_code.co_name, frame.f_locals
+        if function_name == "set_visible_devices" and frame_locals.get("device_type") in (None, "GPU"):
+            devices = frame_locals.get("devices")
             devices = devices if isinstance(devices, (list, tuple)) else [devices]
             names = [device.name for device in devices if getattr(device, "device_type", "") == "GPU"]
-            self.note("visible devices", names, _place(frame), "")
-        elif call == "soft_device_placement" and "enable" in given:
-            self.note("soft placement", bool(given["enable"]), _place(frame), "")
-        elif call == "device_policy" and "policy" in given and _of_the_api(frame) and not _ours(frame):
-            self.note("device policy", str(given["policy"]), _place(frame), "")
+            self.note("visible devices", names, _program_line(frame), "")
+        elif function_name == "soft_device_placement" and "enable" in frame_locals:
+            self.note("soft placement", bool(frame_locals["enable"]), _program_line(frame), "")
+        elif (
+            function_name == "device_policy"
+            and "policy" in frame_locals
+            and _of_the_api(frame)
+            and not _called_by_gpuwatch(frame)
+        ):
+            self.note("device policy", str(frame_locals["policy"]), _program_line(frame), "")
 
     def _by_device(self, name, device, value, frame):
         """Notes a setting once if it is the same for all devices, otherwise by device."""
-        known = self.asked.get(name, {}).get("by device", {})
-        known = dict(known)
-        known[getattr(device, "name", str(device))] = value
-        values = list(known.values())
-        self.note(name, value if all(one == value for one in values) else known, _place(frame), "")
-        self.asked[name]["by device"] = known
+        values_by_device = self.asked.get(name, {}).get("by device", {})
+        values_by_device = dict(values_by_device)
+        values_by_device[getattr(device, "name", str(device))] = value
+        values = list(values_by_device.values())
+        self.note(
+            name,
+            value if all(device_value == value for device_value in values) else values_by_device,
+            _program_line(frame),
+            "",
+        )
+        self.asked[name]["by device"] = values_by_device
 
     def _sessions(self, module):
         original = getattr(module, "TF_NewSessionOptions", None)
@@ -118,36 +132,36 @@ class Settings:
     def _created(self, module, session):
         if self.granted or session._session is None or session._target:
             return
-        found = module.TF_SessionListDevices(session._session)
-        listed = []
-        for number in range(module.TF_DeviceListCount(found)):
-            if module.TF_DeviceListType(found, number) == "GPU":
-                name = module.TF_DeviceListName(found, number)
-                amount = module.TF_DeviceListMemoryBytes(found, number)
-                listed.append(("/device:" + name.rpartition("/device:")[2], amount))
-        module.TF_DeleteDeviceList(found)
+        devices = module.TF_SessionListDevices(session._session)
+        gpus = []
+        for number in range(module.TF_DeviceListCount(devices)):
+            if module.TF_DeviceListType(devices, number) == "GPU":
+                name = module.TF_DeviceListName(devices, number)
+                amount = module.TF_DeviceListMemoryBytes(devices, number)
+                gpus.append(("/device:" + name.rpartition("/device:")[2], amount))
+        module.TF_DeleteDeviceList(devices)
         options = session._config.gpu_options if session._config is not None else None
         virtual = options is not None and len(options.experimental.virtual_devices) > 0
         self.listed = None if virtual else options.visible_device_list if options is not None else ""
-        self.granted = listed
+        self.granted = gpus
 
     def _session(self, config, frame):
-        given = config
-        while frame is not None and _gpuwatch(frame):
+        program_config = config
+        while frame is not None and _is_gpuwatch_frame(frame):
             frame = frame.f_back
-        while frame is not None and frame.f_code.co_name == "__init__" and _framework(frame):
-            given = frame.f_locals.get("config", given)
+        while frame is not None and frame.f_code.co_name == "__init__" and _is_framework_frame(frame):
+            program_config = frame.f_locals.get("config", program_config)
             frame = frame.f_back
         late = "too late: TensorFlow already has its devices, configured by the first session" if self.sessions else ""
         self.sessions += 1
-        place = _place(frame)
-        if given is None and frame is not None and not late:
-            seen = [*frame.f_locals.values(), *frame.f_globals.values()]
-            seen = [one for one in seen if type(one).__name__ == "ConfigProto"]
-            for one in [one.gpu_options for one in seen if hasattr(one, "gpu_options")]:
-                for name in [name for name in _GPU_OPTIONS if getattr(one, name) and name not in self.asked]:
-                    self.note(name, getattr(one, name), "", _NOT_GIVEN % place)
-        if config is None or given is None:
+        place = _program_line(frame)
+        if program_config is None and frame is not None and not late:
+            candidates = [*frame.f_locals.values(), *frame.f_globals.values()]
+            candidates = [candidate for candidate in candidates if type(candidate).__name__ == "ConfigProto"]
+            for candidate in [candidate.gpu_options for candidate in candidates if hasattr(candidate, "gpu_options")]:
+                for name in [name for name in _GPU_OPTIONS if getattr(candidate, name) and name not in self.asked]:
+                    self.note(name, getattr(candidate, name), "", _NOT_GIVEN % place)
+        if config is None or program_config is None:
             return  # from tf.config, which is reported separately
         for name in _GPU_OPTIONS:
             value = getattr(config.gpu_options, name)
@@ -169,13 +183,13 @@ class Settings:
         policy = state.get_global_attribute("dtype_policy") if state is not None else None
         if not getattr(policy, "name", "").startswith("mixed_"):
             return
-        kinds = [sys.modules["keras.src.layers.layer"].Layer]
-        for kind in kinds:
-            kinds += kind.__subclasses__()
+        layer_classes = [sys.modules["keras.src.layers.layer"].Layer]
+        for layer_class in layer_classes:
+            layer_classes += layer_class.__subclasses__()
         # Not of all objects: a list of them would hold a tuple that another thread is building, and break it.
-        layers = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]
-        layers = [one for one in layers if one.__dict__.get("_trainable_variables")]
-        if layers and all(one.compute_dtype != policy.compute_dtype for one in layers):
+        layers = [layer for layer in gc.get_referrers(*layer_classes) if type(layer) in layer_classes]
+        layers = [layer for layer in layers if layer.__dict__.get("_trainable_variables")]
+        if layers and all(layer.compute_dtype != policy.compute_dtype for layer in layers):
             note = "not in effect: no layer computes in it, all %d with weights in another type" % len(layers)
             emit("setting", name="mixed precision", asked=policy.name, effective=None, note=note, source="")
 
@@ -208,25 +222,28 @@ class Settings:
         if context is None:
             return None, ""
         if "by device" in entry:
-            asked = [gpu for gpu in context._physical_devices if gpu.name in entry["by device"]]
-            return self._by_gpu(name, asked, entry["asked"], context), ""
+            gpus = [gpu for gpu in context._physical_devices if gpu.name in entry["by device"]]
+            return self._by_gpu(name, gpus, entry["asked"], context), ""
         if name == "visible devices":
-            return [one.name for one in context._visible_device_list if one.device_type == "GPU"], ""
+            return [device.name for device in context._visible_device_list if device.device_type == "GPU"], ""
         if name == "soft placement":
             return bool(context._soft_device_placement), ""
         return None, ""
 
-    def _by_gpu(self, name, gpus, asked, context):
+    def _by_gpu(self, name, gpus, requested, context):
         """The effective value of each GPU for which a setting was asked for; one value if all have the same."""
         if name == "memory growth":
-            found = [bool(context._memory_growth_map.get(gpu)) for gpu in gpus]
+            values = [bool(context._memory_growth_map.get(gpu)) for gpu in gpus]
         else:
             parts = [context._virtual_device_map.get(gpu) or [] for gpu in gpus]
-            limits = [[part.memory_limit for part in one] for one in parts]
-            found = [len(one) or 1 if name == "logical devices" else _only(one) for one in limits]
-        if isinstance(asked, dict):
-            return {gpu.name: found[number] for number, gpu in enumerate(gpus)}
-        return _common(found)
+            limits = [[part.memory_limit for part in parts_of_gpu] for parts_of_gpu in parts]
+            values = [
+                len(parts_of_gpu) or 1 if name == "logical devices" else _single_value(parts_of_gpu)
+                for parts_of_gpu in limits
+            ]
+        if isinstance(requested, dict):
+            return {gpu.name: values[number] for number, gpu in enumerate(gpus)}
+        return _common_value(values)
 
     def _of_session(self, name, asked):
         """The effective value of a session's option, by the devices that the session got."""
@@ -250,27 +267,27 @@ class Settings:
                 yield name, position if self.listed == "" else None, amount
 
 
-def _only(values):
+def _single_value(values):
     return values[0] if len(values) == 1 else values
 
 
-def _common(values):
-    return values[0] if values and all(one == values[0] for one in values) else values or None
+def _common_value(values):
+    return values[0] if values and all(value == values[0] for value in values) else values or None
 
 
-def _framework(frame):
-    return any(part in frame.f_code.co_filename for part in _FRAMEWORKS)
+def _is_framework_frame(frame):
+    return any(part in frame.f_code.co_filename for part in _FRAMEWORK_FOLDERS)
 
 
-def _gpuwatch(frame):
+def _is_gpuwatch_frame(frame):
     return os.path.basename(frame.f_code.co_filename).startswith("_gpuwatch_")
 
 
-def _ours(frame):
+def _called_by_gpuwatch(frame):
     """Whether the caller is gpuwatch itself (--placement)."""
-    while frame is not None and _framework(frame):
+    while frame is not None and _is_framework_frame(frame):
         frame = frame.f_back
-    return frame is not None and _gpuwatch(frame)
+    return frame is not None and _is_gpuwatch_frame(frame)
 
 
 def _of_the_api(frame):
@@ -278,9 +295,9 @@ def _of_the_api(frame):
     return frame.f_back is not None and frame.f_back.f_code.co_name == "set_device_policy"
 
 
-def _place(frame):
+def _program_line(frame):
     """``train.py:12``: the innermost line outside the framework."""
-    while frame is not None and _framework(frame):
+    while frame is not None and _is_framework_frame(frame):
         frame = frame.f_back
     if frame is None:
         return ""

@@ -13,20 +13,20 @@ import time
 
 _WARM_UP = 6
 """Steps of which nothing is told: tracing, buffers that fill."""
-_LONGEST_LOOK = 1.0
+_MAX_LOOK_SECONDS = 1.0
 """Seconds that a look counts for at most."""
-_STOPPED = 5.0
+_MIN_STOPPED_SECONDS = 5.0
 """Seconds without a step after which it is told where the threads stand."""
-_AGAIN = 5.0
-_MOST_FRAMES = 100
-_MOST_PLACES = 50
-_MOST_THREADS = 8
+_REPORT_EVERY_SECONDS = 5.0
+_MAX_FRAMES = 100
+_MAX_PLACES = 50
+_MAX_THREADS = 8
 _GENERATOR = 0x20
 """CO_GENERATOR: a generator on the stack makes the next element."""
 _PYTHON = "/python%d.%d/" % sys.version_info[:2]
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/", _PYTHON)
-_NEXT = frozenset(["__next__", "next", "get_next", "get_next_as_optional"])
-_INPUTS = tuple(
+_NEXT_METHODS = frozenset(["__next__", "next", "get_next", "get_next_as_optional"])
+_INPUT_FILES = tuple(
     name.replace("/", os.sep)
     for name in (
         "/tensorflow/python/data/ops/iterator_ops.py",
@@ -34,7 +34,7 @@ _INPUTS = tuple(
         "/torch/utils/data/dataloader.py",
     )
 )
-_FEEDS = tuple(
+_FEEDING_FILES = tuple(
     name.replace("/", os.sep)
     for name in ("/tensorflow/python/data/ops/from_generator_op.py", "/tensorflow/python/ops/script_ops.py")
 )
@@ -42,11 +42,11 @@ _FEEDS = tuple(
 _FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch", "jax", "jaxlib"))
 _BETWEEN = "between"
 _LOOKS = "looks"
-_NO_INPUT = re.compile("sav|dump|writ|checkpoint|log|print|plot|draw|show|eval|valid|test|metric|report|summar", re.I)
+_OTHER_WORK = re.compile("sav|dump|writ|checkpoint|log|print|plot|draw|show|eval|valid|test|metric|report|summar", re.I)
 """Functions that a loop calls between its steps for other reasons than its next batch."""
-_NEAR = 3
+_MAX_NEAR_FRAMES = 3
 """The program's own functions on a stack whose names tell; those above also contain the loop itself."""
-_STEPS = tuple(
+_STEP_FILES = tuple(
     name.replace("/", os.sep)
     for name in (
         "/eager/polymorphic_function/polymorphic_function.py",
@@ -67,74 +67,74 @@ class Threads:
     def reset(self):
         """Starts over in a forked process."""
         self.progress = 0
-        self.stepped = time.monotonic()
-        self.looked = None
+        self.stepped_at = time.monotonic()
+        self.looked_at = None
         self.seconds = {}
-        """Seconds by what was seen: ``None`` all that were looked at; ``_FEEDS`` those in which a dataset ran Python; a
-        pair of a place and the generator (or None) for those in which the steps' thread waited for its input; of
-        ``_BETWEEN`` and a place for those in which it ran other code of the program, not of a framework. And by
+        """Seconds by what was seen: ``None`` all that were looked at; ``_FEEDING_FILES`` those in which a dataset ran
+        Python; a pair of a place and the generator (or None) for those in which the steps' thread waited for its input;
+        of ``_BETWEEN`` and a place for those in which it ran other code of the program, not of a framework. And by
         ``_LOOKS`` the number of looks."""
-        self.open = {}
+        self.seconds_since_step = {}
         """The same since the last step."""
         self.with_steps = set()
         """Generators that make steps themselves: they are no input."""
-        self.standing = None
-        self.stood = 0.0
-        self.told = 0.0
-        self.used = 0.0
-        self.sent = False
+        self.standing_frames = None
+        self.standing_since = 0.0
+        self.reported_at = 0.0
+        self.cpu_seconds_before = 0.0
+        self.was_reported = False
 
     def look(self):
         """Called by the loop of the watcher."""
         now, progress = time.monotonic(), self.watcher.progress()
         if progress > self.progress:
             self._stepped(now, progress)
-        before, self.looked = self.looked, now
+        before, self.looked_at = self.looked_at, now
         if before is None or self.watcher.steps() < _WARM_UP:
             return
         frames = sys._current_frames()
         # Our own frame would hold itself in a circle, and with it what is local in all others.
         frames.pop(_thread.get_ident(), None)
         main = self.watcher.stepping_thread()
-        self._count(min(now - before, _LONGEST_LOOK), frames, main)
-        if now - self.stepped >= _STOPPED:
+        self._count(min(now - before, _MAX_LOOK_SECONDS), frames, main)
+        if now - self.stepped_at >= _MIN_STOPPED_SECONDS:
             self._stopped(now, frames, main)
 
     def _stepped(self, now, progress):
-        self.progress, self.stepped = progress, now
-        for seen, seconds in self.open.items():
-            if seen in self.seconds or len(self.seconds) < _MOST_PLACES:
-                self.seconds[seen] = self.seconds.get(seen, 0.0) + seconds
-        self.open = {}
-        self.standing = None
-        if self.sent:
-            self.sent = False
+        self.progress, self.stepped_at = progress, now
+        for key, seconds in self.seconds_since_step.items():
+            if key in self.seconds or len(self.seconds) < _MAX_PLACES:
+                self.seconds[key] = self.seconds.get(key, 0.0) + seconds
+        self.seconds_since_step = {}
+        self.standing_frames = None
+        if self.was_reported:
+            self.was_reported = False
             self.watcher.emit("standing", since=None)
 
-    def _count(self, seconds, frames, main):
-        frame = frames.get(main)
-        seen = {None, self._input(frame) or _between(frame)}
+    def _count(self, seconds, frames, stepping_thread):
+        frame = frames.get(stepping_thread)
+        keys = {None, self._input(frame) or _between(frame)}
         for thread, frame in frames.items():
-            if thread != main and _through(frame, _FEEDS):
-                seen |= {_FEEDS, (_FEEDS, _user_place(frame))}
-        for one in seen:
-            self.open[one] = self.open.get(one, 0.0) + seconds
-        self.open[_LOOKS] = self.open.get(_LOOKS, 0) + 1
+            if thread != stepping_thread and _runs_code_of(frame, _FEEDING_FILES):
+                keys |= {_FEEDING_FILES, (_FEEDING_FILES, _user_place(frame))}
+        for key in keys:
+            self.seconds_since_step[key] = self.seconds_since_step.get(key, 0.0) + seconds
+        self.seconds_since_step[_LOOKS] = self.seconds_since_step.get(_LOOKS, 0) + 1
 
     def _input(self, frame):
         """Where a thread waits for its next batch: its line, and the generator that it is in; None if it does not."""
         first, steps = frame, False
-        for _ in range(_MOST_FRAMES):
+        for _ in range(_MAX_FRAMES):
             if frame is None:
                 break
             code = frame.f_code
             name = code.co_filename
-            if name.endswith(_STEPS):
+            if name.endswith(_STEP_FILES):
                 steps = True
-            elif name.endswith(_INPUTS):
-                if code.co_name in _NEXT and not steps:
+            elif name.endswith(_INPUT_FILES):
+                if code.co_name in _NEXT_METHODS and not steps:
                     return _user_place(first), None
-            elif not _library(name) and (code.co_flags & _GENERATOR or code.co_name == "__next__"):
+            elif not _is_library(name) and (code.co_flags & _GENERATOR or code.co_name == "__next__"):
                 if not steps:
                     return _user_place(first), code
                 self.with_steps.add(code)
@@ -143,38 +143,42 @@ class Threads:
 
     def _stopped(self, now, frames, main):
         where = _user_frames(frames.get(main))
-        if where != self.standing:
-            self.standing, self.stood, self.used = where, now, time.process_time()
+        if where != self.standing_frames:
+            self.standing_frames, self.standing_since, self.cpu_seconds_before = where, now, time.process_time()
             return
-        if now - self.stood < _STOPPED or now - self.told < _AGAIN:
+        if now - self.standing_since < _MIN_STOPPED_SECONDS or now - self.reported_at < _REPORT_EVERY_SECONDS:
             return
-        self.told, self.sent = now, True
+        self.reported_at, self.was_reported = now, True
         self.watcher.emit(
             "standing",
-            since=self.stepped,
-            stood=self.stood,
+            since=self.stepped_at,
+            stood=self.standing_since,
             seen=now,
             steps=self.watcher.steps(),
-            cpu_seconds=time.process_time() - self.used,
-            threads=_threads(frames, main),
+            cpu_seconds=time.process_time() - self.cpu_seconds_before,
+            threads=_thread_reports(frames, main),
         )
 
     def tell(self, emit):
         """Sends what the looks have shown so far."""
-        seen = self.seconds.copy()
-        pairs = [(key, seconds) for key, seconds in seen.items() if type(key) is tuple and key is not _FEEDS]
-        feeds = [(key[1], seconds) for key, seconds in pairs if key[0] is _FEEDS]
+        seconds_by_key = self.seconds.copy()
+        pairs = [
+            (key, seconds)
+            for key, seconds in seconds_by_key.items()
+            if type(key) is tuple and key is not _FEEDING_FILES
+        ]
+        feeds = [(key[1], seconds) for key, seconds in pairs if key[0] is _FEEDING_FILES]
         between = [(key[1], seconds) for key, seconds in pairs if key[0] is _BETWEEN]
-        kinds = (_FEEDS, _BETWEEN)
+        kinds = (_FEEDING_FILES, _BETWEEN)
         waits = [(key[0], seconds) for key, seconds in pairs if key[0] not in kinds and key[1] not in self.with_steps]
-        if None in seen:
+        if None in seconds_by_key:
             self.watcher.changed(
                 "waiting",
                 "waiting",
-                looked_seconds=round(seen[None], 3),
-                looks=int(seen.get(_LOOKS, 0)),
+                looked_seconds=round(seconds_by_key[None], 3),
+                looks=int(seconds_by_key.get(_LOOKS, 0)),
                 input_seconds=round(sum(seconds for _, seconds in waits), 3),
-                feeding_seconds=round(seen.get(_FEEDS, 0.0), 3),
+                feeding_seconds=round(seconds_by_key.get(_FEEDING_FILES, 0.0), 3),
                 places=_longest(waits),
                 feeds=_longest(feeds),
                 between_seconds=round(sum(seconds for _, seconds in between), 3),
@@ -185,16 +189,16 @@ class Threads:
 def _between(frame):
     """The program's line at which its own code runs between steps; None in a framework, a step, or where it saves."""
     places = []
-    for _ in range(_MOST_FRAMES):
+    for _ in range(_MAX_FRAMES):
         if frame is None:
             break
         name = frame.f_code.co_filename
-        if name.endswith(_STEPS):
+        if name.endswith(_STEP_FILES):
             return None
-        if len(places) < _NEAR:
-            if any(part in name for part in _FRAMEWORKS) or _NO_INPUT.search(frame.f_code.co_name):
+        if len(places) < _MAX_NEAR_FRAMES:
+            if any(part in name for part in _FRAMEWORKS) or _OTHER_WORK.search(frame.f_code.co_name):
                 return None
-            places += () if _library(name) else (_line(frame),)
+            places += () if _is_library(name) else (_frame_line(frame),)
         frame = frame.f_back
     return (_BETWEEN, places[0]) if places else None
 
@@ -205,31 +209,31 @@ def _longest(places):
     return [place for place, _ in ordered if place][:3]
 
 
-def _threads(frames, main):
+def _thread_reports(frames, stepping_thread):
     """Names and lines of the program's threads, that of the steps first."""
     active = getattr(sys.modules.get("threading"), "_active", None) or {}
-    found = []
-    for thread in sorted(frames, key=lambda one: one != main):
-        if len(found) < _MOST_THREADS:
+    reports = []
+    for thread in sorted(frames, key=lambda one: one != stepping_thread):
+        if len(reports) < _MAX_THREADS:
             name = getattr(active.get(thread), "name", "") or "a thread of a library"
             frame = frames[thread]
-            found.append({"name": str(name)[:80], "place": _user_place(frame), "frames": _lines(frame)})
-    return found
+            reports.append({"name": str(name)[:80], "place": _user_place(frame), "frames": _frame_lines(frame)})
+    return reports
 
 
-def _lines(frame):
+def _frame_lines(frame):
     """The innermost lines, and those of the program itself, innermost first."""
-    found = []
-    for depth in range(_MOST_FRAMES):
+    lines = []
+    for depth in range(_MAX_FRAMES):
         if frame is None:
             break
-        if depth < 3 or (len(found) < 8 and not _library(frame.f_code.co_filename)):
-            found.append(_line(frame))
+        if depth < 3 or (len(lines) < 8 and not _is_library(frame.f_code.co_filename)):
+            lines.append(_frame_line(frame))
         frame = frame.f_back
-    return found
+    return lines
 
 
-def _line(frame):
+def _frame_line(frame):
     name = frame.f_code.co_filename
     return "%s:%s in %s" % (
         os.path.basename(name) if os.path.isabs(name) else name,
@@ -238,9 +242,9 @@ def _line(frame):
     )
 
 
-def _through(frame, files):
+def _runs_code_of(frame, files):
     """Whether code of one of these files is on a stack."""
-    for _ in range(_MOST_FRAMES):
+    for _ in range(_MAX_FRAMES):
         if frame is None:
             return False
         if frame.f_code.co_filename.endswith(files):
@@ -251,26 +255,26 @@ def _through(frame, files):
 
 def _user_place(frame):
     """The innermost line of the program itself; empty if there is none."""
-    for _ in range(_MOST_FRAMES):
+    for _ in range(_MAX_FRAMES):
         if frame is None:
             return ""
-        if not _library(frame.f_code.co_filename):
-            return _line(frame)
+        if not _is_library(frame.f_code.co_filename):
+            return _frame_line(frame)
         frame = frame.f_back
     return ""
 
 
 def _user_frames(frame):
     """What tells where the program stands: its own lines."""
-    found = []
-    for _ in range(_MOST_FRAMES):
+    frames = []
+    for _ in range(_MAX_FRAMES):
         if frame is None:
             break
-        if not _library(frame.f_code.co_filename):
-            found.append((frame.f_code, frame.f_lineno))
+        if not _is_library(frame.f_code.co_filename):
+            frames.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
-    return found
+    return frames
 
 
-def _library(name):
+def _is_library(name):
     return name.startswith("<frozen") or any(part in name for part in _LIBRARIES) or "_gpuwatch_" in name

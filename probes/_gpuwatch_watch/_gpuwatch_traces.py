@@ -9,19 +9,19 @@ import os
 import sys
 import weakref
 
-_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
-_LIBRARIES = (
+_FUNCTION_MODULE = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+_LIBRARY_FOLDERS = (
     "/site-packages/",
     "/dist-packages/",
     "/tensorflow/python/",
     "/keras/src/",
     "/_gpuwatch_",
 )  # PYTHONPATH, too
-_FEW = 5
+_MIN_REPORTED_TRACES = 5
 """Traces that nobody is told about."""
 _MOST_FUNCTIONS = 200
-_MOST_LEAVES = 30
-_MOST_EXAMPLES = 4
+_MAX_LEAVES = 30
+_MAX_EXAMPLES = 4
 
 
 class Traces:
@@ -29,7 +29,7 @@ class Traces:
 
     def __init__(self, watcher):
         self.watcher = watcher
-        self.actions = {_FUNCTION: self._functions}
+        self.actions = {_FUNCTION_MODULE: self._functions}
         self.reset()
 
     def reset(self):
@@ -46,17 +46,19 @@ class Traces:
         manager = module._FrequentTracingDetectorManager
         original = manager.called_with_tracing
 
-        def called_with_tracing(this, key, *given):
+        def called_with_tracing(manager_instance, key, *arguments):
             try:
-                self._traced(this, key, sys._getframe(1))
+                self._traced(manager_instance, key, sys._getframe(1))
             except Exception as error:  # another version of TensorFlow
                 self.failed("tf.function", error)
-            return original(this, key, *given)
+            return original(manager_instance, key, *arguments)
 
         manager.called_with_tracing = called_with_tracing
         eagerly = getattr(getattr(module, "Function", None), "_run_functions_eagerly", None)
         if isinstance(eagerly, property):  # TensorFlow asks it at the begin of each call
-            module.Function._run_functions_eagerly = property(lambda this: self._called(this, eagerly.fget(this)))
+            module.Function._run_functions_eagerly = property(
+                lambda manager_instance: self._called(manager_instance, eagerly.fget(manager_instance))
+            )
 
     def _called(self, function, eagerly):
         name = getattr(function, "_name", None)
@@ -72,26 +74,36 @@ class Traces:
             if len(self.known) >= _MOST_FUNCTIONS or not hasattr(code, "co_varnames"):
                 return
             entry = self.known[code] = _Function(code)
-        entry.traced(frame, _latest(manager._detectors.get(code)))
+        entry.traced(frame, _calls_since_trace(manager._detectors.get(code)))
 
     def tell(self, emit):
         """Sends every tf.function that was traced more than a few times, if that has changed."""
-        manager = getattr(sys.modules.get(_FUNCTION), "_frequent_tracing_detector_manager", None)
-        known = [one for one in list(self.known.items()) if one[1].traces >= _FEW] if manager is not None else ()
-        found = [entry.told(entry.calls + _latest(manager._detectors.get(code))) for code, entry in known]
-        if found:
-            self.watcher.changed("retraced", "retraced", functions=found)
-        eager = {name: {"eager": one[0], "graph": one[1]} for name, one in list(self.eager.items())}
+        manager = getattr(sys.modules.get(_FUNCTION_MODULE), "_frequent_tracing_detector_manager", None)
+        known = (
+            [entry_pair for entry_pair in list(self.known.items()) if entry_pair[1].traces >= _MIN_REPORTED_TRACES]
+            if manager is not None
+            else ()
+        )
+        reports = [entry.told(entry.calls + _calls_since_trace(manager._detectors.get(code))) for code, entry in known]
+        if reports:
+            self.watcher.changed("retraced", "retraced", functions=reports)
+        eager = {
+            name: {"eager": entry_pair[0], "graph": entry_pair[1]} for name, entry_pair in list(self.eager.items())
+        }
         if eager:
             self.watcher.changed("eager functions", "result", name="eager_functions", value=eager)
 
     def counted(self, code, detector):
         """Traces and calls of a function so far; no trace, and what TensorFlow counts, for one that was not seen."""
         entry = self.known.get(code)
-        return (entry.traces, entry.calls + _latest(detector)) if entry is not None else (0, detector._call_count)
+        return (
+            (entry.traces, entry.calls + _calls_since_trace(detector))
+            if entry is not None
+            else (0, detector._call_count)
+        )
 
 
-def _latest(detector):
+def _calls_since_trace(detector):
     """Calls since the last trace, with that one."""
     counts = detector._calls_per_tracings if detector is not None else ()
     return counts[-1] if counts else 0
@@ -114,17 +126,17 @@ class _Function:
         self.caller = ""
 
     def traced(self, frame, calls):
-        given = frame.f_locals
-        arguments = _arguments(self.code, given["args"], given["kwds"])
+        frame_locals = frame.f_locals
+        arguments = _arguments(self.code, frame_locals["args"], frame_locals["kwds"])
         self.traces += 1
         self.calls += calls
-        before = self.latest.get(given["self"])
+        before = self.latest.get(frame_locals["self"])
         if before is None:
             self.made += 1
             self.caller = _caller(frame)
         else:
             self._compare(before, arguments)
-        self.latest[given["self"]] = arguments
+        self.latest[frame_locals["self"]] = arguments
 
     def _compare(self, before, arguments):
         for name in dict.fromkeys([*before, *arguments]):
@@ -133,19 +145,19 @@ class _Function:
                 self._changed(name, "structure", "")
             elif then[0] != now[0]:
                 self._changed(name, "type", "%s, %s" % (then[0], now[0]))
-            elif _differs(then, now):
+            elif _values_differ(then, now):
                 self._changed(name, now[0], now[1])
 
     def _changed(self, name, kind, example):
         entry = self.changes.setdefault((name, kind), [0, []])
         entry[0] += 1
         if example and example not in entry[1]:
-            entry[1] = (entry[1] + [example])[-_MOST_EXAMPLES:]
+            entry[1] = (entry[1] + [example])[-_MAX_EXAMPLES:]
 
     def told(self, calls):
         order = sorted(self.changes.copy().items(), key=lambda one: -one[1][0])
         name = self.code.co_filename
-        library = any(part in name for part in _LIBRARIES)
+        library = any(part in name for part in _LIBRARY_FOLDERS)
         return {
             "name": self.code.co_name,
             "place": "%s:%d" % (os.path.basename(name), self.code.co_firstlineno),
@@ -155,7 +167,7 @@ class _Function:
             "made": self.made,
             "changes": [
                 {"argument": key[0], "kind": key[1], "times": entry[0], "examples": list(entry[1])}
-                for key, entry in order[:_MOST_EXAMPLES]
+                for key, entry in order[:_MAX_EXAMPLES]
             ],
         }
 
@@ -165,41 +177,41 @@ def _arguments(code, args, kwds):
     names = list(code.co_varnames[: code.co_argcount])
     if names[:1] == ["self"]:
         names = names[1:]
-    found = {}
+    descriptions = {}
     for number, value in enumerate(args):
-        _describe(names[number] if number < len(names) else "argument %d" % (number + 1), value, found, 0)
+        _describe(names[number] if number < len(names) else "argument %d" % (number + 1), value, descriptions, 0)
     for name, value in kwds.items():
-        _describe(name, value, found, 0)
-    return found
+        _describe(name, value, descriptions, 0)
+    return descriptions
 
 
-def _describe(name, value, found, depth):
-    if len(found) >= _MOST_LEAVES:
+def _describe(name, value, descriptions, depth):
+    if len(descriptions) >= _MAX_LEAVES:
         return
     if isinstance(value, (tuple, list)) and depth < 3 and not hasattr(value, "shape"):
-        found[name] = ("length", str(len(value)), None)
-        for number, one in enumerate(value):
-            _describe("%s[%d]" % (name, number), one, found, depth + 1)
+        descriptions[name] = ("length", str(len(value)), None)
+        for number, element in enumerate(value):
+            _describe("%s[%d]" % (name, number), element, descriptions, depth + 1)
     elif isinstance(value, dict) and depth < 3:
-        found[name] = ("length", str(len(value)), None)
-        for key, one in value.items():
-            _describe("%s[%.40r]" % (name, key), one, found, depth + 1)
+        descriptions[name] = ("length", str(len(value)), None)
+        for key, element in value.items():
+            _describe("%s[%.40r]" % (name, key), element, descriptions, depth + 1)
     elif value is None or isinstance(value, (bool, int, float)):
-        found[name] = ("Python %s" % type(value).__name__, "%.20r" % (value,), None)
+        descriptions[name] = ("Python %s" % type(value).__name__, "%.20r" % (value,), None)
     elif isinstance(value, (str, bytes)):
-        found[name] = ("Python %s" % type(value).__name__, "", hash(value))  # it may be a secret
+        descriptions[name] = ("Python %s" % type(value).__name__, "", hash(value))  # it may be a secret
     elif hasattr(value, "shape") and hasattr(value, "dtype"):
         dtype = getattr(value.dtype, "name", None) or str(value.dtype)
-        found[name] = ("shape", "%s %s" % (str(value.shape).replace("TensorShape", ""), dtype), None)
+        descriptions[name] = ("shape", "%s %s" % (str(value.shape).replace("TensorShape", ""), dtype), None)
     else:
         try:
-            one = weakref.ref(value)
+            element = weakref.ref(value)
         except TypeError:
-            one = id(value)
-        found[name] = ("object", type(value).__name__, one)
+            element = id(value)
+        descriptions[name] = ("object", type(value).__name__, element)
 
 
-def _differs(then, now):
+def _values_differ(then, now):
     if then[1] != now[1]:
         return True
     if isinstance(then[2], weakref.ref) and isinstance(now[2], weakref.ref):
@@ -209,7 +221,7 @@ def _differs(then, now):
 
 def _caller(frame):
     """``train.py:12``: the innermost line outside the libraries."""
-    while frame is not None and any(part in frame.f_code.co_filename for part in _LIBRARIES):
+    while frame is not None and any(part in frame.f_code.co_filename for part in _LIBRARY_FOLDERS):
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith("<frozen"):
         return ""

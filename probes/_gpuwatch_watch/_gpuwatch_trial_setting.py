@@ -16,9 +16,9 @@ import types
 _CONTEXT = "tensorflow.python.eager.context"
 _EXECUTION = "tensorflow.python.pywrap_tfe"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
-_LISTED = "tensorflow.python.client.device_lib"
+_DEVICE_LIB = "tensorflow.python.client.device_lib"
 _KERAS_STATE = "keras.src.backend.common.global_state"
-_MIXED, _FRACTION = "mixed-float16", "fraction"
+_MIXED_PRECISION, _FRACTION = "mixed-float16", "fraction"
 _POLICY = "mixed_float16"
 _CALLBACKS = (
     "keras.src.callbacks.callback_list",
@@ -27,9 +27,9 @@ _CALLBACKS = (
     "tensorflow.python.keras.callbacks",
 )
 _SOURCE = "gpuwatch try"
-_MEMORY = ("memory growth", "memory_limit", "logical devices")
-_AMOUNTS = ("per_process_gpu_memory_fraction", "memory_limit")
-_FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
+_MEMORY_SETTINGS = ("memory growth", "memory_limit", "logical devices")
+_AMOUNT_SETTINGS = ("per_process_gpu_memory_fraction", "memory_limit")
+_FRAMEWORK_FOLDERS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
 
 
 class Trial:
@@ -45,7 +45,7 @@ class Trial:
         self.watcher = watcher
         self.answer = None
         """What became of the setting: the data of the ``applied`` event."""
-        self.sent = None
+        self.sent_answer = None
         self.applying = False
         self.in_context = False
         """Whether TensorFlow 2's context has the setting, or will never have it."""
@@ -56,17 +56,17 @@ class Trial:
         """GPUOptions to merge into the configurations of sessions."""
         self.validations = Validations(watcher.descriptors.Method)
         self.actions = {}
-        if self.probe == _MIXED:
+        if self.probe == _MIXED_PRECISION:
             self.actions.update({"keras": self._keras, "tf_keras": self._keras, _KERAS_STATE: self._policies})
         elif self.probe == _FRACTION:
             self.actions["torch"] = self._torch
-        if self.probe not in (None, _MIXED):
+        if self.probe not in (None, _MIXED_PRECISION):
             self.actions[_CONTEXT] = self._context
         if self.no_retry:
             self.actions[_EXECUTION] = self._execution
-        if self.no_retry or self.probe not in (None, _MIXED):
+        if self.no_retry or self.probe not in (None, _MIXED_PRECISION):
             self.actions[_SESSIONS] = self._sessions
-            self.actions[_LISTED] = self._listed
+            self.actions[_DEVICE_LIB] = self._listed
         self.reset()
         self.renew()
         if hasattr(os, "register_at_fork"):
@@ -78,7 +78,7 @@ class Trial:
 
     def reset(self):
         """Starts over, as in a process forked by multiprocessing."""
-        self.sent = None
+        self.sent_answer = None
         self.validations.count = 0
 
     def failed(self, name, error):
@@ -108,9 +108,11 @@ class Trial:
     def tell(self, emit, last=False):
         """Sends what became of the setting, if that has changed."""
         if last and self.answer is None and self.probe is not None:
-            self.not_tried("the program has no Keras model" if self.probe == _MIXED else "the program used no GPU")
-        if self.probe is not None and self.answer is not None and self.answer is not self.sent:
-            self.sent = self.answer
+            self.not_tried(
+                "the program has no Keras model" if self.probe == _MIXED_PRECISION else "the program used no GPU"
+            )
+        if self.probe is not None and self.answer is not None and self.answer is not self.sent_answer:
+            self.sent_answer = self.answer
             emit("applied", **self.answer)
         self.validations.look()
 
@@ -153,8 +155,8 @@ class Trial:
             self.not_tried("TensorFlow has no GPU")
             return
         context = sys.modules[_CONTEXT].context()
-        kept = [(name, dict(getattr(context, name))) for name in ("_memory_growth_map", "_virtual_device_map")]
-        asked = dict(self.settings.asked)
+        context_maps = [(name, dict(getattr(context, name))) for name in ("_memory_growth_map", "_virtual_device_map")]
+        settings_before = dict(self.settings.asked)
         reason = "interrupted"
         self.settings.by = _SOURCE
         try:
@@ -168,10 +170,10 @@ class Trial:
             self.settings.by = ""
             if reason or session:
                 # A program may still use tf.config after a session.
-                for name, value in kept:
+                for name, value in context_maps:
                     setattr(context, name, value)
             if reason:
-                self.settings.asked = asked
+                self.settings.asked = settings_before
         if reason:
             self.not_tried(reason)
             return
@@ -180,7 +182,7 @@ class Trial:
 
     def _set_by_program(self):
         """The line where the program has made such a setting with tf.config; empty if it has not."""
-        for name in _MEMORY if self._amounts() else ():
+        for name in _MEMORY_SETTINGS if self._amounts() else ():
             entry = self.settings.asked.get(name, {})
             if "by device" in entry and entry["source"] != _SOURCE:
                 return entry["source"] or "the program"
@@ -188,7 +190,7 @@ class Trial:
 
     def _set_by_session(self):
         """The line where the program's session has its own amount of memory."""
-        places = [self.settings.asked.get(name, {}).get("source") for name in _AMOUNTS]
+        places = [self.settings.asked.get(name, {}).get("source") for name in _AMOUNT_SETTINGS]
         return next(filter(None, places), "the program's session")
 
     def _amounts(self):
@@ -254,7 +256,7 @@ class Trial:
             self.answer is None
             and self.probe is not None
             and self._amounts()
-            and _amount(getattr(config, "gpu_options", None))
+            and _memory_amount(getattr(config, "gpu_options", None))
         ):
             self.overridden(self._set_by_session())
         self._start(session=True)
@@ -274,7 +276,7 @@ class Trial:
 
     def _merge(self, config):
         ours, theirs = self.by_session, config.gpu_options
-        if _amount(theirs):
+        if _memory_amount(theirs):
             return  # made by tf.config, or too late: the GPUs have their memory
         for options in (theirs, *_pluggable(config)):
             options.allow_growth = options.allow_growth or ours.allow_growth
@@ -326,7 +328,7 @@ class Trial:
             if name == "object_name_uids":
                 self._policy_used()
             elif name == "dtype_policy" and self.policy_set and not self.applying:
-                self.overridden(_place(sys._getframe(1)))
+                self.overridden(_program_line(sys._getframe(1)))
             return original(name, value)
 
         module.set_global_attribute = set_global_attribute
@@ -338,10 +340,10 @@ class Trial:
             return
         original = module._C._cuda_setMemoryFraction
 
-        def _cuda_setMemoryFraction(*given):  # noqa: N802 - PyTorch's own name
+        def _cuda_setMemoryFraction(*arguments):  # noqa: N802 - PyTorch's own name
             if not self.applying:
-                self.overridden(_place(sys._getframe(1)))
-            return original(*given)
+                self.overridden(_program_line(sys._getframe(1)))
+            return original(*arguments)
 
         def start():
             self.applying = True
@@ -416,7 +418,7 @@ def _adapter(base, config, options):
     return Adapter()
 
 
-def _amount(options):
+def _memory_amount(options):
     """What GPUOptions say about the amount of memory; empty if nothing."""
     return options is not None and (
         options.per_process_gpu_memory_fraction or list(options.experimental.virtual_devices)
@@ -437,9 +439,9 @@ def _pluggable(config):
     return (config.pluggable_device_options,) if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name else ()
 
 
-def _place(frame):
+def _program_line(frame):
     """``train.py:12``: the innermost line outside the frameworks."""
-    while frame is not None and any(part in frame.f_code.co_filename for part in _FRAMEWORKS):
+    while frame is not None and any(part in frame.f_code.co_filename for part in _FRAMEWORK_FOLDERS):
         frame = frame.f_back
     if frame is None:
         return "the program"

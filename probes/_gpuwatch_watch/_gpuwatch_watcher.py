@@ -14,15 +14,15 @@ import socket
 import sys
 import time
 
-_SOON = 0.05
+_IMPORT_POLL_SECONDS = 0.05
 """Seconds between reads while a framework is being imported, so that no early step is missed."""
-_EARLY = 30.0
-_EVERY = 0.5
-_TELL_EVERY = 2.0
-_LAST_LOOK = 10.0
+_EARLY_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+_REPORT_SECONDS = 2.0
+_MAX_LAST_LOOK_SECONDS = 10.0
 """Seconds that the program's end waits at most for a look that has begun."""
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "JAX_", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class Watcher:
@@ -37,14 +37,14 @@ class Watcher:
         self.settings = None
         self.ops = None
         """With ``--placement``: :class:`_gpuwatch_placement.Ops`."""
-        self.every = _EVERY
+        self.poll_seconds = _POLL_SECONDS
         self.trial = None
         """Under ``gpuwatch try``: :class:`_gpuwatch_trial_setting.Trial`."""
         self.memory = None
         """With ``--memory``: :class:`_gpuwatch_memory.Recorder`."""
-        self.seen = []
+        self.reporters = []
         """Others that tell something now and then, such as :class:`_gpuwatch_thread_stacks.Threads`."""
-        self.counted = lambda code, detector: (0, detector._call_count)
+        self.traces_and_calls = lambda code, detector: (0, detector._call_count)
         """Traces and calls of a tf.function (_gpuwatch_traces.py)."""
         self.failures = None
         """:class:`_gpuwatch_failure_counts.Failures`."""
@@ -59,10 +59,10 @@ class Watcher:
         self.socket = None
         self.broken = False
         self.lock = _thread.allocate_lock()
-        self.over = _thread.allocate_lock()
+        self.ended_lock = _thread.allocate_lock()
         """Held until the program ends; the loop waits on it between looks."""
-        self.over.acquire()
-        self.looking = _thread.allocate_lock()
+        self.ended_lock.acquire()
+        self.loop_lock = _thread.allocate_lock()
         """Held by the loop as long as it runs."""
         self.sent = set()
         self.latest = {}
@@ -76,11 +76,11 @@ class Watcher:
             self.trial.reset()
         if self.memory is not None:
             self.memory.reset()
-        for one in self.seen:
-            one.reset()
-        for one in (self.failures, self.ops):
-            if one is not None:
-                one.reset()
+        for observer in self.reporters:
+            observer.reset()
+        for observer in (self.failures, self.ops):
+            if observer is not None:
+                observer.reset()
 
     # Sending
 
@@ -96,13 +96,13 @@ class Watcher:
 
     def environment(self):
         """The current GPU-related variables; CUDA_VISIBLE_DEVICES as the devices use it."""
-        found = {name: value[:2000] for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
-        used = getattr(getattr(os.environ, "_data", None), "used", None)
-        if used is not None and used[0] is not None:
-            found[_VISIBLE] = os.fsdecode(used[0])[:2000]
-        elif used is not None:
-            found.pop(_VISIBLE, None)
-        return found
+        variables = {name: value[:2000] for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+        visible_in_use = getattr(getattr(os.environ, "_data", None), "used", None)
+        if visible_in_use is not None and visible_in_use[0] is not None:
+            variables[_VISIBLE_DEVICES] = os.fsdecode(visible_in_use[0])[:2000]
+        elif visible_in_use is not None:
+            variables.pop(_VISIBLE_DEVICES, None)
+        return variables
 
     def places(self):
         """The lines that set variables in os.environ (sitecustomize.py), by name."""
@@ -138,13 +138,13 @@ class Watcher:
     # The loop
 
     def loop(self):
-        with self.looking:
+        with self.loop_lock:
             self.look_again()
 
     def look_again(self):
         pid = self.pid
-        over = self.over
-        until = time.monotonic() + _EARLY
+        over = self.ended_lock
+        until = time.monotonic() + _EARLY_SECONDS
         try:
             while not self.broken and os.getpid() == pid:
                 looks = (
@@ -156,7 +156,7 @@ class Watcher:
                         look()
                     except Exception as error:
                         self.trouble(look, error)
-                if over.acquire(True, _SOON if time.monotonic() < until else self.every):
+                if over.acquire(True, _IMPORT_POLL_SECONDS if time.monotonic() < until else self.poll_seconds):
                     return
         except BaseException:
             self.broken = True  # the interpreter is shutting down
@@ -173,10 +173,12 @@ class Watcher:
         """
         if os.getpid() != self.pid:
             return
-        if self.over.locked():
-            self.over.release()
-        if not self.looking.acquire(True, _LAST_LOOK):
-            self.emit("note", text="the program's last moments were not read: reading took over %d s" % _LAST_LOOK)
+        if self.ended_lock.locked():
+            self.ended_lock.release()
+        if not self.loop_lock.acquire(True, _MAX_LAST_LOOK_SECONDS):
+            self.emit(
+                "note", text="the program's last moments were not read: reading took over %d s" % _MAX_LAST_LOOK_SECONDS
+            )
         elif not self.broken:
             self.last_words()
 
@@ -210,8 +212,10 @@ class Watcher:
         if getattr(data, "late", None) is not None:
             used = "all GPUs" if data.used[0] is None else repr(os.fsdecode(data.used[0]))
             note = "too late: the devices were there already, with %s" % used
-            source = self.places().get(_VISIBLE, "")
-            self.emit("setting", name=_VISIBLE, asked=os.fsdecode(data.late), effective=None, note=note, source=source)
+            source = self.places().get(_VISIBLE_DEVICES, "")
+            self.emit(
+                "setting", name=_VISIBLE_DEVICES, asked=os.fsdecode(data.late), effective=None, note=note, source=source
+            )
 
     def exception(self):
         """Reports the exception that Python has just printed."""
@@ -253,7 +257,7 @@ class Watcher:
             self.once("limit: " + limit, "limit", text=limit)
 
     def functions(self, last=False):
-        self.counters.calls.look(self.counting.detectors(), self.counted, time.perf_counter(), last)
+        self.counters.calls.look(self.counting.detectors(), self.traces_and_calls, time.perf_counter(), last)
 
     def last_functions(self):
         self.functions(last=True)
@@ -267,8 +271,8 @@ class Watcher:
             self.emit("result", name="eager_loop", value={"ops": ops[1] - ops[0], "steps": steps - 1})
         elif self.ops is not None and len(self.ops.eager_at) > 1:
             began, last = self.ops.eager_at
-            found = {"ops": self.ops.eager_ops, "steps": 0, "seconds": round(last - began, 6)}
-            self.emit("result", name="eager_loop", value=found)
+            eager_loop = {"ops": self.ops.eager_ops, "steps": 0, "seconds": round(last - began, 6)}
+            self.emit("result", name="eager_loop", value=eager_loop)
         for text in self.ops.left_out() if self.ops is not None else ():
             self.once(text, "note", text=text)
 
@@ -277,7 +281,7 @@ class Watcher:
             self.memory.look()
 
     def threads(self):
-        self.seen[0].look()
+        self.reporters[0].look()
 
     def steps(self):
         """Steps counted so far, of whatever kind most were counted."""
@@ -297,7 +301,7 @@ class Watcher:
 
     def speed(self):
         now = time.monotonic()
-        if now - self.sent_at >= _TELL_EVERY:
+        if now - self.sent_at >= _REPORT_SECONDS:
             self.sent_at = self.steps_sent_at = now
             self.last_speed()
             self.placements()
@@ -307,8 +311,8 @@ class Watcher:
 
     def last_speed(self):
         self.step_reports.tell()
-        for one in self.seen:
-            one.tell(self.emit)
+        for observer in self.reporters:
+            observer.tell(self.emit)
 
 
 def begin(address, load, simulation=None):
@@ -324,16 +328,16 @@ def begin(address, load, simulation=None):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops(load)
         watcher.counters.eager_ops = lambda: watcher.ops.eager_ops
-        observers.append(placement.Switches(watcher))
+        observers.append(placement.PlacementStart(watcher))
     traces = load("_gpuwatch_traces").Traces(watcher)
-    watcher.counted = traces.counted
+    watcher.traces_and_calls = traces.counted
     pipelines = load("_gpuwatch_pipelines").Pipelines(watcher)
     keras_calls = load("_gpuwatch_keras_calls").KerasCalls(watcher)
     observers += [traces, pipelines, keras_calls]
-    watcher.seen += [load("_gpuwatch_thread_stacks").Threads(watcher), traces, pipelines, keras_calls]
+    watcher.reporters += [load("_gpuwatch_thread_stacks").Threads(watcher), traces, pipelines, keras_calls]
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial_setting").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
-        watcher.every = watcher.trial.interval
+        watcher.poll_seconds = watcher.trial.interval
         observers.append(watcher.trial)
     if os.environ.get("GPUWATCH_WATCH_MEMORY"):
         watcher.memory = load("_gpuwatch_memory").Recorder(watcher, os.environ["GPUWATCH_WATCH_MEMORY"])

@@ -18,8 +18,8 @@ _SIMULATED = "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY
 
 
 def _hand_over():
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
     this = sys.modules.pop("sitecustomize")
     try:
         import sitecustomize  # noqa: F401
@@ -28,7 +28,7 @@ def _hand_over():
             raise
     # Python is still importing this name and expects to find it.
     sys.modules.setdefault("sitecustomize", this)
-    return here
+    return folder
 
 
 class _Noted(dict):
@@ -51,13 +51,13 @@ class _Noted(dict):
                 self.used = self.used or (before,)
                 self.late = value if value != self.used[0] else None
             context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-            if key in _OF_DEVICES and getattr(context, "_initialized", False):
+            if key in _READ_AT_DEVICE_START and getattr(context, "_initialized", False):
                 used = self.too_late.pop(key, (before,))[0]
                 if value != used:
                     self.too_late[key] = (used, value)
             if key.startswith(_VARIABLES):
                 frame = sys._getframe(1)
-                while os.path.basename(frame.f_code.co_filename) in _OS:
+                while os.path.basename(frame.f_code.co_filename) in _OS_FILES:
                     frame = frame.f_back
                 name = frame.f_code.co_filename
                 name = os.path.basename(name) if os.path.isabs(name) else name
@@ -79,9 +79,9 @@ def _devices_are_there():
 
 
 _VISIBLE = b"CUDA_VISIBLE_DEVICES"
-_OF_DEVICES = frozenset([b"TF_FORCE_GPU_ALLOW_GROWTH", b"TF_GPU_ALLOCATOR"])
+_READ_AT_DEVICE_START = frozenset([b"TF_FORCE_GPU_ALLOW_GROWTH", b"TF_GPU_ALLOCATOR"])
 _VARIABLES = (b"CUDA", b"NVIDIA_", b"PYTORCH_", b"TF_", b"XLA_")
-_OS = frozenset(["os.py", "_collections_abc.py", "<frozen os>", "<frozen _collections_abc>"])
+_OS_FILES = frozenset(["os.py", "_collections_abc.py", "<frozen os>", "<frozen _collections_abc>"])
 
 
 def _note_environment():

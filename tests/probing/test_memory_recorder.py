@@ -50,7 +50,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     clock = SimpleNamespace(now=100.0, resident=0)
     monkeypatch.setattr(found, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(found, "_resident", lambda: clock.resident)
-    monkeypatch.setattr(found, "_found", lambda: {name: [] for name in found._KINDS})
+    monkeypatch.setattr(found, "_program_objects", lambda: {name: [] for name in found._KINDS})
     found.clock = clock  # type: ignore[attr-defined]
     return found
 
@@ -286,7 +286,7 @@ def test_a_forked_process_leaves_its_parent_s_recording_alone(
     assert Session.active is session
     assert not watcher.told("memory_file")
     recorder.reset()
-    assert (recorder.session, recorder.number) == (None, 0)
+    assert (recorder.session, recorder.window_number) == (None, 0)
 
 
 def test_pytorch_without_its_recorder_is_a_note(record: Record) -> None:
@@ -326,7 +326,7 @@ def test_the_search_for_objects_breaks_no_tuple_that_another_thread_builds(monke
 
     graphs = [FuncGraph(), Own()]
     monkeypatch.setitem(sys.modules, "tensorflow.python.framework.func_graph", SimpleNamespace(FuncGraph=FuncGraph))
-    find, found, done = load("_gpuwatch_memory")._found, [], threading.Event()
+    find, found, done = load("_gpuwatch_memory")._program_objects, [], threading.Event()
 
     def search() -> None:
         while not done.is_set():

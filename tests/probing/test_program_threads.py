@@ -278,8 +278,8 @@ def test_code_of_the_program_between_steps_is_told_unless_it_saves_or_is_a_frame
 
 def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("_gpuwatch_thread_stacks")
-    monkeypatch.setattr(module, "_STOPPED", 0.02)
-    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    monkeypatch.setattr(module, "_MIN_STOPPED_SECONDS", 0.02)
+    monkeypatch.setattr(module, "_REPORT_EVERY_SECONDS", 0.0)
     stub = _Stub()
     threads = module.Threads(stub)
 
@@ -303,8 +303,8 @@ def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monke
 def test_a_look_keeps_nothing_of_the_program_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors that live longer than without gpuwatch would take GPU memory."""
     module = load("_gpuwatch_thread_stacks")
-    monkeypatch.setattr(module, "_STOPPED", 0.0)
-    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    monkeypatch.setattr(module, "_MIN_STOPPED_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_REPORT_EVERY_SECONDS", 0.0)
     threads = module.Threads(_Stub())
 
     def work() -> weakref.ref[Any]:

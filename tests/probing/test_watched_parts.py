@@ -557,10 +557,10 @@ def test_calls_of_keras_are_counted_with_their_batches_and_no_reference_is_kept(
     )
     calls._prepares(data)
     assert data.EpochIterator(of=7).of == 7
-    assert (began := calls.prepared) is not None
+    assert (began := calls.prepared_at) is not None
     _keras_call("predict", 1)
-    assert calls.prepared is None
-    assert calls.known["predict"].times[-1][0] >= calls.last - began - 1e-9
+    assert calls.prepared_at is None
+    assert calls.calls_by_kind["predict"].times[-1][0] >= calls.last_end - began - 1e-9
     kept = weakref.ref(one := _Callbacks())
     one.on_predict_begin()  # type: ignore[attr-defined]
     del one

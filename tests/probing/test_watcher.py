@@ -166,12 +166,12 @@ def test_ops_without_a_tensor_as_output_are_told_with_their_number(watcher: Modu
 
 def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: ModuleType) -> None:
     ops = _ops(placement)
-    for number in range(placement._MOST_OPS + 3):
+    for number in range(placement._MAX_OP_KINDS + 3):
         ops.take(f"Op{number}", (), (), (_tensor(),))
     ops.take("Op0", (), (), (_tensor(),))
-    assert len(ops.counts) == placement._MOST_OPS
+    assert len(ops.counts) == placement._MAX_OP_KINDS
     assert max(ops.counts.values()) == 2, "those that are kept are counted on"
-    kinds = placement._MOST_OPS
+    kinds = placement._MAX_OP_KINDS
     assert f"more than {kinds} kinds" in next(iter(ops.left_out()))
 
 
@@ -248,7 +248,7 @@ def test_replicas_on_devices_that_are_not_there(watcher: ModuleType, mirrored: N
     made = _Watcher(watcher)
     strategy = MirroredStrategy("/device:GPU:0", "/device:GPU:1", "/device:GPU:2")
     for _ in range(3):
-        made.of.devices.replicas(["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"])
+        made.of.devices.report_replicas(["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"])
     value = {"devices": ["/device:GPU:0", "/device:GPU:1", "/device:GPU:2"], "missing": ["/device:GPU:2"]}
     assert made.emitted == [("result", {"name": "replicas", "value": value})]
     del strategy
@@ -258,7 +258,7 @@ def test_replicas_that_have_their_devices_are_told_too(watcher: ModuleType, mirr
     made = _Watcher(watcher)
     strategy = MirroredStrategy("/device:GPU:0")
     for _ in range(3):
-        made.of.devices.replicas(["/device:CPU:0", "/device:GPU:0"])
+        made.of.devices.report_replicas(["/device:CPU:0", "/device:GPU:0"])
     assert made.emitted == [("result", {"name": "replicas", "value": {"devices": ["/device:GPU:0"]}})]
     del strategy
 
@@ -268,11 +268,11 @@ def test_a_strategy_that_is_gone_is_not_searched_for_ever(
 ) -> None:
     searched: list[object] = []
     made = _Watcher(watcher)
-    module = type(made.of.devices).replicas.__globals__
+    module = type(made.of.devices).report_replicas.__globals__
     monkeypatch.setitem(module, "gc", SimpleNamespace(get_referrers=lambda one: searched.append(one) or []))
     for _ in range(50):
-        made.of.devices.replicas(["/device:CPU:0"])
-    assert len(searched) == module["_MOST_SEARCHES"]
+        made.of.devices.report_replicas(["/device:CPU:0"])
+    assert len(searched) == module["_MAX_SEARCHES"]
 
 
 def test_pytorchs_chosen_gpu_is_told_at_the_end_though_it_held_no_memory(
@@ -383,7 +383,7 @@ def test_ops_of_probes_and_of_programs_are_one_record() -> None:
 
 def test_the_nodes_of_a_called_function_are_read_once() -> None:
     """Not once for each placed node: a model has thousands of both."""
-    collected = object.__new__(load("_gpuwatch_placed_functions").Collected)
+    collected = object.__new__(load("_gpuwatch_placed_functions").CollectedGraphs)
     nodes = iter([SimpleNamespace(name="MatMul")])
     collected.bodies, collected.library = {}, {"step": SimpleNamespace(node_def=nodes)}
     assert list(collected.body("step")) == list(collected.body("step")) == ["MatMul"]
