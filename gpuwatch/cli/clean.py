@@ -30,15 +30,15 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
 
     found, failed, freed = leftovers(recordings=recordings), 0, 0
     for leftover in found:
-        verb, why, count = ("would remove" if dry_run else "removed"), leftover.why_kept, leftover.size_bytes
-        if not why and not dry_run:
+        verb, reason, count = ("would remove" if dry_run else "removed"), leftover.why_kept, leftover.size_bytes
+        if not reason and not dry_run:
             try:
                 remove(leftover)
             except OSError as error:
-                why, failed = error.strerror or str(error), failed + 1
-        freed += 0 if why else count
-        end = f": {why}" if why else ""
-        click.echo(f"{'kept' if why else verb} {file_name(leftover.path)} ({leftover.kind}, {size(count)}){end}")
+                reason, failed = error.strerror or str(error), failed + 1
+        freed += 0 if reason else count
+        end = f": {reason}" if reason else ""
+        click.echo(f"{'kept' if reason else verb} {file_name(leftover.path)} ({leftover.kind}, {size(count)}){end}")
     if not dry_run:
         remove_empty(found)
     click.echo(f"{'would free' if dry_run else 'freed'} {size(freed)}" if found else "nothing to remove")

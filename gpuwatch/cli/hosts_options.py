@@ -108,10 +108,10 @@ def chosen_hosts(
 
         headers = {}
         for header in prometheus_headers:
-            found = _HEADER.fullmatch(header)
-            if found is None:
+            match = _HEADER.fullmatch(header)
+            if match is None:
                 raise UsageError("--prometheus-header needs 'NAME: VALUE'", hint="for example 'X-Scope-OrgID: lab'")
-            headers[found[1]] = found[2]
+            headers[match[1]] = match[2]
         if prometheus_ca is not None and not prometheus_ca.is_file():
             raise UsageError("--prometheus-ca: there is no such file")
         server = Prometheus(

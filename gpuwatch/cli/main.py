@@ -124,12 +124,14 @@ def cli(
 def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:
     """Rejects dashboard options before a command, except those that the command accepts there."""
     command = group.get_command(ctx, name)
-    own = {option for parameter in command.params for option in parameter.opts} if command is not None else set()
+    command_options = (
+        {option for parameter in command.params for option in parameter.opts} if command is not None else set()
+    )
     without_effect, elsewhere = [], []
     for parameter in group.params:
         given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         option = parameter.opts[0]
-        if given and option not in own:
+        if given and option not in command_options:
             off = ctx.params.get(parameter.name or "") is False and parameter.secondary_opts
             without_effect.append(parameter.secondary_opts[0] if off else option)
         elif given and option not in ALLOWED_BEFORE_COMMAND:
@@ -172,8 +174,8 @@ def main() -> NoReturn:
         exit_signals.exit_if_signaled()  # a terminal that is closed cannot be written to either
         code = EXIT_FAILED
         if isinstance(error, OSError) and _raised_by_stdout(error):
-            why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
-            _print_error(f"cannot write the output: {why}")
+            reason = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
+            _print_error(f"cannot write the output: {reason}")
             code = _discard_output(code)
         else:
             from gpuwatch.core.crash_files import describe_error
@@ -237,8 +239,8 @@ def _replace_symbols() -> None:
         encoding = stream.encoding or "ascii"
         if why_only_ascii(os.environ, encoding, terminal=stream.isatty()):
             # The letters of another 8-bit locale stay; only symbols are replaced.
-            kept = _ASCII if encoding.lower().startswith(("utf", "ascii", "us-ascii", "ansi")) else encoding
-            stream.reconfigure(encoding=kept, errors=_SYMBOL_ERRORS)
+            new_encoding = _ASCII if encoding.lower().startswith(("utf", "ascii", "us-ascii", "ansi")) else encoding
+            stream.reconfigure(encoding=new_encoding, errors=_SYMBOL_ERRORS)
 
 
 def _find_codec(name: str) -> codecs.CodecInfo | None:

@@ -100,9 +100,9 @@ def check_writable(output: Path | None, *, any_suffix: bool = False) -> None:
         raise UsageError(f"cannot write {name}: its folder does not exist", hint=f"mkdir -p {file_name(folder)}")
     if not os.access(folder, os.W_OK | os.X_OK) and not is_special(output):
         raise UsageError(f"cannot write {name}: its folder is not writable", hint="choose another folder")
-    why = unwritable(output)
-    if why:
-        raise UsageError(f"cannot write {name}: {why}", hint="choose another file")
+    reason = unwritable(output)
+    if reason:
+        raise UsageError(f"cannot write {name}: {reason}", hint="choose another file")
 
 
 def print_line(text: str, *, links: bool = False) -> None:
@@ -128,8 +128,8 @@ def save_run(document: Run | Experiment) -> bool:
         else:
             store.save_experiment(document)
     except OSError as error:
-        why = f"cannot save the run in {store.folder}: {error.strerror or error}"
-        print_line(f"gpuwatch: {why} (--no-save skips saving)")
+        reason = f"cannot save the run in {store.folder}: {error.strerror or error}"
+        print_line(f"gpuwatch: {reason} (--no-save skips saving)")
         return False
     return True
 

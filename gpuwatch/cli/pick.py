@@ -124,8 +124,8 @@ def pick(
         ctx.exit(0 if picked.chosen else EXIT_FAILED)
     if not picked.chosen:
         fitting = f"{picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
-        why = refusal_reasons(picked)
-        message = f"wanted {requirements}, but {fitting}{f': {why}' if why else ''}"
+        reason = refusal_reasons(picked)
+        message = f"wanted {requirements}, but {fitting}{f': {reason}' if reason else ''}"
         raise GpuwatchError(message, hint="" if wait else _WAIT_HINT)
     if sys.stderr.isatty() or command:
         for gpu in picked.chosen:
@@ -155,8 +155,8 @@ def _pick_until(
     progress("reading the GPUs")
     while True:
         machine, answered = take_snapshot(deadline)
-        left = until - time.monotonic()
-        if not answered and left > 0:  # a driver that hangs for a while ends no wait of hours
+        seconds_left = until - time.monotonic()
+        if not answered and seconds_left > 0:  # a driver that hangs for a while ends no wait of hours
             progress("waiting for the driver")
             continue
         if machine.driver is None or not machine.devices:
@@ -164,8 +164,8 @@ def _pick_until(
             raise GpuwatchError(
                 problem.detail if problem else "there are no GPUs", hint=problem.hint if problem else ""
             )
-        if why := why_impossible(machine, requirements):
-            raise GpuwatchError(why)
+        if reason := why_impossible(machine, requirements):
+            raise GpuwatchError(reason)
         picked = _pick_now(machine, requirements)
         if picked.chosen and not reserve_gpus:
             return picked, None
@@ -180,15 +180,15 @@ def _pick_until(
             if lost_races >= _MAX_ATTEMPTS:
                 raise GpuwatchError("other users kept reserving these GPUs first", hint="try again")
             continue
-        if left <= 0:
+        if seconds_left <= 0:
             return picked, None
-        _wait_for_gpus(requirements, refusal_reasons(picked), left)
+        _wait_for_gpus(requirements, refusal_reasons(picked), seconds_left)
 
 
-def _wait_for_gpus(requirements: Requirements, why: str, left: float) -> None:
-    """Waits until the GPUs are looked at again, at most ``left`` seconds."""
-    progress(f"waiting for {requirements}; {why}"[: shutil.get_terminal_size().columns - 3])
-    time.sleep(min(_POLL_SECONDS, left))
+def _wait_for_gpus(requirements: Requirements, reason: str, seconds_left: float) -> None:
+    """Waits until the GPUs are looked at again, at most ``seconds_left`` seconds."""
+    progress(f"waiting for {requirements}; {reason}"[: shutil.get_terminal_size().columns - 3])
+    time.sleep(min(_POLL_SECONDS, seconds_left))
 
 
 def _pick_now(machine: Snapshot, requirements: Requirements) -> Pick:
@@ -225,8 +225,10 @@ def _pick_host(
         print_document(to_json(picked))
         ctx.exit(0 if picked.host is not None else EXIT_FAILED)
     if picked.host is None:
-        why = refusal_reasons(picked)
-        raise GpuwatchError(f"no host has {requirements}{f': {why}' if why else ''}", hint="" if wait else _WAIT_HINT)
+        reason = refusal_reasons(picked)
+        raise GpuwatchError(
+            f"no host has {requirements}{f': {reason}' if reason else ''}", hint="" if wait else _WAIT_HINT
+        )
     if sys.stderr.isatty():
         for gpu in picked.chosen:
             print_line(f"gpuwatch: {picked.host}: GPU {gpu.index} ({gpu.name}{_free_text(gpu)})")
@@ -242,13 +244,13 @@ def _pick_host_until(
     until = time.monotonic() + wait
     while True:
         fleet = _wait_for_answers(source, changed, deadline)
-        left = until - time.monotonic()
-        if fleet.problem and left <= 0:
+        seconds_left = until - time.monotonic()
+        if fleet.problem and seconds_left <= 0:
             raise GpuwatchError(fleet.problem, hint=fleet.hint)
         picked = pick_host(fleet, requirements)
-        if picked.host is not None or left <= 0:
+        if picked.host is not None or seconds_left <= 0:
             return picked
-        _wait_for_gpus(requirements, fleet.problem or refusal_reasons(picked), left)
+        _wait_for_gpus(requirements, fleet.problem or refusal_reasons(picked), seconds_left)
 
 
 def _wait_for_answers(source: FleetSource, changed: threading.Event, deadline: float) -> Fleet:
@@ -257,9 +259,9 @@ def _wait_for_answers(source: FleetSource, changed: threading.Event, deadline: f
     while True:
         fleet = source.read()
         pending = sum(host.pending for host in fleet.hosts)
-        left = until - time.monotonic()
-        if not pending or left <= 0:
+        seconds_left = until - time.monotonic()
+        if not pending or seconds_left <= 0:
             return fleet
         progress(f"waiting for {pending} of {len(fleet.hosts)} hosts")
-        changed.wait(min(left, 0.5))
+        changed.wait(min(seconds_left, 0.5))
         changed.clear()

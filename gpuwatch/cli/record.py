@@ -203,13 +203,13 @@ def _record(
             silent = not silent
             progress("")
             blame = f"the collector {status.blame}" if status.blame else "the driver does not answer"
-            why = "; ".join(filter(None, (blame, status.detail)))
-            print_line(f"gpuwatch: no samples: {why}" if silent else "gpuwatch: sampling again")
+            reason = "; ".join(filter(None, (blame, status.detail)))
+            print_line(f"gpuwatch: no samples: {reason}" if silent else "gpuwatch: sampling again")
         snapshot = recorder.snapshot
         if progress_wanted() and snapshot is not None:
-            there = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"
-            what = f"{writer.samples:,} samples of {there}, file {size(writer.size_bytes)}"
-            progress(f"recording to {name}: {what}; Ctrl+C stops")
+            gpus = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"
+            summary = f"{writer.samples:,} samples of {gpus}, file {size(writer.size_bytes)}"
+            progress(f"recording to {name}: {summary}; Ctrl+C stops")
 
     try:
         recorder.run(show)
@@ -228,8 +228,8 @@ def _writable_default_file() -> Path:
     try:
         return private_folders.private_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
     except OSError as error:
-        why = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
-        raise UsageError(why, hint="name a file") from None
+        reason = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
+        raise UsageError(reason, hint="name a file") from None
 
 
 _file_argument = click.argument("file", type=click.Path(path_type=Path))

@@ -93,14 +93,14 @@ def latest_recording() -> Path:
     if paths := recordings_in_progress():
         return paths[0]
     folder = default_recording_file().parent
-    kept: list[tuple[float, Path]] = []
+    recordings: list[tuple[float, Path]] = []
     with suppress(OSError):
         for path in folder.glob("*.gpuwatch"):
             with suppress(OSError):
-                kept.append((path.stat().st_mtime, path))
-    if not kept:
+                recordings.append((path.stat().st_mtime, path))
+    if not recordings:
         raise UsageError(
             f"no recorder is running, and there is no recording in {file_name(folder)}",
             hint="create one with gpuwatch record, or name a file",
         )
-    return max(kept)[1]
+    return max(recordings)[1]

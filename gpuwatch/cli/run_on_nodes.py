@@ -152,12 +152,12 @@ def node_arguments(ctx: click.Context) -> list[str]:
     parser = ctx.command.make_parser(ctx)
     values, _, order = parser.parse_args(list(ctx.meta[_ARGV_KEY]))
     given: list[str] = ["--json"]
-    left = {name: list(value) for name, value in values.items() if isinstance(value, (list, tuple))}
+    unread_values = {name: list(value) for name, value in values.items() if isinstance(value, (list, tuple))}
     for parameter in order:
         name = parameter.name or ""
         if not isinstance(parameter, click.Option) or name in _LOCAL_ONLY:
             continue
-        value = left[name].pop(0) if parameter.multiple else values[name]
+        value = unread_values[name].pop(0) if parameter.multiple else values[name]
         if parameter.is_flag:
             given.append(parameter.opts[0] if value or not parameter.secondary_opts else parameter.secondary_opts[0])
         else:

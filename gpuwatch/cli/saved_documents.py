@@ -20,9 +20,9 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     except NotADocument as error:
-        why, hint = (
+        reason, hint = (
             ("", f"for a log, use gpuwatch explain {shlex.quote(name)}") if error.is_text else (f": {error}", "")
         )
-        raise UsageError(f"{name} is not a gpuwatch document{why}", hint=hint) from error
+        raise UsageError(f"{name} is not a gpuwatch document{reason}", hint=hint) from error
     finally:
         progress("")

@@ -180,8 +180,8 @@ def offer_simulation(ctx: click.Context) -> None:
     system = system_and_driver_facts.read_system_facts(os.environ)
     if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:
         return
-    at = sys.argv.index(name) + 1
-    words = ["gpuwatch", *sys.argv[1:at], "--sim", "2x24GiB", *sys.argv[at:]]
+    index = sys.argv.index(name) + 1
+    words = ["gpuwatch", *sys.argv[1:index], "--sim", "2x24GiB", *sys.argv[index:]]
     print_over_progress(f"no NVIDIA card is on the PCI bus; on simulated GPUs: {shlex.join(words)}")
 
 
@@ -237,10 +237,10 @@ def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
     if is_recording(path):
         with open_recording(path) as recording:
             assert recording.end is not None
-            kept = recording.at(recording.end if moment is None else parse_moment(moment, recording.end))
-        if kept is None:
+            sample = recording.at(recording.end if moment is None else parse_moment(moment, recording.end))
+        if sample is None:
             raise UsageError("nothing was recorded at that time")
-        return kept.snapshot
+        return sample.snapshot
     if moment is not None:
         raise UsageError("it is not a recording, so a time cannot be chosen", hint=f"--sim {path}")
     with path.open("rb", buffering=0) as file:

@@ -301,8 +301,8 @@ def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
         else:
             found = _try_largest(setup, options, options.largest)
         # In a search for a border, failures are what is looked for.
-        kept = _trial_failed if found is not None and found.needed_bytes is None else lambda trial: False
-        remove_output_files(setup.folder, [] if found is None else found.trials, kept)
+        keeps_output = _trial_failed if found is not None and found.needed_bytes is None else lambda trial: False
+        remove_output_files(setup.folder, [] if found is None else found.trials, keeps_output)
     if found is None:
         return None, None
     document = Experiment(
@@ -311,7 +311,7 @@ def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
         took_seconds=time.monotonic() - began,
         rule=found.stop_rule or str(rule),
         rounds=found.rounds,
-        trials=tuple(trial if kept(trial) else replace(trial, output="") for trial in found.trials),
+        trials=tuple(trial if keeps_output(trial) else replace(trial, output="") for trial in found.trials),
         fits=tuple(found.fits),
         needed_bytes=found.needed_bytes,
         recover=tuple(found.recoveries),
@@ -351,10 +351,10 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
     if options.recover or options.fits:
         _check_free(setup, options, {})
         if not options.quiet:
-            how = "several times, with less and less memory"
+            condition = "several times, with less and less memory"
             if options.recover:
-                how = "until it runs out of memory, then with each setting that might help, up to three times"
-            print_line(f"gpuwatch: {mask_command(options.command)} runs {how}; {options.limit_text}")
+                condition = "until it runs out of memory, then with each setting that might help, up to three times"
+            print_line(f"gpuwatch: {mask_command(options.command)} runs {condition}; {options.limit_text}")
         if options.recover:
             return find_recovery(setup, budget=options.budget, share=options.share)
         setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
@@ -385,11 +385,18 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
         return None
     if not options.quiet:
         _print_announcement(options, len(chosen), rule, start)
-    left = max(options.budget - (time.monotonic() - began), 1.0)
+    seconds_left = max(options.budget - (time.monotonic() - began), 1.0)
     if options.copies:
-        return run_copies(setup, chosen, rule, copies=options.copies, budget=left, share=options.share)
+        return run_copies(setup, chosen, rule, copies=options.copies, budget=seconds_left, share=options.share)
     return run_in_rounds(
-        setup, chosen, not_tried, rule, rounds=options.rounds, budget=left, share=options.share, memory=options.memory
+        setup,
+        chosen,
+        not_tried,
+        rule,
+        rounds=options.rounds,
+        budget=seconds_left,
+        share=options.share,
+        memory=options.memory,
     )
 
 

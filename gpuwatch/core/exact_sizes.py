@@ -17,9 +17,9 @@ _MAX_AMOUNT = 1e15
 
 def parse_size(text: str, units: Mapping[str, int] = UNIT_BYTES) -> int | None:
     """Bytes of ``1.5 GB`` or ``512MiB``; None if it is not an amount with one of these units, in any case."""
-    found = _SIZE.fullmatch(text)
-    unit = units.get(found[2].upper()) if found is not None else None
-    return None if found is None or unit is None else round(min(float(found[1]), _MAX_AMOUNT) * unit)
+    match = _SIZE.fullmatch(text)
+    unit = units.get(match[2].upper()) if match is not None else None
+    return None if match is None or unit is None else round(min(float(match[1]), _MAX_AMOUNT) * unit)
 
 
 def exact_size(count: int) -> str:

@@ -66,16 +66,18 @@ def private_folder(path: Path, variable: str, kind: str) -> Path:
     ``variable``: the environment variable that moves the folder. ``kind``: the name of the temporary one. OSError if
     neither is possible.
     """
-    why = why_untrusted(path)
-    if not why:
+    reason = why_untrusted(path)
+    if not reason:
         _make_folder(path)
-        why = why_untrusted(path) or _foreign_owner(path)
-    if not why:
+        reason = why_untrusted(path) or _foreign_owner(path)
+    if not reason:
         return path
     private = (_inherited_folder() or _temporary_folder()) / kind
     if not private.is_dir():  # otherwise this or a parent process has already reported it
         _make_folder(private)
-        line = f"gpuwatch: not using {path}: {why}; using {private} for this run. To fix it, {_advice(path, variable)}"
+        line = (
+            f"gpuwatch: not using {path}: {reason}; using {private} for this run. To fix it, {_advice(path, variable)}"
+        )
         if sys.stderr is not None:
             print(line, file=sys.stderr, flush=True)
     return private
@@ -101,8 +103,8 @@ def read_private_file(path: Path, max_bytes: int = -1) -> bytes:
 
 def _folders_on_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Every folder and link on the path from ``/`` to ``path``, and ``path`` itself."""
-    here = Path("/")
-    yield here, here.lstat()
+    current = Path("/")
+    yield current, current.lstat()
     waiting = list(reversed(path.parts[1:]))
     links = 0
     while waiting:
@@ -110,20 +112,20 @@ def _folders_on_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         if part in ("", "."):
             continue
         if part == "..":
-            here = here.parent
+            current = current.parent
             continue
-        place = here / part
+        place = current / part
         status = place.lstat()
         yield place, status
         if not stat.S_ISLNK(status.st_mode):
-            here = place
+            current = place
             continue
         links += 1
         if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = place.readlink()
         if target.is_absolute():
-            here = Path("/")
+            current = Path("/")
             waiting.extend(reversed(target.parts[1:]))
         else:
             waiting.extend(reversed(target.parts))
@@ -234,12 +236,12 @@ def _remove_folder(folder: Path, maker: int) -> None:
 def _remove_abandoned_folders(base: Path) -> None:
     import shutil
 
-    for left in base.glob(f"{_folder_prefix()}*"):
+    for abandoned in base.glob(f"{_folder_prefix()}*"):
         with suppress(OSError):
-            status = left.lstat()
-            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if ours and time.time() - status.st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+            status = abandoned.lstat()
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if is_ours and time.time() - status.st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(abandoned, ignore_errors=True)
 
 
 def _advice(path: Path, variable: str) -> str:

@@ -43,11 +43,11 @@ def real_environment_of(base: Mapping[str, str], library_dir: Path) -> dict[str,
     env = {name: value for name, value in base.items() if name not in (ENV_SHAPE, ENV_STATE)}
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
         paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
-        if kept := [path for path in paths if path and not _is_ours(path, library_dir)]:
-            env[name] = ":".join(kept)
+        if remaining := [path for path in paths if path and not _is_ours(path, library_dir)]:
+            env[name] = ":".join(remaining)
     tunables = env.pop(ENV_TUNABLES, "").split(":")
-    if kept := [tunable for tunable in tunables if tunable and tunable != _HUGE_PAGES]:
-        env[ENV_TUNABLES] = ":".join(kept)
+    if remaining := [tunable for tunable in tunables if tunable and tunable != _HUGE_PAGES]:
+        env[ENV_TUNABLES] = ":".join(remaining)
     return env
 
 

@@ -126,8 +126,8 @@ def fail_init(machine: SimMachine, code: int, seconds: float | None) -> None:
 
 def foreign_process(machine: SimMachine, device: int, memory_bytes: int, sm_percent: float, mig: int | None) -> int:
     """Adds a process of another PID namespace, which the driver lists and /proc does not show; returns its pid."""
-    taken = machine.pids()
-    pid = next(pid for pid in itertools.count(_FIRST_FOREIGN_PID) if pid not in taken)
+    used_pids = machine.pids()
+    pid = next(pid for pid in itertools.count(_FIRST_FOREIGN_PID) if pid not in used_pids)
     try:
         machine.attach(pid, device, memory_bytes, sm_percent=sm_percent, foreign=True, mig=mig)
     except GpuwatchError as error:
@@ -139,19 +139,19 @@ def fault_lines(machine: SimMachine) -> list[str]:
     """One line for each fault and changed value of the machine."""
     lines = []
     for fault in machine.faults():
-        what = [fault.label or "inject", fault.function]
+        words = [fault.label or "inject", fault.function]
         if fault.device is not None:
-            what.append(f"GPU {fault.device}")
+            words.append(f"GPU {fault.device}")
         if fault.code:
-            what.append(f"fails with {next((name for name, code in CODES.items() if code == fault.code), fault.code)}")
+            words.append(f"fails with {next((name for name, code in CODES.items() if code == fault.code), fault.code)}")
         if fault.delay_seconds:
             endless = fault.delay_seconds * 1000 >= _ENDLESS_MS
-            what.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")
+            words.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")
         if fault.calls_left is not None:
-            what.append(f"{fault.calls_left} more calls")
+            words.append(f"{fault.calls_left} more calls")
         if fault.seconds_left is not None:
-            what.append(f"{fault.seconds_left:.1f} s left")
-        lines.append("  ".join(what))
+            words.append(f"{fault.seconds_left:.1f} s left")
+        lines.append("  ".join(words))
     for device in machine.devices():
         where = f"GPU {device.index}"
         if not machine.is_shown(device.index):

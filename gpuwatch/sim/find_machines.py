@@ -89,30 +89,30 @@ def choose_machine(shape: SimShape | None, name: str | None) -> MachineChoice:
         used = any(machine.in_use for machine in usable if machine.name == name and machine.shape == shape)
         return MachineChoice(SimMachine.open(shape, name=name), used, in_use_text)
     if name is not None:
-        meant = [machine for machine in usable if machine.name == name]
-        if not meant:
+        matching = [machine for machine in usable if machine.name == name]
+        if not matching:
             raise UsageError(f"no such simulated machine: {name!r}", hint=in_use_text)
     else:
-        meant = [machine for machine in usable if machine.in_use and not machine.private]
-        if not meant:
+        matching = [machine for machine in usable if machine.in_use and not machine.private]
+        if not matching:
             foreign = f"; {in_use_text}" if found_machines and found_machines[0].in_use else ""
             raise UsageError(
                 f"no simulated machine is in use{foreign}",
                 hint="start one in another terminal: gpuwatch --sim 2x24GiB; or choose one with --sim",
             )
-    if len(meant) > 1:
+    if len(matching) > 1:
         raise UsageError(
-            f"several simulated machines match: {', '.join(map(str, meant))}",
+            f"several simulated machines match: {', '.join(map(str, matching))}",
             hint="choose one with --sim NxSIZE or --name",
         )
-    (only,) = meant
+    (only,) = matching
     return MachineChoice(SimMachine.open(only.shape, name=only.name), only.in_use, in_use_text)
 
 
 def _machines_in_use_text(machines: tuple[FoundMachine, ...]) -> str:
-    ours = [str(machine) for machine in machines if machine.in_use and not machine.foreign]
+    usable_names = [str(machine) for machine in machines if machine.in_use and not machine.foreign]
     foreign = [str(machine) for machine in machines if machine.in_use and machine.foreign]
-    text = f"in use now: {', '.join(ours)}" if ours else "none is in use now"
+    text = f"in use now: {', '.join(usable_names)}" if usable_names else "none is in use now"
     if foreign:
         text += f"; by another version of gpuwatch, and unusable from here: {', '.join(foreign)}"
     return text

@@ -53,10 +53,10 @@ class SimShape:
         named = _MODEL.fullmatch(text.lower())
         if named and named[2] in MODELS:
             return cls(int(named[1] or 1), MODELS[named[2]].memory_bytes, named[2])
-        found = _TEXT.fullmatch(text)
-        if not found:
+        match = _TEXT.fullmatch(text)
+        if not match:
             raise _shape_error(text, "expected a number of GPUs and a memory size")
-        count, amount, unit = found["count"], found["amount"], found["unit"]
+        count, amount, unit = match["count"], match["amount"], match["unit"]
         if count is not None and not re.fullmatch(r"\d{1,9}", count):
             raise _shape_error(text, "no number of GPUs before the x")
         if amount is None:

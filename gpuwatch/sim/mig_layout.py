@@ -85,9 +85,9 @@ def layout_text(instances: Iterable[SimInstance]) -> str:
     return ",".join(by_index.get(i, "-") for i in range(max(by_index, default=-1) + 1)) or "on"
 
 
-def _free_id(slices: int, taken: dict[int, int]) -> int:
+def _free_id(slices: int, used_ids: dict[int, int]) -> int:
     number = _FIRST_INSTANCE_ID[slices]
-    while number in taken:
+    while number in used_ids:
         number += 1
     return number
 

@@ -412,8 +412,8 @@ class SimMachine:
             lowest = (
                 _MIN_HELD_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _MIN_HELD_DESCRIPTOR else most // 2
             )
-            kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD, lowest)
-            fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            held_descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD, lowest)
+            fcntl.flock(held_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         finally:
             os.close(descriptor)
 
@@ -436,6 +436,6 @@ class SimMachine:
 
 def _write_atomically(path: Path, text: str) -> None:
     """Writes a file atomically: readers see the old text or the new one."""
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_text(f"{text}\n", encoding="ascii")
-    fresh.replace(path)
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(f"{text}\n", encoding="ascii")
+    temporary.replace(path)

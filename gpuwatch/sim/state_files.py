@@ -102,12 +102,12 @@ def possible_state_folders() -> Iterator[Path]:
 
 def check_state(path: Path) -> None:
     """GpuwatchError if somebody else can write to the state that the environment names, as under ``sudo -E``."""
-    why = private_folders.why_untrusted(path)
-    if not why and path.exists():
-        why = private_folders.why_file_untrusted(path)
-    if why:
+    reason = private_folders.why_untrusted(path)
+    if not reason and path.exists():
+        reason = private_folders.why_file_untrusted(path)
+    if reason:
         raise GpuwatchError(
-            f"refusing to use the simulated GPUs in {path}: {why}",
+            f"refusing to use the simulated GPUs in {path}: {reason}",
             hint="unset GPUWATCH_SIM and GPUWATCH_SIM_STATE, or run gpuwatch sim as this user",
         )
 
@@ -138,21 +138,21 @@ def create_machine_if_needed(
             f"the simulated GPUs in {state} are in use by an incompatible version of gpuwatch",
             hint="end the programs that use them, or choose another shape",
         )
-    fresh = state.with_suffix(f".new-{os.getpid()}")
-    fresh.unlink(missing_ok=True)
+    temporary = state.with_suffix(f".new-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
     label, memory = str(shape).encode(), exact_size(shape.memory_bytes).encode()
-    code = control.gws_create(os.fsencode(fresh), shape.count, shape.memory_bytes, label, memory)
+    code = control.gws_create(os.fsencode(temporary), shape.count, shape.memory_bytes, label, memory)
     if code:
-        fresh.unlink(missing_ok=True)
-        raise GpuwatchError(f"cannot create the simulated GPUs in {fresh}: {os.strerror(code)}")
+        temporary.unlink(missing_ok=True)
+        raise GpuwatchError(f"cannot create the simulated GPUs in {temporary}: {os.strerror(code)}")
     if shape.model:
         described = (MODELS[shape.model].described(),) * shape.count
     if described:
-        handle = control.gws_open(os.fsencode(fresh))  # before anybody else can
+        handle = control.gws_open(os.fsencode(temporary))  # before anybody else can
         for device, gpu in enumerate(described):
             _describe(control, handle, device, gpu)
         control.gws_close(handle)
-    fresh.replace(state)
+    temporary.replace(state)
     remove_old_machines(state.parent)
 
 

@@ -33,15 +33,15 @@ _PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)")
 def parse_duration(text: str) -> float | None:
     """Seconds in a text such as ``1h 30min``; None if it is not a duration with units."""
     text = text.strip().lower()
-    total, at = 0.0, 0
-    while at < len(text):
-        found = _PART.match(text, at)
-        if found is None or found[2] not in UNIT_SECONDS:
+    total, position = 0.0, 0
+    while position < len(text):
+        match = _PART.match(text, position)
+        if match is None or match[2] not in UNIT_SECONDS:
             return None
-        total += float(found[1]) * UNIT_SECONDS[found[2]]
-        at = found.end()
-        while at < len(text) and text[at] in " ,":
-            at += 1
+        total += float(match[1]) * UNIT_SECONDS[match[2]]
+        position = match.end()
+        while position < len(text) and text[position] in " ,":
+            position += 1
     return total if text else None
 
 

@@ -16,21 +16,21 @@ def closest_name(word: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
-    found = get_close_matches(
+    matches = get_close_matches(
         word.lower(), names, n=1, cutoff=_MIN_SIMILARITY if len(word) > _SHORT_NAME_CHARS else 0.6
     )
-    found = found or [name for name in names if len(word) > 2 and name.startswith(word.lower())][:1]
-    if not found:
+    matches = matches or [name for name in names if len(word) > 2 and name.startswith(word.lower())][:1]
+    if not matches:
         # One word of a longer name: drak for textual-dark.
         parts = {part: name for name in reversed(names.values()) for part in name.lower().split("-") if len(part) > 2}
         return next((parts[part] for part in get_close_matches(word.lower(), parts, n=1, cutoff=0.7)), None)
-    return names[found[0]]
+    return names[matches[0]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean growth?`` to end a message; empty if nothing is close."""
-    found = closest_name(word, known)
-    return did_you_mean_any([found] if found else [])
+    matches = closest_name(word, known)
+    return did_you_mean_any([matches] if matches else [])
 
 
 def did_you_mean_any(names: Sequence[str]) -> str:

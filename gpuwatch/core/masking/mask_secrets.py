@@ -119,13 +119,13 @@ def mask_command(arguments: Sequence[str]) -> str:
     """A command line with its secrets masked. Each argument is masked before quotes are put around and into it."""
     shown = mask_lines([mask_text(argument) for argument in arguments])
     # As one line, too: programs whose arguments tell by their place. Those with blanks stand for themselves.
-    words = [f"({at})" if not word or re.search(r"\s", word) else word for at, word in enumerate(shown)]
+    words = [f"({position})" if not word or re.search(r"\s", word) else word for position, word in enumerate(shown)]
     line = mask_text(" ".join(words)).split(" ")
     if len(line) == len(words):
         shown = [new if MASK in new else old for new, old in zip(line, shown, strict=True)]
-    for at, (name, value) in enumerate(pairwise(shown), start=1):
+    for position, (name, value) in enumerate(pairwise(shown), start=1):
         if name.startswith("-") and "=" not in name and not value.startswith("-") and is_secret_value(name, value):
-            shown[at] = MASK  # quotes in it end nothing
+            shown[position] = MASK  # quotes in it end nothing
     return shlex.join(argument.replace(MASK, _PLAIN_MASK) for argument in shown).replace(_PLAIN_MASK, MASK)
 
 
@@ -195,18 +195,18 @@ def _replace_in_lines(text: str, hint: str, expression: re.Pattern[str], replace
     if len(text) <= _MAX_CACHED_CHARS:
         return expression.sub(replacement, text)
     shown: list[str] = []
-    done, at = 0, text.find(hint)
-    while at >= 0:
-        begin = text.rfind("\n", 0, at) + 1
-        end = text.find("\n", at)
+    copied_to, position = 0, text.find(hint)
+    while position >= 0:
+        begin = text.rfind("\n", 0, position) + 1
+        end = text.find("\n", position)
         end = end if end >= 0 else len(text)
         line = text[begin:end]
         new = expression.sub(replacement, line)
         if new is not line and new != line:
-            shown += (text[done:begin], new)
-            done = end
-        at = text.find(hint, end)
-    return "".join((*shown, text[done:])) if shown else text
+            shown += (text[copied_to:begin], new)
+            copied_to = end
+        position = text.find(hint, end)
+    return "".join((*shown, text[copied_to:])) if shown else text
 
 
 def _mask_credentials(match: re.Match[str]) -> str:
@@ -291,7 +291,7 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
     """
     lines = [_PRIVATE.sub(MASK, line) if _KEY_END.search(line) else line for line in lines]
     shown = list(lines)
-    since: int | None = None
+    key_start: int | None = None
     prefix = putty = 0
     for number, line in enumerate(lines):
         if match := _PUTTY_LINES.search(line):
@@ -301,9 +301,9 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
             shown[number] = MASK
             continue
         if begins := _KEY_START.search(line):
-            since, prefix = number, begins.start()
+            key_start, prefix = number, begins.start()
         if _KEY_END.search(line):
-            begin = since
+            begin = key_start
             if begin is None:
                 begin = number
                 # The last line of a key may be short.
@@ -313,12 +313,14 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
                         break
                     begin -= 1
             shown[begin : number + 1] = [MASK] * (number + 1 - begin)
-            since = None
-        elif since is not None:
-            if number - since < _MAX_KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
+            key_start = None
+        elif key_start is not None:
+            if number - key_start < _MAX_KEY_LINES and (
+                number == key_start or not line.strip() or _is_key_line(line, prefix)
+            ):
                 shown[number] = MASK
-            elif ":" not in line or number - since >= _MAX_KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
-                since = None
+            elif ":" not in line or number - key_start >= _MAX_KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
+                key_start = None
     return shown
 
 

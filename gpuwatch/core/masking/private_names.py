@@ -102,14 +102,16 @@ def names_in(text: str) -> Iterator[tuple[str, str, str]]:
     columns: dict[int, str] = {}
     for line in text.split("\n"):
         if _HEADINGS.match(line):
-            columns = {at: _HEADING_KIND[name] for at, name in enumerate(line.split()) if name in _HEADING_KIND}
+            columns = {
+                position: _HEADING_KIND[name] for position, name in enumerate(line.split()) if name in _HEADING_KIND
+            }
         elif columns:
             cells = line.split()
             if len(cells) <= max(columns):
                 columns = {}
-            for at, kind in columns.items():
-                if re.fullmatch(rf"{_NAME}\+?", cells[at]):
-                    yield kind, cells[at].rstrip("+"), ""
+            for position, kind in columns.items():
+                if re.fullmatch(rf"{_NAME}\+?", cells[position]):
+                    yield kind, cells[position].rstrip("+"), ""
         for pattern in forms:
             if (form := pattern.match(line)) is not None:
                 for kind, name in form.groupdict().items():
@@ -132,13 +134,13 @@ def _lines_with(text: str, hints: tuple[str, ...], *, more: bool) -> list[tuple[
     """Where the lines with a hint begin and end; with ``more``, each with the line below it."""
     found: dict[int, int] = {}
     for hint in hints:
-        at = text.find(hint)
-        while at >= 0:
-            end = text.find("\n", at)
+        position = text.find(hint)
+        while position >= 0:
+            end = text.find("\n", position)
             end = text.find("\n", end + 1) if more and end >= 0 else end
             end = end if end >= 0 else len(text)
-            found[text.rfind("\n", 0, at) + 1] = end
-            at = text.find(hint, end)
+            found[text.rfind("\n", 0, position) + 1] = end
+            position = text.find(hint, end)
     return sorted(found.items())
 
 
@@ -167,13 +169,13 @@ def _named_values(text: str) -> Iterator[tuple[str, str, str]]:
 
 def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[tuple[str, str, str]]:
     begin, end = match.span("value")
-    value, then = text[begin:end], match["next"]
+    value, next_char = text[begin:end], match["next"]
     kind = _KIND_OF_NOUN.get(noun) or _KIND_OF_OTHER_NOUN[noun]
     if kind == "host":
         value = _SCHEME.sub("", value).partition("/")[0].partition(":")[0]
         begin = text.find(value, begin)
         end = begin + len(value)
-    elif then[:1] in ("=", "[", "{") or (then[:1] == "(" and not then[1:].isdigit()):
+    elif next_char[:1] in ("=", "[", "{") or (next_char[:1] == "(" and not next_char[1:].isdigit()):
         return
     if (_NOT_A_NAME.fullmatch(value) and kind != "serial") or (
         text.startswith("/", start - 1) and noun in ("job", "host")
@@ -181,7 +183,7 @@ def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> I
         return
     whole = text[start:end]
     if value.lower() in COMMON_WORDS and not (
-        match["sign"] and (match["open"] or "=" in match["sign"] or not then.strip())
+        match["sign"] and (match["open"] or "=" in match["sign"] or not next_char.strip())
     ):
         return
     if match["blank"] and value.isupper() and value.isalpha():
@@ -202,9 +204,9 @@ def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> I
         sure = sure or bool(noun in ("machine", "server") and match["open"] and not match["sign"])
         if (sure and "_" not in value) or _looks_like_host(value):
             yield kind, value, whole
-        at = end
-        while more := _MORE_HOSTS.match(text, at):
-            at = more.end()
+        position = end
+        while more := _MORE_HOSTS.match(text, position):
+            position = more.end()
             if not is_numbered_name(more[1]):
                 yield kind, more[1], more[1]
     elif kind == "image":
@@ -276,20 +278,24 @@ def _names_after_noun(text: str, noun: str, start: int, match: re.Match[str]) ->
         if looks_like_node(name) or (_looks_like_host(name) and _AFTER_NAME.match(text, end)):
             yield kind, name, name
     elif kind == "user":
-        good = (
+        is_user_name = (
             re.fullmatch(_NAME, name)
             and len(name) > 2
             and not name[0].isupper()
             and noun in ("user", "owner", "account")
         )
-        if good and (_BEFORE_NOUN.search(text[max(0, start - 12) : start]) or _AFTER_NAME.match(text, end)):
+        if is_user_name and (_BEFORE_NOUN.search(text[max(0, start - 12) : start]) or _AFTER_NAME.match(text, end)):
             yield kind, name, name
     elif kind == "serial":
         if re.fullmatch(r"(?=[A-Z]*\d)[A-Z0-9]{8,20}", name):
             yield kind, name, name
     elif kind in ("job", "id"):
-        goes_on = noun in _KIND_OF_NOUN and (_AFTER_NAME.match(text, end) or text.startswith((" of ", " could "), end))
-        named = "-" in name and (noun == "bucket" or (goes_on and COMMON_WORDS.isdisjoint(name.lower().split("-"))))
+        sentence_goes_on = noun in _KIND_OF_NOUN and (
+            _AFTER_NAME.match(text, end) or text.startswith((" of ", " could "), end)
+        )
+        named = "-" in name and (
+            noun == "bucket" or (sentence_goes_on and COMMON_WORDS.isdisjoint(name.lower().split("-")))
+        )
         numbered = any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or named
         if (noun == "entity" and ("/" in name or text.startswith((" not ", " does "), end))) or (
             "/" not in name and numbered and _NAME_FORM.fullmatch(name) and not is_numbered_name(name)

@@ -300,17 +300,17 @@ class Redactor:
         if free and not any(stem in text for stem in self._host_stems):
             return text
         shown: list[str] = []
-        done = at = 0
-        while match := _WORD_START.search(text, at):
-            start, at = match.start(), match.end() if match[0][0].isalnum() else match.start() + 1
+        copied_to = position = 0
+        while match := _WORD_START.search(text, position):
+            start, position = match.start(), match.end() if match[0][0].isalnum() else match.start() + 1
             if start and _is_word(text[start - 1]):
                 continue
             for length in self._lengths_by_start.get(match[0], ()):
                 end = start + length
                 word = text[start:end]
                 if word in self._replacements and not _is_word(text[end : end + 1]):
-                    shown += (text[done:start], self._replacements[word])
-                    done = at = end
+                    shown += (text[copied_to:start], self._replacements[word])
+                    copied_to = position = end
                     break
             else:
                 if (
@@ -318,9 +318,9 @@ class Redactor:
                     and (sibling := _SIBLING_HOST.match(text, start))
                     and sibling[1] in self._host_stems
                 ):
-                    shown += (text[done:start], self.name("host", sibling[0]))
-                    done = at = sibling.end()
-        return "".join((*shown, text[done:])) if shown else text
+                    shown += (text[copied_to:start], self.name("host", sibling[0]))
+                    copied_to = position = sibling.end()
+        return "".join((*shown, text[copied_to:])) if shown else text
 
     def _gpu(self, match: re.Match[str]) -> str:
         kind, number = match[1], match[2].lower()
@@ -342,7 +342,7 @@ class Redactor:
         scheme, site, rest = match[1], match[2], match[3]
         if scheme == "file://":
             return f"{scheme}{site}{self._replaced_path(rest)}"
-        credentials, at, address = site.rpartition("@")
+        credentials, position, address = site.rpartition("@")
         host, colon, port = address.partition(":")
         if any(host == site or host.endswith(f".{site}") for site in public.PUBLIC_SITES):
             return match[0]
@@ -354,7 +354,7 @@ class Redactor:
             rest = (
                 self._replaced_path(rest.partition("?")[0]) if host in _LOCAL_HOSTS else "/…" if len(rest) > 1 else rest
             )
-        return f"{scheme}{credentials}{at}{host}{colon}{port}{rest}"
+        return f"{scheme}{credentials}{position}{host}{colon}{port}{rest}"
 
     def _fqdn(self, match: re.Match[str]) -> str:
         host = match[0]
@@ -394,18 +394,18 @@ class Redactor:
             return self._replaced_path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
         parts = path.split("/")
         shown: list[str] = []
-        for at, part in enumerate(parts):
-            before = parts[at - 1] if at else ""
+        for position, part in enumerate(parts):
+            before = parts[position - 1] if position else ""
             if before in ("site-packages", "dist-packages") and part.startswith(public.KNOWN_PACKAGES):
-                return "/".join([*shown, *parts[at:]])
+                return "/".join([*shown, *parts[position:]])
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._replace_word("user", part))
-            elif at == chosen and at < len(parts) - 1 and part:
+            elif position == chosen and position < len(parts) - 1 and part:
                 shown.append(self._names.get("user", {}).get(part) or self.name("dir", part))
-            elif chosen is not None and at < chosen:
+            elif chosen is not None and position < chosen:
                 shown.append(part)
             else:
-                shown.append(self._replaced_component(part, last=at == len(parts) - 1))
+                shown.append(self._replaced_component(part, last=position == len(parts) - 1))
         return "/".join(shown)
 
     def _replaced_component(self, part: str, *, last: bool) -> str:

@@ -104,7 +104,7 @@ def secret_strength(name: str) -> Strength:
         return Strength.STRONG
     if last in _ATTRIBUTE_WORDS and len(parts) > 1:
         return Strength.NONE
-    return max(_part_strength(parts, at) for at in range(len(parts)))
+    return max(_part_strength(parts, index) for index in range(len(parts)))
 
 
 _PASSWORDS = word_set(
@@ -113,9 +113,9 @@ _PASSWORDS = word_set(
 )
 
 
-def _part_strength(parts: list[str], at: int) -> Strength:
-    part, before = parts[at], parts[at - 1] if at else ""
-    is_last = at + 1 == len(parts)
+def _part_strength(parts: list[str], index: int) -> Strength:
+    part, before = parts[index], parts[index - 1] if index else ""
+    is_last = index + 1 == len(parts)
     if part in _PASSWORDS or (is_last and part in ("otp", "pin")):
         return Strength.STRONG
     if part.endswith(("pass", "pwd")) and part not in _WORDS_WITH_PASS:
@@ -123,7 +123,7 @@ def _part_strength(parts: list[str], at: int) -> Strength:
     if part == "token" or part.endswith("token"):
         return Strength.NONE if before in _TOKENIZER_WORDS else Strength.FIRM
     if part == "pat" and is_last:
-        return Strength.FIRM if at else Strength.WEAK
+        return Strength.FIRM if index else Strength.WEAK
     if part in ("auth", "authentication"):
         return Strength.FIRM
     if part in ("cookie", "cookies", "private"):

@@ -151,23 +151,23 @@ _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-coo
 def mask_named(text: str) -> str:
     """``text`` with the values of secret names masked."""
     shown: list[str] = []
-    done = at = 0
+    copied_to = position = 0
     for hint_start, hint_end in _hint_positions(text):
-        if hint_start < at:
+        if hint_start < position:
             continue
-        start, end = _name_around(text, hint_start, hint_end, at)
-        at = end
+        start, end = _name_around(text, hint_start, hint_end, position)
+        position = end
         if text.startswith("(", end) and text.endswith("login", hint_start, hint_end):
-            spans, at = _literal_spans(text, end)  # server.login("mia", "x")
+            spans, position = _literal_spans(text, end)  # server.login("mia", "x")
         else:
-            spans, at = _spans_after_name(text, start, end)
+            spans, position = _spans_after_name(text, start, end)
         for begin, stop in spans:
             if begin < stop:
                 # As many lines as before: lines are masked together and told apart again.
-                shown += (text[done:begin], MASK, "\n" * text.count("\n", begin, stop))
-                done = stop
-        at = max(at, end, done)
-    return "".join((*shown, text[done:])) if shown else text
+                shown += (text[copied_to:begin], MASK, "\n" * text.count("\n", begin, stop))
+                copied_to = stop
+        position = max(position, end, copied_to)
+    return "".join((*shown, text[copied_to:])) if shown else text
 
 
 def _hint_positions(text: str) -> list[tuple[int, int]]:
@@ -177,12 +177,14 @@ def _hint_positions(text: str) -> list[tuple[int, int]]:
         lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     found: list[tuple[int, int]] = []
     for hint in (*_HINTS, *_HINT_WORDS, *(() if text.isascii() else OTHER_LANGUAGES)):
-        at = lowered.find(hint)
-        while at >= 0:
-            end = at + len(hint)
-            if hint not in _HINT_WORDS or not (lowered[at - 1 : at].isalpha() or lowered[end : end + 1].isalpha()):
-                found.append((at, end))
-            at = lowered.find(hint, end)
+        position = lowered.find(hint)
+        while position >= 0:
+            end = position + len(hint)
+            if hint not in _HINT_WORDS or not (
+                lowered[position - 1 : position].isalpha() or lowered[end : end + 1].isalpha()
+            ):
+                found.append((position, end))
+            position = lowered.find(hint, end)
     found.sort()
     return found
 
@@ -338,12 +340,12 @@ def _spans_after_set(text: str, start: int, end: int, name: str, strength: Stren
 def _mapping_spans(text: str, mapping: re.Match[str]) -> tuple[_Spans, int]:
     """``password:`` and an indented mapping below it, as YAML has it: values that look like secrets."""
     spans: _Spans = []
-    at = mapping.start(1)
-    while (member := _MAPPING_MEMBER.match(text, at)) and member[1] == mapping[1]:
+    position = mapping.start(1)
+    while (member := _MAPPING_MEMBER.match(text, position)) and member[1] == mapping[1]:
         if _looks_like_password(member[2]) or WORD_AND_NUMBER.fullmatch(member[2]):
             spans.append(member.span(2))
-        at = member.end()
-    return spans, at
+        position = member.end()
+    return spans, position
 
 
 def _list_spans(
@@ -355,9 +357,16 @@ def _list_spans(
         begin, stop = match.span(match.lastindex or 0)
         begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
-        like = looks_secret(value) or (len(value) >= 8 and "." not in value and any(map(str.isdigit, value)))
-        said = secret_strength(value) and _NAME.fullmatch(value)
-        if (like or "passw" in name.lower()) and ":" not in value and not said and is_secret(strength, name, value):
+        looks_like_secret = looks_secret(value) or (
+            len(value) >= 8 and "." not in value and any(map(str.isdigit, value))
+        )
+        is_secret_name = secret_strength(value) and _NAME.fullmatch(value)
+        if (
+            (looks_like_secret or "passw" in name.lower())
+            and ":" not in value
+            and not is_secret_name
+            and is_secret(strength, name, value)
+        ):
             spans.append((begin, stop))
     return spans, spans[-1][1] if spans else found.start()
 
@@ -375,11 +384,11 @@ def _value_of_name_field(text: str, name: str, strength: Strength, after: int) -
 
 
 def _value_at(
-    text: str, at: int, name: str, strength: Strength, *, option: bool = False, member: bool = False
+    text: str, position: int, name: str, strength: Strength, *, option: bool = False, member: bool = False
 ) -> tuple[_Spans, int]:
-    """The value at ``at``: a literal, a call or list with literals, or a bare word."""
+    """The value at ``position``: a literal, a call or list with literals, or a bare word."""
     header = name.lower() in _HEADERS
-    quote = _QUOTE.match(text, at)
+    quote = _QUOTE.match(text, position)
     if quote is not None:
         begin = quote.end()
         rest = (_ESCAPED_REST if quote[1] else _QUOTED_REST)[quote[2]]
@@ -389,7 +398,7 @@ def _value_at(
             begin = scheme.end()
         value = text[begin:stop]
         if value[:1] in (")", "]", ",", ";"):  # the quote ends the text around the name: input("Password: ")
-            return [], at
+            return [], position
         if not is_secret(strength, name, value):
             return [], begin
         spans = [(begin, stop)]
@@ -401,31 +410,31 @@ def _value_at(
                 spans.append((tail.start(), tail.end()))
         return spans, spans[-1][1]
     if header:
-        if scheme := _SCHEME.match(text, at):
-            at = scheme.end()
-        if _CALL_START.match(text, at):
-            return _literal_spans(text, at)
-        line = _LINE.match(text, at)
-        stop = line.end() if line else at
-        return ([(at, stop)] if not is_placeholder(text[at:stop].strip()) else []), stop
-    if strength >= Strength.FIRM and (listed := _LIST.match(text, at)) and not is_placeholder(listed[0]):
+        if scheme := _SCHEME.match(text, position):
+            position = scheme.end()
+        if _CALL_START.match(text, position):
+            return _literal_spans(text, position)
+        line = _LINE.match(text, position)
+        stop = line.end() if line else position
+        return ([(position, stop)] if not is_placeholder(text[position:stop].strip()) else []), stop
+    if strength >= Strength.FIRM and (listed := _LIST.match(text, position)) and not is_placeholder(listed[0]):
         spans, stop = _list_spans(text, listed, _LIST_ITEM, name, strength)
-        return (spans, stop) if spans else _literal_spans(text, at)
-    call = _CALL_START.match(text, at)
+        return (spans, stop) if spans else _literal_spans(text, position)
+    call = _CALL_START.match(text, position)
     if (
         call is not None
         and not (call[0] == "{" and name.lower().endswith("pwd"))
         and not _is_password_with_bracket(text, call)
     ):
-        return _literal_spans(text, at)
-    if not option and (chain := _ATTRIBUTE_CHAIN.match(text, at)):
+        return _literal_spans(text, position)
+    if not option and (chain := _ATTRIBUTE_CHAIN.match(text, position)):
         return [], chain.end()
-    again = _ANOTHER_NAME.match(text, at)
+    again = _ANOTHER_NAME.match(text, position)
     if again is not None and secret_strength(again[1]):
-        return [], at
-    found = (_ARGUMENT if option else _BARE).match(text, at)
+        return [], position
+    found = (_ARGUMENT if option else _BARE).match(text, position)
     if found is None:
-        return [], at
+        return [], position
     value, begin, stop = found[0], found.start(), found.end()
     whole = value.rstrip(",)]")
     if option and whole[-1:] in ("'", '"') and whole.count(whole[-1]) % 2:  # the quote opened before the option
@@ -451,34 +460,34 @@ def _is_password_with_bracket(text: str, call: re.Match[str]) -> bool:
     return text.find(closing, call.end(), line if line >= 0 else call.end() + MAX_CALL_CHARS) < 0 and call[0][:-1] != ""
 
 
-def _argument_span(text: str, at: int, name: str, strength: Strength) -> tuple[_Spans, int]:
+def _argument_span(text: str, position: int, name: str, strength: Strength) -> tuple[_Spans, int]:
     """What follows an option on a command line; a passphrase may have unquoted blanks."""
-    quote = _QUOTE.match(text, at)
+    quote = _QUOTE.match(text, position)
     if quote is not None and not quote[1]:
-        return _value_at(text, at, name, strength)
-    found = _ARGUMENT.match(text, at)
+        return _value_at(text, position, name, strength)
+    found = _ARGUMENT.match(text, position)
     if found is None:
-        return [], at
+        return [], position
     stop = found.end()
     value = found[0].rstrip("]})|,")
     metavar = value.isupper() and (value in _USAGE_PLACEHOLDERS or value.lower() in name.lower())
     if metavar or not is_secret(strength, name, found[0]):
-        return [], at
+        return [], position
     if "passw" in name.lower() or "passphrase" in name.lower():
         more = _MORE_WORDS.match(text, stop)
         stop = more.end() if more else stop
-    return [(at, stop)], stop
+    return [(position, stop)], stop
 
 
-def _literal_spans(text: str, at: int) -> tuple[_Spans, int]:
-    """Literals that look like secrets in the call, list or right-hand side at ``at``."""
-    limit = min(len(text), at + MAX_CALL_CHARS)
-    line = text.find("\n", at, limit)
+def _literal_spans(text: str, position: int) -> tuple[_Spans, int]:
+    """Literals that look like secrets in the call, list or right-hand side at ``position``."""
+    limit = min(len(text), position + MAX_CALL_CHARS)
+    line = text.find("\n", position, limit)
     limit = limit if line < 0 else line
     spans: _Spans = []
-    if text.find('"', at, limit) < 0 and text.find("'", at, limit) < 0:
-        return spans, at
-    for literal in _LITERAL.finditer(text, at, limit):
+    if text.find('"', position, limit) < 0 and text.find("'", position, limit) < 0:
+        return spans, position
+    for literal in _LITERAL.finditer(text, position, limit):
         begin, stop = literal.start(1) + 1, literal.end() - 1
         begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
@@ -486,4 +495,4 @@ def _literal_spans(text: str, at: int) -> tuple[_Spans, int]:
         if is_random or _looks_like_password(value):
             spans.append((begin, stop))
     # Names before the last literal are done; others are examined on their own.
-    return spans, spans[-1][1] if spans else at
+    return spans, spans[-1][1] if spans else position

@@ -67,24 +67,26 @@ def without_tokens(text: str) -> str:
         return text
     spans = []
     for prefix, rest in _TOKEN_PATTERNS:
-        at = text.find(prefix)
-        while at >= 0:
-            end = at + len(prefix)
-            if not (at and text[at - 1].isalnum() and text[at - 1].isascii()) and (match := rest.match(text, end)):
-                spans.append((at, match.end()))
+        position = text.find(prefix)
+        while position >= 0:
+            end = position + len(prefix)
+            if not (position and text[position - 1].isalnum() and text[position - 1].isascii()) and (
+                match := rest.match(text, end)
+            ):
+                spans.append((position, match.end()))
                 end = match.end()
-            at = text.find(prefix, end)
+            position = text.find(prefix, end)
     if text.count(".") > 1:
         spans += (match.span() for match in _DISCORD.finditer(text))
     if not spans:
         return text
     shown: list[str] = []
-    done = 0
+    copied_to = 0
     for begin, end in sorted(spans):
-        if begin >= done:
-            shown += (text[done:begin], MASK)
-        done = max(done, end)
-    return "".join((*shown, text[done:]))
+        if begin >= copied_to:
+            shown += (text[copied_to:begin], MASK)
+        copied_to = max(copied_to, end)
+    return "".join((*shown, text[copied_to:]))
 
 
 _SEPARATOR: Final = r"(?:\\{0,4}[\"'](?:,\s{0,3}|\s{1,3}(?:a\d{1,3}=)?)\\{0,4}[\"']?|\s{1,8}|=)"
@@ -150,31 +152,31 @@ def without_program_passwords(text: str) -> str:
         for expression in _password_options()[name]:
             spans.update(match.span(match.lastindex or 0) for match in expression.finditer(text, begin, limit))
     shown: list[str] = []
-    done = 0
+    copied_to = 0
     for begin, stop in sorted(spans):
-        if begin < done or stop <= begin:
+        if begin < copied_to or stop <= begin:
             continue
         begin = stop - len(text[begin:stop].lstrip("\"'\\"))
         stop = begin + len(text[begin:stop].rstrip("\"'\\,)]"))
-        shown += (text[done:begin], MASK)
-        done = stop
-    return "".join((*shown, text[done:]))
+        shown += (text[copied_to:begin], MASK)
+        copied_to = stop
+    return "".join((*shown, text[copied_to:]))
 
 
 def _program_positions(text: str) -> list[tuple[int, str]]:
     """Where names of known programs are; the longer of two at one place comes last."""
     found = []
     for name in _password_options().keys() & set(_PROGRAM_NAME.findall(text)):
-        at = text.find(name)
-        while at >= 0:
-            end = at + len(name)
-            before, after = text[at - 1 : at], text[end : end + 1]
-            component = text[max(0, at - 3) : at].lower() == "dc="  # of a domain in LDAP: dc=net
+        position = text.find(name)
+        while position >= 0:
+            end = position + len(name)
+            before, after = text[position - 1 : position], text[end : end + 1]
+            component = text[max(0, position - 3) : position].lower() == "dc="  # of a domain in LDAP: dc=net
             if not (
                 component or before.isalnum() or before in tuple("_.-") or after.isalnum() or after in tuple("_.:/=-")
             ):
-                found.append((at, name))
-            at = text.find(name, end)
+                found.append((position, name))
+            position = text.find(name, end)
     return sorted(found)
 
 
@@ -225,14 +227,16 @@ def _secret_columns(line: str, cell: re.Pattern[str]) -> dict[int, str]:
     if len(headings) < 2 or not all(_HEADING.fullmatch(heading) for heading in headings):
         return {}
     return {
-        at - len(headings): heading for at, heading in enumerate(headings) if secret_strength(heading) >= Strength.FIRM
+        position - len(headings): heading
+        for position, heading in enumerate(headings)
+        if secret_strength(heading) >= Strength.FIRM
     }
 
 
-def _mask_below(lines: list[str], at: int, columns: dict[int, str], cell: re.Pattern[str]) -> int:
+def _mask_below(lines: list[str], position: int, columns: dict[int, str], cell: re.Pattern[str]) -> int:
     """Masks in place, up to the first line that has too few cells; its number."""
     least = -min(columns)
-    for number in range(at, len(lines)):
+    for number in range(position, len(lines)):
         row = _cells(lines[number], cell)
         if len(row) < max(least, 2) and not _TABLE_RULE.fullmatch(lines[number]):
             return number

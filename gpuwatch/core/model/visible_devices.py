@@ -92,24 +92,24 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
         return VisibleList(())
     parts = [part.strip() for part in value.split(",")]
     numbers = _leading_number(parts[0]) is not None
-    good: list[str] = []
+    valid_entries: list[str] = []
     keys: list[object] = []
-    found: list[Device | None] = []
+    found_devices: list[Device | None] = []
     loose: list[tuple[str, str]] = []
     for index, part in enumerate(parts):
         number, after = _leading_number(part), tuple(parts[index + 1 :])
         valid, device = _find_device(part, number, devices)
         if not valid or (number is not None) != numbers:
-            return VisibleList(tuple(good), part, after, loose=tuple(loose), devices=tuple(found))
+            return VisibleList(tuple(valid_entries), part, after, loose=tuple(loose), devices=tuple(found_devices))
         if number is not None and not _PLAIN_NUMBER.fullmatch(part):
             loose.append((part, str(number)))
         key = device.uuid if device is not None else part if number is None else number
         if key in keys:
             return VisibleList((), part, after, repeated=True, loose=tuple(loose))
         keys.append(key)
-        found.append(device)
-        good.append(str(number) if number is not None else part)
-    return VisibleList(tuple(good), loose=tuple(loose), devices=tuple(found))
+        found_devices.append(device)
+        valid_entries.append(str(number) if number is not None else part)
+    return VisibleList(tuple(valid_entries), loose=tuple(loose), devices=tuple(found_devices))
 
 
 def visible_to(environment: Mapping[str, str], devices: Sequence[Device]) -> VisibleMap:
@@ -129,14 +129,14 @@ def visible_devices(value: str | None, order: str | None, devices: Sequence[Devi
     order_known = order == "PCI_BUS_ID" or len({device.name for device in devices}) <= 1
     if value is None:
         return VisibleMap(map=_device_map(devices)) if order_known else VisibleMap(map=(), unsure=_MIXED_MODELS)
-    seen = read_visible(value, devices)
-    known = [device for device in seen.devices if device is not None]
-    if len(known) < len(seen.entries):
+    visible = read_visible(value, devices)
+    known = [device for device in visible.devices if device is not None]
+    if len(known) < len(visible.entries):
         return VisibleMap(map=(), unsure=_MIG_LISTED)
-    if not order_known and seen.entries and _leading_number(seen.entries[0]) is not None:
+    if not order_known and visible.entries and _leading_number(visible.entries[0]) is not None:
         return VisibleMap(map=(), unsure=_MIXED_MODELS)
     return VisibleMap(
-        map=_device_map(known), invalid=None if seen.on_purpose else seen.ended_at, hidden=seen.asks_for_none
+        map=_device_map(known), invalid=None if visible.on_purpose else visible.ended_at, hidden=visible.asks_for_none
     )
 
 
