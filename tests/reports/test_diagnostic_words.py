@@ -20,11 +20,11 @@ from gpuwatch.core.model.json_codec import EMBED_BEGIN
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, Outcome, Run
 from gpuwatch.core.model.run_memory import DeviceMemory, MemoryPoint
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
-from gpuwatch.share.reports.chart_data import timeline_text
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
 from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.literal_commands import command_to_paste, split_commands
+from gpuwatch.share.reports.memory_timeline import timeline_text
 from gpuwatch.share.reports.report_elements import Table, sentence_case
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.report_log_lines import readable

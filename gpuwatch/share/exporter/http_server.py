@@ -70,6 +70,8 @@ class Address:
 
 @dataclass(slots=True)
 class _Connection:
+    """A connection that is open."""
+
     socket: socket.socket
     """The socket to read from; under TLS not the accepted one."""
     active_at: float

@@ -100,9 +100,9 @@ class _Sentences:
     def failure_reasons(self, failed: Sequence[int]) -> str:
         """``a and b (out of memory); c (stopped at the deadline)``."""
         reasons = group_by(failed, lambda index: _why_failed(self.runs[index]))
-        text = [f"{self.names_of(indices)} ({why})" for why, indices in list(reasons.items())[:_MAX_REASONS]]
+        texts = [f"{self.names_of(indices)} ({why})" for why, indices in list(reasons.items())[:_MAX_REASONS]]
         remaining = sum(len(indices) for indices in list(reasons.values())[_MAX_REASONS:])
-        return "; ".join([*text, *([f"{remaining} more"] if remaining else [])])
+        return "; ".join([*texts, *([f"{remaining} more"] if remaining else [])])
 
     def names_of(self, indices: Iterable[int]) -> str:
         return name_list(names_by_config(self.runs, self.names, indices))

@@ -18,7 +18,7 @@ from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable
-from gpuwatch.share.reports import chart_data
+from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.comparable_runs import gpus, is_user_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.doctor_report import doctor_content
@@ -152,7 +152,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     named = list(zip(names, document.runs, strict=True))
     simulated = any(run.simulated for run in document.runs)
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
-    speeds = None if simulated else chart_data.speed_chart([named[index] for index in document.comparable])
+    speeds = None if simulated else bar_charts.speed_chart([named[index] for index in document.comparable])
     for index, run in enumerate(document.runs):
         shown = {**cells(run, (*COLUMNS, *OPTIONAL_COLUMNS)), "config": names[index], "started": started[index]}
         if run.node is not None and "node" in document.columns:
@@ -175,7 +175,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
         optional=tuple(HEADS[name] for name in _LEFT_OUT_FIRST),
         lines=3,
         sortable=True,
-        charts=drawable(speeds, chart_data.held_memory_chart(named)),
+        charts=drawable(speeds, bar_charts.held_memory_chart(named)),
     )
 
 

@@ -9,7 +9,7 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.share.reports import chart_data
+from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.chart_types import CheckMarks
 from gpuwatch.share.reports.diagnostic_summary import nvml_silence, run_name, short_command, utc_text
 from gpuwatch.share.reports.doctor_report import GROUP_TITLES, check_row
@@ -223,7 +223,7 @@ def user_table(snapshot: Snapshot) -> Table | None:
         right=("GPU", "PID", "GPU mem", "SM", "Time"),
         below="Command",
         note="" if in_order else "No process uses a GPU.",
-        charts=drawable(chart_data.memory_by_owner_chart(snapshot)),
+        charts=drawable(bar_charts.memory_by_owner_chart(snapshot)),
     )
 
 

@@ -52,12 +52,12 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
             _DOCTOR_TEXT if source == _DOCTOR_SOURCE else short_command(clean(source)) for source in main.sources
         )
         shell = _is_of_environment(main) and main.sources[:1] == (_DOCTOR_SOURCE,)
-        finding = [source if count == 1 else f"{source} ({count} times)" for source, count in sources.items()]
-        yield "found in", ", ".join(finding) + (": the environment of this shell" if shell else "")
+        source_texts = [source if count == 1 else f"{source} ({count} times)" for source, count in sources.items()]
+        yield "found in", ", ".join(source_texts) + (": the environment of this shell" if shell else "")
         # Pages describe real machines.
         real_machine_note = "On a real machine: " if document.simulated and _CLEAR_FAULTS in main.action else ""
         yield "meaning", f"{real_machine_note}{cause_meaning(main.id)} More: gpuwatch cause {main.id}".strip()
-    other_findings = [finding for finding in document.findings if finding is not main and finding.severity != "info"]
+    other_findings = [entry for entry in document.findings if entry is not main and entry.severity != "info"]
     if other_findings:
         yield "also", _other_findings(other_findings)
     if missing := _still_missing(document, main):

@@ -16,7 +16,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.waits_for_input import mean_of_uneven_steps
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
-from gpuwatch.share.reports import chart_data
+from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_IGNORED_NOTE,
@@ -400,7 +400,7 @@ def _speed_table(run: Run) -> Table:
     footnote = f"{note} ± is half the range from p10 to p90{unreliable}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if throughput.counted else ("Value",)
-    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(chart_data.step_time_chart(run))
+    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(bar_charts.step_time_chart(run))
     return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
 
 

@@ -24,7 +24,7 @@ from gpuwatch.experiment.trials.trial_summary import (
 )
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
-from gpuwatch.share.reports import chart_data, run_report
+from gpuwatch.share.reports import bar_charts, run_report
 from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, BarChart, BarPart, BarRow, PartKind
 from gpuwatch.share.reports.report_elements import (
     EVERY_RUN,
@@ -173,9 +173,9 @@ def _setting_table(document: Experiment, summaries: Sequence[SettingSummary]) ->
         lines=3,
         sortable=True,
         charts=drawable(
-            chart_data.allocator_peak_chart(named) if peaks else None,
-            None if same_memory else chart_data.held_memory_chart(named),
-            None if simulated else chart_data.speed_chart(named),
+            bar_charts.allocator_peak_chart(named) if peaks else None,
+            None if same_memory else bar_charts.held_memory_chart(named),
+            None if simulated else bar_charts.speed_chart(named),
         ),
     ).without(*left_out)
 

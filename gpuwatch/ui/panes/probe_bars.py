@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.model.run_comparison import Comparison
-from gpuwatch.share.reports import chart_data
+from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.runs_side_by_side import labels
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
@@ -29,12 +29,12 @@ def probe_bar_lines(document: Comparison, width: int, room: int, chosen: int | N
     if chosen is not None and chosen >= _MAX_CHARTED_RUNS:  # a chart has no more rows than that
         start = len(named) - _MAX_CHARTED_RUNS if len(named) - chosen < _MAX_CHARTED_RUNS else chosen
         named, chosen = named[start:], chosen - start
-    memory = chart_data.held_memory_chart(named)
+    memory = bar_charts.held_memory_chart(named)
     if memory is None or room < 3 or width < _MIN_CELLS_FOR_BARS:
         return []
     simulated = any(run.simulated for run in document.runs)
     alike = {labels(document.runs)[index] for index in document.comparable}
-    speeds = None if simulated else chart_data.speed_chart([pair for pair in named if pair[0] in alike])
+    speeds = None if simulated else bar_charts.speed_chart([pair for pair in named if pair[0] in alike])
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2
     parts = 2 if speed_of else 1

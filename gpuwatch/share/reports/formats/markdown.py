@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_over_time_layers
-from gpuwatch.share.reports.chart_data import timeline_text
 from gpuwatch.share.reports.chart_types import MemoryAreas, MemoryTimeline, PeriodGraphs
 from gpuwatch.share.reports.literal_commands import split_commands
+from gpuwatch.share.reports.memory_timeline import timeline_text
 from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, Table, sentence_case

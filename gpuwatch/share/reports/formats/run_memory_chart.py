@@ -10,7 +10,6 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_memory import MemoryPoint
-from gpuwatch.share.reports.chart_data import memory_changed
 from gpuwatch.share.reports.formats.svg_parts import (
     RIGHT_EDGE,
     bins,
@@ -21,6 +20,7 @@ from gpuwatch.share.reports.formats.svg_parts import (
     hover_column,
     text_label,
 )
+from gpuwatch.share.reports.memory_timeline import memory_changed
 from gpuwatch.share.reports.run_memory_tables import only_children_used_gpus
 
 _HEIGHT = 230

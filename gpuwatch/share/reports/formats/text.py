@@ -157,7 +157,7 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
-    from gpuwatch.share.reports.chart_data import timeline_text
+    from gpuwatch.share.reports.memory_timeline import timeline_text
     from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 
     for chart in table.charts:

@@ -1,9 +1,8 @@
-"""Charts as data: rows of amounts on one axis from 0, which the formats draw."""
+"""Bar charts of reports as data: rows of amounts on one axis from 0, which the formats draw."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 
 from gpuwatch.core.formatting.units import memory, per_second_text, size
 from gpuwatch.core.group_by import group_by
@@ -19,32 +18,6 @@ _MAX_OWNERS = 6
 """Processes of a GPU with a color of their own; the others share one."""
 _MAX_ROWS = 40
 _MAX_NAME_CHARS = 28
-_AMOUNTS_IN_WORDS = 8
-"""Amounts that describe a timeline in words."""
-
-
-def device_suffix(run: Run) -> str:
-    """`` on GPU 0``: the device of a timeline, the one that the run filled most."""
-    entry = next((entry for entry in run.memory.devices if entry.uuid == run.memory.device_uuid), None)
-    return f" on GPU {entry.index}" if entry is not None else ""
-
-
-def timeline_text(run: Run) -> str:
-    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
-    points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
-    owner, peak = "in use by the framework", max((*run.memory.allocators.values(), 0))
-    if not points:
-        points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
-        owner, peak = "held (NVML)", run.memory.nvml_peak_bytes or 0
-    if len(points) < 2:
-        return ""
-    span = points[-1][0] - points[0][0]
-    text = [points[round(step * (len(points) - 1) / (_AMOUNTS_IN_WORDS - 1))][1] for step in range(_AMOUNTS_IN_WORDS)]
-    steps = f"{owner}: {' → '.join(text for text, _ in groupby(map(size, text)))}"
-    total = run.phases.total_seconds
-    of_total = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
-    peak_text = f", peak {size(peak)}" if peak > max(text) else ""
-    return f"{steps}, sampled over {span:.0f} s{of_total}{peak_text}"
 
 
 def memory_by_owner_chart(snapshot: Snapshot) -> BarChart | None:
@@ -162,15 +135,6 @@ def step_time_chart(run: Run) -> BarChart | None:
     return BarChart(
         "Step time", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", note=_more_rows_note(len(rows))
     )
-
-
-def memory_changed(run: Run) -> bool:
-    """Whether the memory of this run changed: an empty chart says less than none."""
-    points = run.memory.timeline
-    if len(points) < 2:
-        return False
-    used = {point.device_used_bytes for point in points if point.device_used_bytes is not None}
-    return len(used) > 1 or any(point.process_bytes or point.allocator_bytes for point in points)
 
 
 def held_memory_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
