@@ -64,7 +64,7 @@ def recorder(folder: Path) -> Take:
     def take(sample: Snapshot) -> None:
         now[0] = sample.taken_at.timestamp()
         feed.push(sample)
-        recording._take()
+        recording._record_arrived()
 
     return take
 
@@ -107,7 +107,7 @@ def mcp() -> Take:
 
     def take(sample: Snapshot) -> None:
         feed.push(sample)
-        machine._take()
+        machine._receive()
         assert machine.newest is not None
         to_json(machine.newest)
 

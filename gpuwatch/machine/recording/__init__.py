@@ -2,5 +2,5 @@
 
 What is kept of old samples: the end of `machine/recording/writer.py`; how a block is compressed:
 `machine/recording/compression_and_checksums.py`. What `usage` groups by: `GroupBy` in `core/model/gpu_time_usage.py`
-and `_KEYS` in `machine/recording/gpu_time_by_group.py`.
+and `_GROUP_KEYS` in `machine/recording/gpu_time_by_group.py`.
 """
