@@ -52,7 +52,7 @@ def main() -> None:
             os.environ["XDG_STATE_HOME"] = f"{folder}/shared"
             while not find_running_recorders(environment):
                 time.sleep(0.1)
-            time.sleep(5)
+            time.sleep(5)  # its first samples are written
             frames(programs, environment, arguments.frames)
             members = family(recorder.pid)
             before, began = {pid: _cpu(pid) for pid in members}, time.monotonic()

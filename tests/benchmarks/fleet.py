@@ -102,7 +102,7 @@ def main() -> None:
             source = PrometheusSource(Prometheus(running.url))
             for _ in range(_VARIANTS):
                 source.read()
-                time.sleep(5)
+                time.sleep(5)  # the pace of the list
             print(running.url, flush=True)
             sys.stdin.read()
         return

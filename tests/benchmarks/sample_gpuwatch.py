@@ -52,7 +52,7 @@ def main() -> None:
     handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
     ours, theirs, last = [], [], {}
     for _ in range(rounds):
-        time.sleep(0.1)
+        time.sleep(0.1)  # as between samples
         began = time.perf_counter()
         bare(handles, last)
         middle = time.perf_counter()

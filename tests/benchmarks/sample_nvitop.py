@@ -19,7 +19,7 @@ def main():
     snapshot(devices)
     times = []
     for _ in range(int(sys.argv[1])):
-        time.sleep(0.1)
+        time.sleep(0.1)  # as between samples
         began = time.perf_counter()
         taken, processes = snapshot(devices)
         times.append(time.perf_counter() - began)

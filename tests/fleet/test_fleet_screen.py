@@ -17,7 +17,7 @@ from tests.fleet.demo import fleet
 from tests.fleet.exporters import dcgm
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
 from tests.ui.conftest import fixed_surroundings  # noqa: F401
-from tests.ui.waiting import until
+from tests.ui.waiting import drawn_lines, until
 
 SIZES = [(60, 15), (80, 24), (120, 40), (200, 60)]
 
@@ -34,8 +34,7 @@ def app_of(fake: FakePrometheus, **options: object) -> FleetApp:
 
 
 def text_of(app: FleetApp) -> str:
-    strips = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+    return "\n".join(drawn_lines(app))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -140,7 +140,7 @@ async def _watch(camera: Camera, seconds: float) -> None:
     app = camera.app
     await camera.press("1")
     await camera.until(lambda: len(_holders(app)) > len(WORK), 120, "the programs on the GPUs")
-    await asyncio.sleep(20)
+    await asyncio.sleep(20)  # graphs have something to show
     camera.frame("gpuwatch · who is on which GPU, with which framework", 2.5)
     await camera.until(lambda: _found(app, IDLE_FINDING), seconds, f"the finding {IDLE_FINDING}")
     await camera.until(lambda: _computes(app), 60, "the training at work")
@@ -181,7 +181,7 @@ async def take(seconds: float) -> Taken:
     app = GpuwatchApp(Session(feed))
     async with app.run_test(size=(120, 40)) as pilot:
         camera = Camera(app, pilot)
-        await asyncio.sleep(8)
+        await asyncio.sleep(8)  # graphs have something to show
         await _probe(camera)
         with _programs():
             await _watch(camera, seconds)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.pilot import Pilot
 
 from gpuwatch.core.formatting.terminal_support import why_only_ascii
 from gpuwatch.ui.drawing.glyphs import ASCII_REPLACEMENTS, ascii_key_name, to_ascii
@@ -18,13 +17,7 @@ from gpuwatch.ui.settings.tabs import TABS
 from tests.every import every
 from tests.ui.pictures import app_with, made_up_probe_runs
 from tests.ui.probe_bench import Bench
-from tests.ui.waiting import press, settle
-
-
-def lines_of(pilot: Pilot[Any]) -> list[str]:
-    """What is written to the terminal, line by line."""
-    strips = pilot.app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in strip) for strip in strips]
+from tests.ui.waiting import drawn_lines, press, settle
 
 
 def widths(lines: list[str]) -> list[int]:
@@ -46,7 +39,7 @@ async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path:
         feed.push()
         for number in range(1, len(TABS) + 1):
             await press(pilot, str(number))
-            lines = lines_of(pilot)
+            lines = drawn_lines(pilot.app)
             assert len(lines) == size[1]
             for line in lines:
                 assert line.isascii(), line
@@ -61,11 +54,11 @@ async def test_every_sheet_is_ascii(tmp_path: Any) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         await settle(pilot)
-        at_first = lines_of(pilot)
+        at_first = drawn_lines(pilot.app)
         for keys in (*filters, *(keys.split() for keys in others)):
             for key in keys:
                 await press(pilot, key)
-            shown = lines_of(pilot)
+            shown = drawn_lines(pilot.app)
             text = "".join(shown)
             assert text.isascii(), (keys, [char for char in text if not char.isascii()])
             assert shown != at_first, keys
@@ -77,18 +70,18 @@ async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_pa
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         await settle(pilot)
-        before = lines_of(pilot)
+        before = drawn_lines(pilot.app)
         assert not "".join(before).isascii()
         app.action_toggle_ascii()
         await settle(pilot)
-        after = lines_of(pilot)
+        after = drawn_lines(pilot.app)
         assert "".join(after).isascii()
         # The footer names keys in words; every other line is the same, sign by sign.
         assert [to_ascii(line) for line in before[:-1]] == after[:-1]
         assert app.current_preferences().ascii is True
         app.action_toggle_ascii()
         await settle(pilot)
-        assert lines_of(pilot) == before
+        assert drawn_lines(pilot.app) == before
 
 
 async def test_tabs_that_were_looked_at_before_are_ascii_when_they_return(tmp_path: Any) -> None:
@@ -100,7 +93,7 @@ async def test_tabs_that_were_looked_at_before_are_ascii_when_they_return(tmp_pa
         app.action_toggle_ascii()
         for number in range(len(TABS), 0, -1):
             await press(pilot, str(number))
-            assert "".join(lines_of(pilot)).isascii(), TABS[number - 1].id
+            assert "".join(drawn_lines(pilot.app)).isascii(), TABS[number - 1].id
 
 
 async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: Any) -> None:
@@ -108,7 +101,7 @@ async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: An
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         await settle(pilot)
-        assert "".join(lines_of(pilot)).isascii()
+        assert "".join(drawn_lines(pilot.app)).isascii()
         assert app.current_preferences().ascii is None
 
 

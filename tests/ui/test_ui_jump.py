@@ -14,8 +14,7 @@ from gpuwatch.ui.tables.probe_table_rows import ConfigRow
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs
-from tests.ui.test_ui_ascii import lines_of
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import drawn_lines, press, settle
 
 
 async def jump(stage: Stage, pilot: Pilot[None]) -> JumpScreen:
@@ -37,9 +36,9 @@ def test_no_label_is_the_start_of_another() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_labels_stand_on_what_they_go_to(stage: Stage, size: tuple[int, int]) -> None:
     async with stage.opened(machines.pair(), size=size) as pilot:
-        below = lines_of(pilot)
+        below = drawn_lines(pilot.app)
         screen = await jump(stage, pilot)
-        lines = lines_of(pilot)
+        lines = drawn_lines(pilot.app)
         assert len(screen.targets) >= len(TABS) + 2 + 3, "tabs, GPUs and processes"
         for label, target in screen.targets.items():
             assert lines[target.y][target.x : target.x + len(label)] == label
@@ -47,7 +46,7 @@ async def test_labels_stand_on_what_they_go_to(stage: Stage, size: tuple[int, in
         assert lines[size[1] // 2][20:40] == below[size[1] // 2][20:40], "the screen below is still visible"
         await press(pilot, "escape")
         assert stage.app.screen is stage.app.overview
-        assert lines_of(pilot)[1:] == below[1:]
+        assert drawn_lines(pilot.app)[1:] == below[1:]
 
 
 async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -> None:
@@ -64,7 +63,7 @@ async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -
         await press(pilot, label_at(await jump(stage, pilot), *place).upper())
         assert stage.app.tab.TAB == "process"
         assert chosen is not None
-        assert str(chosen.pid) in "\n".join(lines_of(pilot))  # type: ignore[union-attr]
+        assert str(chosen.pid) in "\n".join(drawn_lines(pilot.app))  # type: ignore[union-attr]
 
 
 async def test_a_label_goes_to_a_gpu_and_a_digit_to_a_tab(stage: Stage) -> None:
@@ -96,10 +95,10 @@ async def test_labels_of_many_rows_have_two_letters(stage: Stage) -> None:
         assert len(label) == 2
         await press(pilot, label[0])
         assert stage.app.screen is screen
-        assert label[1] in lines_of(pilot)[table.region.y + y]
+        assert label[1] in drawn_lines(pilot.app)[table.region.y + y]
         await press(pilot, label[1])
         assert stage.app.screen is stage.app.overview
-        assert "▶" in lines_of(pilot)[table.region.y + y]
+        assert "▶" in drawn_lines(pilot.app)[table.region.y + y]
 
 
 async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_path: Path) -> None:

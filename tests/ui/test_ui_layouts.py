@@ -20,6 +20,7 @@ from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.feed import FakeFeed
+from tests.ui.waiting import drawn_lines
 
 SIZES = [(80, 24), (120, 40), (200, 60), (250, 80)]
 LOADS = [(1, 0), (1, 200), (2, 5), (8, 0), (8, 200), (16, 5), (16, 200)]
@@ -42,8 +43,7 @@ async def drawn(pilot: Pilot[Any], feed: FakeFeed) -> list[str]:
     feed.push()
     await pilot.pause()
     await pilot.pause()
-    strips = pilot.app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in strip) for strip in strips]
+    return drawn_lines(pilot.app)
 
 
 def stage_of(gpus: int, processes: int, seconds: int = 130) -> tuple[GpuwatchApp, FakeFeed]:

@@ -10,14 +10,14 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from tests.ui.pictures import app_with, made_up_probe_runs
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import drawn_lines, press, settle
 
 SIZES = [(60, 12), (80, 24), (120, 40), (200, 60)]
 
 
 def lines(pilot: Pilot[Any]) -> list[str]:
     """What the terminal shows, row by row."""
-    return [strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips()]
+    return [line.rstrip() for line in drawn_lines(pilot.app)]
 
 
 def row(pilot: Pilot[Any], *parts: str) -> str:

@@ -14,12 +14,11 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.session.event_timeline import PROBLEM_SEVERITIES
 from gpuwatch.ui import app as application
-from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, troubled, with_gap
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.waiting import until
+from tests.ui.waiting import plain, until
 
 
 @pytest.fixture
@@ -33,16 +32,8 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Growin
     announced.close()
 
 
-def text(stage: Stage) -> str:
-    return "\n".join(pane.plain for pane in stage.app.screen.query(PaintedPane) if pane.display)
-
-
 async def found(stage: Stage, pilot: Pilot[None]) -> None:
-    for _ in range(200):
-        await pilot.pause(0.02)
-        if stage.app.session.past is not None:
-            return
-    pytest.fail("the recording is not found")
+    await until(pilot, lambda: stage.app.session.past is not None)
 
 
 def shots() -> list[Snapshot]:
@@ -62,8 +53,8 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
         view = stage.app.session.view()
         assert view.position is not None
         assert view.graph_end == pytest.approx(stage.now - 360, abs=1.1)
-        assert "PAUSED" in text(stage)
-        assert "6 min ago" in text(stage)
+        assert "PAUSED" in plain(stage)
+        assert "6 min ago" in plain(stage)
         recorder.add(*recorded[390:])
         stage.push(*recorded[390:])
         assert "P back to now" in stage.app.overview.keys.plain
@@ -159,18 +150,18 @@ async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(s
     for width, wanted in ((160, True), (80, False)):
         stage = Stage()
         async with stage.opened(*shots()[:5], size=(width, 40)) as pilot:
-            assert "recorded" not in text(stage)
+            assert "recorded" not in plain(stage)
             note = "samples come from gpuwatch record (7), a.gpuwatch"
             stage.feed.state = FeedStatus("ok", 0.0, recording="/x/a.gpuwatch", source_note=note)
             stage.app.session.diagnose()
             stage.app._tick()
             stage.app.tab.show(stage.app.session.view())
             await pilot.pause()
-            assert ("recorded" in text(stage)) == wanted
+            assert ("recorded" in plain(stage)) == wanted
             assert [one.text for one in stage.app.session.events if one.kind == "source.changed"] == [note]
             await pilot.press("6")
             await pilot.pause()
-            assert "from gpuwatch record" in text(stage)
+            assert "from gpuwatch record" in plain(stage)
 
 
 async def test_escape_on_the_overview_returns_to_now_after_the_filter(stage: Stage) -> None:

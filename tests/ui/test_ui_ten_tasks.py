@@ -18,7 +18,7 @@ from tests.ui import machines
 from tests.ui.feed import FakeFeed, FakeHost
 from tests.ui.people import details_of
 from tests.ui.probe_bench import Bench, run_of
-from tests.ui.waiting import press, until
+from tests.ui.waiting import drawn_lines, press, until
 
 GIB = machines.GIB
 _SECONDS = 640
@@ -78,7 +78,7 @@ class _Host(FakeHost):
 
 
 def screen(pilot: Pilot[Any]) -> str:
-    return "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
+    return "\n".join(line.rstrip() for line in drawn_lines(pilot.app))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)], ids=lambda size: "x".join(map(str, size)))

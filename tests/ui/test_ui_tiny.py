@@ -11,15 +11,14 @@ from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.widgets.one_line_panes import KeyLine
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.test_ui_ascii import lines_of
-from tests.ui.waiting import press, settle
+from tests.ui.waiting import drawn_lines, press, settle
 
 
 async def test_gpus_and_the_finding_at_40x12_on_every_tab(stage: Stage) -> None:
     async with stage.opened(machines.pair(), size=(40, 12)) as pilot:
         for number in ("1", "2", "5"):
             await press(pilot, number)
-            lines = lines_of(pilot)
+            lines = drawn_lines(pilot.app)
             text = "\n".join(lines)
             for device, line in zip(machines.pair().devices, lines[1:], strict=False):
                 assert f"{device.number('utilization.gpu_percent'):.0f} %" in line
@@ -31,7 +30,7 @@ async def test_gpus_and_the_finding_at_40x12_on_every_tab(stage: Stage) -> None:
             assert "needs 60×12" in lines[-1]
             assert "q quit" in lines[-1]
         await stage.show(pilot, machines.pair(60))
-        assert "12:05:31" in lines_of(pilot)[0], "it goes on"
+        assert "12:05:31" in drawn_lines(pilot.app)[0], "it goes on"
 
 
 MACHINES = {
@@ -60,8 +59,8 @@ async def test_what_could_not_be_read_is_a_dash(stage: Stage) -> None:
     blind = machines.device(0)
     blind = type(blind)(**{name: getattr(blind, name) for name in blind.__struct_fields__} | {"readings": {}})
     async with stage.opened(machines.snapshot((blind,)), size=(40, 12)) as pilot:
-        assert "–/–G" in lines_of(pilot)[1]
-        assert "0 %" not in lines_of(pilot)[1]
+        assert "–/–G" in drawn_lines(pilot.app)[1]
+        assert "0 %" not in drawn_lines(pilot.app)[1]
 
 
 async def test_a_tab_is_as_before_when_the_terminal_has_grown_again(stage: Stage) -> None:

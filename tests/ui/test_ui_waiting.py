@@ -14,6 +14,7 @@ from gpuwatch.machine.collector.feed_interface import FeedStatus
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.waiting import drawn_lines
 
 
 def host_alone(tick: int) -> Snapshot:
@@ -32,8 +33,7 @@ def waits(stage: Stage, seconds: float, *, blame: str = "") -> None:
 
 
 def lines_of(stage: Stage) -> str:
-    strips = stage.app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+    return "\n".join(drawn_lines(stage.app))
 
 
 async def told(pilot: Pilot[None], stage: Stage, wanted: str) -> str:

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 async def until(pilot: Pilot[Any], holds: Callable[[], object], seconds: float = 120.0) -> None:
     """Until a condition holds; after ``seconds`` it fails, and says what is on screen."""
     await pilot.pause()
-    await wait_for_async(
-        holds, lambda: f"{source_of(holds)}\n{_screen(pilot)}", seconds, pause=lambda: pilot.pause(0.01)
-    )
+
+    def what() -> str:
+        return "\n".join([source_of(holds), *drawn_lines(pilot.app)])
+
+    await wait_for_async(holds, what, seconds, pause=lambda: pilot.pause(0.01))
 
 
-def _screen(pilot: Pilot[Any]) -> str:
-    strips = pilot.app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+def drawn_lines(app: App[Any]) -> list[str]:
+    """What is written to the terminal, line by line."""
+    return [strip.text for strip in app.screen._compositor.render_strips()]
 
 
 async def settle(pilot: Pilot[Any]) -> None:
