@@ -24,7 +24,7 @@ MAX_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""
 _MAX_DEVICES = 64
 _BLOCK_BYTES = 512
-"""PyTorch rounds requests up to this (``kMinBlockSize``); its requests to the driver: ``oom_arithmetic.py``."""
+"""PyTorch rounds requests up to this (``kMinBlockSize``); its requests to the driver: ``oom_verdict.py``."""
 _PICOSECONDS_PER_MICROSECOND = 1_000_000
 
 
