@@ -25,12 +25,12 @@ import time
 import _gpuwatch_probe
 import _gpuwatch_torch
 
-_SIZE = 64
-_DRIVER = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+_MATRIX_SIZE = 64
+_DRIVER_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _FILE_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 # Libraries that dso_loader.cc opens, by the CUDA version of the build (logged with TF_CPP_VMODULE=dso_loader=1).
-_WANTED = {
+_LIBRARIES_BY_CUDA_VERSION = {
     "11": ("libcudart.so.11.0", "libcublas.so.11", "libcublasLt.so.11", "libcufft.so.10", "libcusolver.so.11",
            "libcusparse.so.11"),
     "12": ("libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcusolver.so.11",
@@ -100,7 +100,7 @@ def _load(probe, name, key):
         probe.emit("answer", **{key: {"name": name, "error": str(error)}})
         return None
     path = mapped_file(name)
-    version = _DRIVER.search(path or "")
+    version = _DRIVER_VERSION.search(path or "")
     probe.emit("answer", **{key: {"name": name, "path": path, "version": version and version.group(1)}})
     return library
 
@@ -109,38 +109,39 @@ def mapped_file(name):
     """The file of a library that this process has open."""
     stem = name.partition(".so")[0] + ".so"
     for path in mapped_files():
-        if os.path.basename(path).startswith(stem) and _same(path, name):
+        if os.path.basename(path).startswith(stem) and _is_library(path, name):
             return path
     return None
 
 
 def mapped_files():
     """Every file that this process has mapped."""
-    found = {}
+    files = {}
     with open("/proc/self/maps") as maps:
         for line in maps:
             path = line.rstrip("\n").partition("/")
             if path[1]:
-                found["/" + path[2]] = None
-    return list(found)
+                files["/" + path[2]] = None
+    return list(files)
 
 
 def opened_files():
     """CUDA libraries that this process has mapped."""
-    ours = simulated_folder()
+    simulated = simulated_folder()
     return [
         path
         for path in mapped_files()
-        if _CUDA_NAME.match(os.path.basename(path)) or (ours and os.path.dirname(path) == os.path.realpath(ours))
+        if _CUDA_NAME.match(os.path.basename(path))
+        or (simulated and os.path.dirname(path) == os.path.realpath(simulated))
     ]
 
 
-def _same(path, name):
+def _is_library(path, name):
     """Whether a mapped file is the library with this soname, or its link's target."""
     base = os.path.basename(path)
     # For example, libcudart.so.11.0 links to libcudart.so.11.8.89.
     major = ".".join(name.split(".")[:3])
-    return base == major or base.startswith(major + ".") or _DRIVER.search(base) is not None
+    return base == major or base.startswith(major + ".") or _DRIVER_VERSION.search(base) is not None
 
 
 # -- what is installed ------------------------------------------------------------------------------
@@ -148,12 +149,12 @@ def _same(path, name):
 
 def distributions(probe):
     """Reports installed packages that may affect GPUs."""
-    found = {}
+    packages = {}
     for entry in importlib.metadata.distributions():
         name = entry.metadata["Name"]
         if name and _DISTRIBUTION.match(name):
-            found[name.lower().replace("_", "-"), entry.version] = None
-    probe.emit("distributions", found=[{"name": name, "version": version} for name, version in sorted(found)])
+            packages[name.lower().replace("_", "-"), entry.version] = None
+    probe.emit("distributions", found=[{"name": name, "version": version} for name, version in sorted(packages)])
 
 
 def libraries(probe, framework):
@@ -162,12 +163,12 @@ def libraries(probe, framework):
     if spec is None or not spec.origin:
         return
     root = os.path.dirname(spec.origin)
-    wanted, hosts = _tensorflow_wants(root) if framework == "tensorflow" else _torch_wants(root)
-    runpath = list(dict.fromkeys(folder for host in hosts for folder in dynamic(host)[1]))
-    probe.emit("wanted", names=wanted, runpath=[folder for folder in runpath if os.path.isdir(folder)])
-    ours = simulated_folder()
-    for name in wanted:
-        probe.emit("library", **find(name, runpath, ours))
+    names, binaries = _tensorflow_wants(root) if framework == "tensorflow" else _torch_wants(root)
+    runpath = list(dict.fromkeys(folder for host in binaries for folder in dynamic(host)[1]))
+    probe.emit("wanted", names=names, runpath=[folder for folder in runpath if os.path.isdir(folder)])
+    simulated = simulated_folder()
+    for name in names:
+        probe.emit("library", **find(name, runpath, simulated))
 
 
 def _tensorflow_wants(root):
@@ -176,7 +177,7 @@ def _tensorflow_wants(root):
     cudnn = re.search(r"'cudnn_version', '(\d+)", info)
     if "'is_cuda_build', True" not in info or cuda is None:
         return [], []
-    names = list(_WANTED.get(cuda.group(1), ()))
+    names = list(_LIBRARIES_BY_CUDA_VERSION.get(cuda.group(1), ()))
     if cudnn is not None:
         names.append("libcudnn.so." + cudnn.group(1))
     found = (os.path.join(root, name) for name in ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2"))
@@ -184,20 +185,22 @@ def _tensorflow_wants(root):
 
 
 def _torch_wants(root):
-    hosts = [os.path.join(root, "lib", name) for name in ("libtorch_cuda.so", "libtorch_cuda_cpp.so", "libc10_cuda.so")]
-    hosts = [path for path in hosts if os.path.isfile(path)]
-    names = dict.fromkeys(name for host in hosts for name in dynamic(host)[0] if _CUDA_NAME.match(name))
-    return list(names), hosts
+    binaries = [
+        os.path.join(root, "lib", name) for name in ("libtorch_cuda.so", "libtorch_cuda_cpp.so", "libc10_cuda.so")
+    ]
+    binaries = [path for path in binaries if os.path.isfile(path)]
+    names = dict.fromkeys(name for host in binaries for name in dynamic(host)[0] if _CUDA_NAME.match(name))
+    return list(names), binaries
 
 
-def find(name, runpath, ours=None):
+def find(name, runpath, simulated=None):
     """Where the loader finds ``name``, whether it opens, and which wheel's library it shadows."""
     stages = [("LD_LIBRARY_PATH", folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     stages += [("runpath", folder) for folder in runpath]
     candidates = []
     for stage, folder in stages:
         path = os.path.join(folder, name)
-        if os.path.exists(path) and path not in [known for _, known in candidates]:
+        if os.path.exists(path) and path not in [candidate_path for _, candidate_path in candidates]:
             candidates.append((stage, path))
     problem = ""
     for stage, path in [*candidates, ("system", name)]:
@@ -208,23 +211,30 @@ def find(name, runpath, ours=None):
             problem = problem or str(error)
             if stage == "system" or "wrong ELF class" in str(error):
                 continue
-            return {"name": name, "state": "broken", "path": path, "origin": _origin(stage, path, ours),
+            return {"name": name, "state": "broken", "path": path, "origin": _origin(stage, path, simulated),
                     "detail": str(error)}  # fmt: skip
         file = mapped_file(name) if stage == "system" else os.path.realpath(path)
-        origin = _origin(stage, (file or "") if stage == "system" else path, ours)
-        wheel = next((known for where, known in candidates if where == "runpath" and _of_wheel(known)), None)
+        origin = _origin(stage, (file or "") if stage == "system" else path, simulated)
+        wheel = next(
+            (
+                candidate_path
+                for where, candidate_path in candidates
+                if where == "runpath" and _is_in_wheel(candidate_path)
+            ),
+            None,
+        )
         shadows = wheel if origin == "LD_LIBRARY_PATH" and wheel and wheel != path else None
         return {"name": name, "state": "loaded", "path": file, "origin": origin, "shadows": shadows,
                 "version": _version(name, library, file or ""), "detail": problem}  # fmt: skip
     return {"name": name, "state": "missing", "detail": problem}
 
 
-def _origin(stage, path, ours):
-    if ours and os.path.dirname(path) == ours:
+def _origin(stage, path, simulated):
+    if simulated and os.path.dirname(path) == simulated:
         return "simulated"
     if path.startswith("/usr/lib/wsl/"):
         return "WSL"
-    if _of_wheel(path):
+    if _is_in_wheel(path):
         return "wheel"
     if stage == "LD_LIBRARY_PATH":
         return stage
@@ -234,7 +244,7 @@ def _origin(stage, path, ours):
     return "conda" if prefix and path.startswith(prefix + os.sep) else "system"
 
 
-def _of_wheel(path):
+def _is_in_wheel(path):
     return re.search(r"/(?:site|dist)-packages/", path) is not None
 
 
@@ -284,18 +294,18 @@ def dynamic(path):
         file.seek(offset)
         table = file.read(size * count)
         segments = [struct.unpack_from("<IIQQQQ", table, i * size) for i in range(count)]
-        section = next((entry for entry in segments if entry[0] == 2), None)  # PT_DYNAMIC
-        if section is None:
+        dynamic_segment = next((entry for entry in segments if entry[0] == 2), None)  # PT_DYNAMIC
+        if dynamic_segment is None:
             return [], []
-        file.seek(section[2])
-        raw = file.read(section[5])
-        tags = [struct.unpack_from("<qQ", raw, at) for at in range(0, len(raw) - 15, 16)]
+        file.seek(dynamic_segment[2])
+        section_bytes = file.read(dynamic_segment[5])
+        tags = [struct.unpack_from("<qQ", section_bytes, at) for at in range(0, len(section_bytes) - 15, 16)]
         strings = next((value for tag, value in tags if tag == 5), None)  # DT_STRTAB
         length = next((value for tag, value in tags if tag == 10), 0)  # DT_STRSZ
-        home = next((e for e in segments if e[0] == 1 and e[3] <= (strings or 0) < e[3] + e[5]), None)
-        if strings is None or home is None:
+        load_segment = next((e for e in segments if e[0] == 1 and e[3] <= (strings or 0) < e[3] + e[5]), None)
+        if strings is None or load_segment is None:
             return [], []
-        file.seek(strings - home[3] + home[2])
+        file.seek(strings - load_segment[3] + load_segment[2])
         text = file.read(length)
 
     def string(at):
@@ -325,7 +335,7 @@ def _try_tensorflow(tf, probe):
         def product(name=name):
             with tf.device(name):
                 # Made on the host: the simulated driver has no fill kernel.
-                ones = tf.constant([[1.0] * _SIZE] * _SIZE)
+                ones = tf.constant([[1.0] * _MATRIX_SIZE] * _MATRIX_SIZE)
                 result = tf.matmul(ones, ones)
                 return result.device, float(result.numpy()[0, 0])
 
@@ -361,7 +371,7 @@ def _try_torch(torch, probe):
     for name in names or [None]:
 
         def product(name=name):
-            ones = torch.ones(_SIZE, _SIZE).to(name or "cpu")
+            ones = torch.ones(_MATRIX_SIZE, _MATRIX_SIZE).to(name or "cpu")
             result = torch.matmul(ones, ones)
             return _as_gpu(str(result.device)), float(result.cpu()[0, 0].item())
 
@@ -375,16 +385,16 @@ def _as_gpu(name):
 
 def _try(probe, name, product, op):
     probe.emit("trying", device=name)
-    began = time.monotonic()
+    started_at = time.monotonic()
     try:
         ran_on, value = product()
     except Exception as error:
         message = "%s: %s" % (type(error).__name__, error)
-        probe.emit("tried", device=name or "auto", error=message[:2000], seconds=time.monotonic() - began)
+        probe.emit("tried", device=name or "auto", error=message[:2000], seconds=time.monotonic() - started_at)
         probe.error(error)
         return
-    seconds = time.monotonic() - began
-    probe.emit("tried", device=name or "auto", ran_on=ran_on, seconds=seconds, correct=value == _SIZE)
+    seconds = time.monotonic() - started_at
+    probe.emit("tried", device=name or "auto", ran_on=ran_on, seconds=seconds, correct=value == _MATRIX_SIZE)
     probe.emit("placement", op=op, dtype="float32", requested=name, actual=ran_on, count=1)
 
 

@@ -21,7 +21,7 @@ import socket
 import sys
 import time
 
-_LARGEST = 1 << 20
+_MAX_ORDER_BYTES = 1 << 20
 
 
 def die_with_parent():
@@ -30,18 +30,18 @@ def die_with_parent():
 
 def open_drivers():
     """The driver's device files that this process has open: forks would share their state."""
-    found = set()
+    devices = set()
     for entry in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink("/proc/self/fd/" + entry)
         except OSError:
             continue
         if target.startswith("/dev/nvidia"):
-            found.add(target)
-    return sorted(found)
+            devices.add(target)
+    return sorted(devices)
 
 
-def say(control, **message):
+def send_message(control, **message):
     control.send(json.dumps(message).encode())
 
 
@@ -77,7 +77,7 @@ def run_child(order, descriptors):
 
 
 def receive(control):
-    data, descriptors, _, _ = socket.recv_fds(control, _LARGEST, 3)
+    data, descriptors, _, _ = socket.recv_fds(control, _MAX_ORDER_BYTES, 3)
     return data, descriptors
 
 
@@ -102,11 +102,11 @@ def serve(control):
                 os.setpgid(pid, pid)  # the child may not have made its own call yet
             for descriptor in descriptors:
                 os.close(descriptor)
-            say(control, kind="started", pid=pid)
+            send_message(control, kind="started", pid=pid)
         if child:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                say(control, kind="ended", pid=child, code=os.waitstatus_to_exitcode(status))
+            ended_pid, status = os.waitpid(child, os.WNOHANG)
+            if ended_pid:
+                send_message(control, kind="ended", pid=child, code=os.waitstatus_to_exitcode(status))
                 child = None
 
 
@@ -119,14 +119,14 @@ def main():
     try:
         importlib.import_module(sys.argv[1])
     except Exception as error:
-        say(control, kind="failed", message="%s: %s" % (type(error).__name__, error))
+        send_message(control, kind="failed", message="%s: %s" % (type(error).__name__, error))
         return
     # Otherwise garbage collection would write to shared pages, which every fork would have to copy.
     gc.collect()
     gc.freeze()
     sys.stdout.flush()
     sys.stderr.flush()
-    say(control, kind="ready", seconds=time.monotonic() - began, drivers=open_drivers())
+    send_message(control, kind="ready", seconds=time.monotonic() - began, drivers=open_drivers())
     serve(control)
 
 

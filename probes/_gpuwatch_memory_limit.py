@@ -26,17 +26,17 @@ def limit_memory(tf, probe):
         return
     # A PluggableDevice ignores memory_limit, but not the fraction of a TF1 session, and the first use of a device
     # decides for the whole process.
-    machine = nvml.gpus()
-    fraction = (limit << 20) / machine[0][1] if machine else 0.05
+    machine_gpus = nvml.gpus()
+    fraction = (limit << 20) / machine_gpus[0][1] if machine_gpus else 0.05
     options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction, visible_device_list="0")
     config = tf.compat.v1.ConfigProto(gpu_options=options)
     gpuwatch_probe.also_for_plugins(config)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-        granted = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
+        granted_bytes = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
     probe.setting(
         "per_process_gpu_memory_fraction",
         asked=fraction,
-        effective="%d MB" % (granted[0] >> 20) if granted else None,
+        effective="%d MB" % (granted_bytes[0] >> 20) if granted_bytes else None,
         note="for %d MB: TensorFlow ignores memory_limit on a PluggableDevice" % limit,
     )
 

@@ -19,12 +19,12 @@ def gpus():
         return []
     count = ctypes.c_uint()
     nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    found = []
+    uuids_and_bytes = []
     for index in range(count.value):
         handle, uuid, memory = ctypes.c_void_p(), ctypes.create_string_buffer(96), _Memory()
         if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
             continue  # a lost GPU, which is still counted
         nvml.nvmlDeviceGetUUID(handle, uuid, ctypes.c_uint(len(uuid)))
         nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
-        found.append((uuid.value.decode(), memory.total))
-    return found
+        uuids_and_bytes.append((uuid.value.decode(), memory.total))
+    return uuids_and_bytes

@@ -12,7 +12,7 @@ import time
 BLOCKS = 20
 
 
-def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, bytes_moved=None):
+def measure(step, synchronise, seconds, report_progress=None, flops=None, examples=None, bytes_moved=None):
     """Times steps; returns the fields of a ``throughput`` event.
 
     ``step()`` does one step, ``synchronise(result)`` waits until the device has finished. ``flops``, ``examples`` and
@@ -20,29 +20,29 @@ def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, by
     """
     began = time.perf_counter()
     synchronise(step())
-    once = time.perf_counter() - began
+    first_step_seconds = time.perf_counter() - began
     # Long enough that the cost of synchronising does not matter.
-    length = min(0.05, max(0.002, seconds / (1.25 * BLOCKS)))
-    per_block = max(1, min(10000, int(length / max(once, 1e-7))))
-    warmup, recent = 2, []
-    until = time.perf_counter() + max(0.3 * seconds, 3 * once * per_block)
-    while len(recent) < 5 or max(recent) > 1.05 * min(recent):
-        recent = [*recent[-4:], block(step, synchronise, per_block)]
-        warmup += per_block
+    block_seconds = min(0.05, max(0.002, seconds / (1.25 * BLOCKS)))
+    per_block = max(1, min(10000, int(block_seconds / max(first_step_seconds, 1e-7))))
+    warmup_steps, warmup_blocks = 2, []
+    until = time.perf_counter() + max(0.3 * seconds, 3 * first_step_seconds * per_block)
+    while len(warmup_blocks) < 5 or max(warmup_blocks) > 1.05 * min(warmup_blocks):
+        warmup_blocks = [*warmup_blocks[-4:], block(step, synchronise, per_block)]
+        warmup_steps += per_block
         if time.perf_counter() > until:
             break
-    if len(recent) >= 2:
+    if len(warmup_blocks) >= 2:
         # The first step, which determined the length of blocks, may have been slow.
-        per_block = max(1, min(10000, int(length / max(min(recent) / per_block, 1e-7))))
+        per_block = max(1, min(10000, int(block_seconds / max(min(warmup_blocks) / per_block, 1e-7))))
     blocks = []
     began = reported = time.perf_counter()
     while len(blocks) < BLOCKS or time.perf_counter() - began < seconds:
         blocks.append(block(step, synchronise, per_block) / per_block)
         now = time.perf_counter()
-        if tell is not None and now - reported > 0.25:
+        if report_progress is not None and now - reported > 0.25:
             reported = now
-            tell(len(blocks) * per_block, now - began)
-    return summary(blocks, per_block, warmup, flops, examples, bytes_moved)
+            report_progress(len(blocks) * per_block, now - began)
+    return summary(blocks, per_block, warmup_steps, flops, examples, bytes_moved)
 
 
 def fixed(step, synchronise, per_block, examples=None):

@@ -52,11 +52,11 @@ def hidden_by(value):
     if not value.strip():
         return "CUDA_VISIBLE_DEVICES is set to an empty value, which hides every GPU"
     if entries[0].startswith("-"):
-        unread = ", ".join(entries[1:])
+        ignored = ", ".join(entries[1:])
         return "CUDA_VISIBLE_DEVICES=%s hides every GPU: CUDA stops reading at %s%s" % (
             value,
             entries[0],
-            " and ignores %s" % unread if unread else "",
+            " and ignores %s" % ignored if ignored else "",
         )
     if len(set(entries)) < len(entries):
         return "CUDA_VISIBLE_DEVICES=%s lists a GPU twice, so PyTorch ignores all of them" % value
@@ -66,17 +66,17 @@ def hidden_by(value):
 def describe(torch, index):
     """Identity of a GPU, as far as this version of PyTorch reports it."""
     properties = torch.cuda.get_device_properties(index)
-    found = {
+    description = {
         "name": properties.name,
         "capability": "%d.%d" % (properties.major, properties.minor),
         "total_bytes": properties.total_memory,
     }
     if hasattr(properties, "uuid"):
-        found["uuid"] = "GPU-%s" % properties.uuid
+        description["uuid"] = "GPU-%s" % properties.uuid
     if hasattr(properties, "pci_bus_id"):
         domain, bus, slot = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
-        found["pci_bus_id"] = "%04x:%02x:%02x.0" % (domain, bus, slot)
-    return found
+        description["pci_bus_id"] = "%04x:%02x:%02x.0" % (domain, bus, slot)
+    return description
 
 
 def matmul(torch, probe, device="cuda", requested=None):

@@ -34,9 +34,9 @@ class Worker:
         if seconds is None:
             # A worker measures several times, alone and together with others.
             seconds = max(90.0, 60.0 + 10.0 * float(probe.options["seconds"]))
-        self.until = time.monotonic() + seconds
+        self.deadline = time.monotonic() + seconds
         self._probe = probe
-        self._rest = b""
+        self._unfinished_line = b""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in finish()
         events, events_write = os.pipe()
         orders_read, self._orders = os.pipe()
@@ -81,11 +81,11 @@ class Worker:
                 return None
 
     def _read(self):
-        left = self.until - time.monotonic()
-        if left <= 0 or not select.select([self._events], [], [], left)[0]:
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0 or not select.select([self._events], [], [], remaining)[0]:
             return False
         chunk = os.read(self._events, 1 << 16)
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, self._unfinished_line = (self._unfinished_line + chunk).split(b"\n")
         self.events += [json.loads(line) for line in lines if line]
         return bool(chunk)
 
@@ -113,8 +113,8 @@ class Worker:
 
     def _reap(self):
         """Exit status of the process, which is killed if it does not exit in time."""
-        patience = time.monotonic() + 2.0
-        while time.monotonic() < patience:
+        ends_at = time.monotonic() + 2.0
+        while time.monotonic() < ends_at:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 return status
@@ -126,8 +126,8 @@ class Worker:
 
     def data(self, kind, name=None):
         """Data of every event of a kind."""
-        found = [event["data"] for event in self.events if event["kind"] == kind]
-        return [data for data in found if name is None or data.get("name") == name]
+        matching = [event["data"] for event in self.events if event["kind"] == kind]
+        return [data for data in matching if name is None or data.get("name") == name]
 
     @property
     def failure(self):
@@ -152,7 +152,7 @@ class Worker:
         kind, message = self.failure
         if _EXHAUSTED.search(kind + " " + message):
             return "oom"
-        if kind == "Killed" and time.monotonic() > self.until:
+        if kind == "Killed" and time.monotonic() > self.deadline:
             return "timeout"
         return "error"
 

@@ -12,7 +12,6 @@ CONFIG = {
     "group": "placement",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

@@ -79,32 +79,32 @@ def work(tf, probe):
 
 def one_round(tf, probe, setting, gpu_options, places):
     """Runs both processes, each alone and then together; returns the number of GPUs."""
-    pair = []
+    workers_pair = []
     alone = []
     try:
         for number, name in enumerate(("first", "second")):
             options = {"visible_device_list": str(places[number]), **gpu_options}
             probe.options["gpu_options"] = options
-            pair.append(workers.Worker(tf, probe, name, take_part, setting))
-            ready = pair[-1].wait("result", "ready")
-            if pair[-1].data("skip"):
-                probe.skip(pair[-1].data("skip")[0]["reason"])
+            workers_pair.append(workers.Worker(tf, probe, name, take_part, setting))
+            ready = workers_pair[-1].wait("result", "ready")
+            if workers_pair[-1].data("skip"):
+                probe.skip(workers_pair[-1].data("skip")[0]["reason"])
             if ready is None:
                 break
             probe.options["need_bytes"] = ready["value"]  # the same for all other processes
-            pair[-1].order("work")
-            alone.append(pair[-1].wait("throughput"))
-        together = [None] * len(pair)
+            workers_pair[-1].order("work")
+            alone.append(workers_pair[-1].wait("throughput"))
+        together = [None] * len(workers_pair)
         if len(alone) == 2:
-            for worker in pair:
+            for worker in workers_pair:
                 worker.order("work")
-            together = [worker.wait("throughput") for worker in pair]
+            together = [worker.wait("throughput") for worker in workers_pair]
     finally:
-        workers.finish_all(pair)
+        workers.finish_all(workers_pair)
     probe.result("need_bytes", probe.options.get("need_bytes"))
-    conclude(probe, pair, together, [*alone, None])
-    found = pair[0].data("result", "gpus")
-    return found[0]["value"] if found else 0
+    conclude(probe, workers_pair, together, [*alone, None])
+    gpu_counts = workers_pair[0].data("result", "gpus")
+    return gpu_counts[0]["value"] if gpu_counts else 0
 
 
 def conclude(probe, pair, together, alone):
@@ -138,14 +138,14 @@ def take_part(tf, probe, next_order):
         probe.result("gpus", len(nvml.gpus()) or len(gpus))
         probe.result("granted_bytes", gpus[0].memory_limit_bytes)
         need = probe.options.get("need_bytes") or needed_bytes(probe, gpus[0].memory_limit_bytes)
-        held = held_memory(tf, need)
-        for piece in held:
+        held_variables = held_memory(tf, need)
+        for piece in held_variables:
             session.run(piece.initializer)
         probe.result("ready", need)
-        turn = 0
+        round_number = 0
         while next_order() is not None:
-            turn += 1
-            workloads.session_matmul(probe, tf, session, name="product_%d" % turn)
+            round_number += 1
+            workloads.session_matmul(probe, tf, session, name="product_%d" % round_number)
 
 
 def needed_bytes(probe, granted):

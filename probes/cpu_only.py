@@ -12,7 +12,6 @@ CONFIG = {
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}

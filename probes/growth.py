@@ -12,7 +12,6 @@ CONFIG = {
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

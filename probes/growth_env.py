@@ -12,7 +12,6 @@ CONFIG = {
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 ENVIRONMENT = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}

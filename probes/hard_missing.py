@@ -13,7 +13,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "matmul",
     "own_work": True,
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

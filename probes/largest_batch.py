@@ -14,7 +14,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "forward pass",
     "own_work": True,
-    "verdict": "ok",
     "options": {"memory_limit": 512, "layers": 4, "units": 256},
 }
 

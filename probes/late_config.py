@@ -13,7 +13,6 @@ CONFIG = {
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

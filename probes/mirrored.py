@@ -14,7 +14,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "mlp",
     "own_work": True,
-    "verdict": "ok",
     "gpus": 2,
     "tier": "plugin",
 }

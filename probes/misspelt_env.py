@@ -11,7 +11,6 @@ CONFIG = {
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 ENVIRONMENT = {"CUDA_VISIBLE_DIVICES": "-1"}

@@ -15,7 +15,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "lstm",
     "own_work": True,
-    "verdict": "ok",
     "gpus": 2,
     "tier": "plugin",
 }

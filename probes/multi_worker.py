@@ -20,7 +20,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "linear model",
     "own_work": True,
-    "verdict": "ok",
     "processes": 2,
     "tier": "plugin",
     "options": {"batch": 256, "units": 256, "learning_rate": 0.05},

@@ -14,7 +14,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "matmul",
     "own_work": True,
-    "verdict": "ok",
     "options": {"fraction": 0.4},
 }
 

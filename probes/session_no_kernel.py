@@ -15,7 +15,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "matmul",
     "own_work": True,
-    "verdict": "ok",
     "gpus": 1,
 }
 

@@ -14,7 +14,6 @@ CONFIG = {
     "framework": "torch",
     "workload": "matmul",
     "own_work": True,
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

@@ -12,7 +12,6 @@ CONFIG = {
     "group": "devices",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
     "tier": "driver-first",
     "options": {"virtual": 2, "memory_limit": 1024},
 }

@@ -12,7 +12,6 @@ CONFIG = {
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

@@ -15,7 +15,6 @@ CONFIG = {
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
     "options": {"visible": "reversed"},
 }
 

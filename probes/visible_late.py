@@ -14,7 +14,6 @@ CONFIG = {
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
-    "verdict": "ok",
 }
 
 EXAMPLE = """\

@@ -47,7 +47,7 @@ def leftovers(*, recordings: bool = False) -> list[Leftover]:
     files = [*_machine_leftovers(), *_library_leftovers(), *_saved_leftovers(recordings)]
     settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
     if settings.exists():
-        files.append(Leftover(settings, "your settings", "yours: remove it yourself"))
+        files.append(Leftover(settings, "your settings", "yours; to reset it, remove the file yourself"))
     return files
 
 

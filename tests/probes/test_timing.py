@@ -34,7 +34,7 @@ def test_a_step_is_measured_with_its_synchronisation_outside_the_warm_up() -> No
 
     told: list[tuple[int, float]] = []
     found: dict[str, Any] = timing["measure"](
-        step, synchronise, 0.3, tell=lambda *progress: told.append(progress), flops=8.0, examples=2
+        step, synchronise, 0.3, report_progress=lambda *progress: told.append(progress), flops=8.0, examples=2
     )
     assert 0.004 <= found["median_step_seconds"] < 0.02
     assert found["p10_step_seconds"] <= found["median_step_seconds"] <= found["p90_step_seconds"]
