@@ -97,7 +97,7 @@ def long_line(path: Path) -> str:
 def run_memory(path: Path) -> str:
     path.write_bytes(SNAPSHOT)
     records = MemoryRecordings()
-    records.take("memory_file", {"file": str(path), "tool": "torch", "number": 1})
+    records.take_event("memory_file", {"file": str(path), "tool": "torch", "number": 1})
     assert not list(records.profiles(1))
     return "; ".join(records.problems())
 
