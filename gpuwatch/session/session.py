@@ -82,10 +82,10 @@ class Session:
         if timeline is None:
             timeline = self._own_timeline = LastHour()
         self.timeline: SampleStore = timeline
-        self._past: JoinedSamples | None = None
-        self._episodes_since: float | None = None
+        self._joined_samples: JoinedSamples | None = None
+        self._throttling_known_since: float | None = None
         """From when on throttling is known, if a recording says so."""
-        self._earlier: History | None = None
+        self._recorded_history: History | None = None
         """Recorded numbers for the graphs, until there is a sample."""
         self.snapshot: Snapshot | None = None
         """The newest snapshot; of a recording, that of the moment that is played."""
@@ -93,12 +93,12 @@ class Session:
         """The moment that is shown while paused; None while live, or while a recording is played."""
         self._finding_source: FindingSource = findings if findings is not None else LiveFindings(conditions)
         self._process_histories = ProcessHistories()
-        self._seen_events = 0
-        self._troubled = float("-inf")
+        self._seen_event_count = 0
+        self._last_problem_at = float("-inf")
         self._running = False
-        self._begun = 0.0
+        self._last_jump_at = 0.0
         """When the first sample after the last jump in a recording was taken."""
-        self._first: float | None = None
+        self._first_sample_at: float | None = None
         """When the first sample of all was taken."""
 
     @property
@@ -129,8 +129,8 @@ class Session:
             self.feed.stop()
             if self.alerts is not None:
                 self.alerts.close()
-            if self._past is not None:
-                self._past.recording.close()
+            if self._joined_samples is not None:
+                self._joined_samples.recording.close()
 
     def resumed(self) -> None:
         """Called after SIGCONT: do not count the stop as driver delay."""
@@ -148,7 +148,7 @@ class Session:
     @property
     def past(self) -> Path | None:
         """The recording that continues the timeline into the past."""
-        return self._past.recording.path if self._past is not None else None
+        return self._joined_samples.recording.path if self._joined_samples is not None else None
 
     def look_back_into(self, past: RecordedPast) -> None:
         """Continues timeline and graphs into the past of a recording, which the session closes."""
@@ -158,23 +158,23 @@ class Session:
             return
         from gpuwatch.session.recorded_and_live_samples import JoinedSamples
 
-        before, self._past = self._past, JoinedSamples(self._own_timeline, recording)
-        self.timeline = self._past
-        self._finding_source.prepend(self._past.lasting, self._past.until, past.episodes)
-        self._episodes_since = past.episodes_since
+        previous, self._joined_samples = self._joined_samples, JoinedSamples(self._own_timeline, recording)
+        self.timeline = self._joined_samples
+        self._finding_source.prepend(self._joined_samples.lasting, self._joined_samples.until, past.episodes)
+        self._throttling_known_since = past.episodes_since
         if self.playhead is not None:
-            self.playhead.timeline = self._past
-        if before is not None:
-            before.recording.close()
-        self._earlier = past.history
+            self.playhead.timeline = self._joined_samples
+        if previous is not None:
+            previous.recording.close()
+        self._recorded_history = past.history
         if self.snapshot is not None:
             self._prepend_recorded_graphs()
 
     def _prepend_recorded_graphs(self) -> None:
         """Lets the graphs begin with what was recorded, once there is a sample to which that is older."""
-        if self._earlier is not None:
-            self.history.prepend(self._earlier)
-            self._earlier = None
+        if self._recorded_history is not None:
+            self.history.prepend(self._recorded_history)
+            self._recorded_history = None
 
     # What comes
 
@@ -184,12 +184,12 @@ class Session:
         The first ones are not diagnosed yet: the rules are slow to import, so a front end calls :meth:`diagnose` after
         its first frame.
         """
-        arrived = self.feed.drain()
-        if not arrived:
-            return arrived
+        snapshots = self.feed.drain()
+        if not snapshots:
+            return snapshots
         if self.snapshot is not None:
             self.diagnose()
-        for snapshot in arrived:
+        for snapshot in snapshots:
             if self.player is not None and snapshot.taken_at.timestamp() < self.moment:
                 self._show_after_jump(snapshot)  # the clock was set back while it was recorded
                 continue
@@ -200,7 +200,7 @@ class Session:
                 self._own_timeline.add(snapshot, self.findings)
         self._prepend_recorded_graphs()
         self.look_at_feed()
-        return arrived
+        return snapshots
 
     def _show(self, snapshot: Snapshot, *, consecutive: bool = True) -> None:
         if consecutive:
@@ -208,14 +208,14 @@ class Session:
         self._energy.observe(snapshot)
         self._process_histories.add(snapshot)
         self.snapshot = snapshot
-        self._first = self._first or snapshot.taken_at.timestamp()
+        self._first_sample_at = self._first_sample_at or snapshot.taken_at.timestamp()
         self._record(self._finding_source.judge_sample(snapshot, consecutive=consecutive))
 
     def _show_after_jump(self, snapshot: Snapshot, graphs: History | None = None) -> None:
         """Shows a recorded sample that does not follow the last one; ``graphs``: the minutes up to it, if known."""
         from gpuwatch.session.playhead import history_up_to
 
-        self._begun = snapshot.taken_at.timestamp()
+        self._last_jump_at = snapshot.taken_at.timestamp()
         self.history = graphs if graphs is not None else history_up_to(self.timeline, snapshot)
         self._energy, self._process_histories = EnergyMeter(), ProcessHistories()
         self._show(snapshot, consecutive=False)
@@ -257,14 +257,16 @@ class Session:
         """The latest events up to now, oldest first; do not change them."""
         if self.recorded:
             return self.track.until(self.clock())
-        return self.timeline.events() if self._past is None else self._past.latest_events
+        return self.timeline.events() if self._joined_samples is None else self._joined_samples.latest_events
 
     @property
     def event_count(self) -> int:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         if self.recorded:
             return self.track.count(self.clock())
-        return self._finding_source.event_count - (self._past.repeated_event_count if self._past is not None else 0)
+        return self._finding_source.event_count - (
+            self._joined_samples.repeated_event_count if self._joined_samples is not None else 0
+        )
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -280,10 +282,10 @@ class Session:
     @property
     def unseen_events(self) -> int:
         """Number of events since :meth:`see_events`, or since the last jump in a recording."""
-        return 0 if self._jumped else max(self.event_count - self._seen_events, 0)
+        return 0 if self._jumped else max(self.event_count - self._seen_event_count, 0)
 
     def see_events(self) -> None:
-        self._seen_events = self.event_count
+        self._seen_event_count = self.event_count
 
     @property
     def energy(self) -> EnergyMeter | None:
@@ -321,9 +323,9 @@ class Session:
     def live_view(self) -> View:
         """The live view, also while paused; of a recording, what is played."""
         snapshot = self.snapshot
-        status, wrong = self.feed.status(), self.errors_and_warnings
-        if wrong or status.state == "not-answering":
-            self._troubled = self.clock()
+        status, problems = self.feed.status(), self.errors_and_warnings
+        if problems or status.state == "not-answering":
+            self._last_problem_at = self.clock()
         return View(
             snapshot=snapshot or status.machine,
             history=self.history,
@@ -336,9 +338,9 @@ class Session:
             simulation_asked=self.host.simulated,
             own_machine=self.own_machine,
             graph_end=snapshot.taken_at.timestamp() if snapshot is not None else None,
-            errors_and_warnings=wrong,
+            errors_and_warnings=problems,
             silent_driver=self._finding_source.silent_driver,
-            last_problem_at=self._troubled,
+            last_problem_at=self._last_problem_at,
             events=self.events,
             unseen_events=self.unseen_events,
             position=self.position() if self.recorded else None,
@@ -358,14 +360,21 @@ class Session:
     def _since(self) -> KnownSince:
         """From when on something is known of the moment that is shown: of a recording, since the last jump."""
         if self.player is None:
-            if self._past is None:
-                return SINCE_START._replace(first=self._first)
-            return KnownSince(self._past.recording.begin, self._episodes_since, first=self._episodes_since)
+            if self._joined_samples is None:
+                return SINCE_START._replace(first=self._first_sample_at)
+            return KnownSince(
+                self._joined_samples.recording.begin, self._throttling_known_since, first=self._throttling_known_since
+            )
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
-        moved = self.playhead.moment if self.playhead is not None and self.playhead.has_moved else None
-        begun, first = self._begun if moved is None else moved, self.player.recording.begin or 0.0
-        return KnownSince(first, max(first, begun - GRAPHED_SECONDS), begun, first)
+        moved_to = self.playhead.moment if self.playhead is not None and self.playhead.has_moved else None
+        known_since, recording_begin = (
+            self._last_jump_at if moved_to is None else moved_to,
+            self.player.recording.begin or 0.0,
+        )
+        return KnownSince(
+            recording_begin, max(recording_begin, known_since - GRAPHED_SECONDS), known_since, recording_begin
+        )
 
     def position(self) -> PlayheadPosition | None:
         """Where the moment that is shown is in what is kept: while live in the last hour; None before a sample."""
@@ -378,12 +387,12 @@ class Session:
         begin, end, viewers_time, played = times[0], times[-1], moment, None
         if self.player is not None:
             viewers_time = self.player.wall_clock()
-            grows = abs(viewers_time - end) < limit
+            is_growing = abs(viewers_time - end) < limit
             played = PlayedRecording(
                 path=self.player.recording.path,
                 speed=self.player.speed,
-                ended=self.player.ended and not grows,
-                following=grows and end - moment < limit,
+                ended=self.player.ended and not is_growing,
+                following=is_growing and end - moment < limit,
             )
         elif self.playhead is not None:
             begin, moment = rounded_begin(begin, end), self.playhead.shown_time or moment
@@ -421,10 +430,10 @@ class Session:
             and playhead.moment is not None
             and playhead.shown_time is not None
         ):
-            kept = self.timeline.at(playhead.moment)
-            assert kept is not None
-            self.player.seek(kept.at, playhead.shown_time)
-            self._show_after_jump(kept.with_findings(), playhead.view.history)
+            sample = self.timeline.at(playhead.moment)
+            assert sample is not None
+            self.player.seek(sample.at, playhead.shown_time)
+            self._show_after_jump(sample.with_findings(), playhead.view.history)
             self.see_events()
         self.player.paused = False
 

@@ -39,7 +39,7 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
     measurements: int = 1
     """Number of measurements, each of ``--seconds``."""
     options: dict[str, Any] = {}
-    """Its own options with their defaults."""
+    """Its own options with their defaults; ``seconds`` and ``size`` are the user's (:class:`ProbeOptions`)."""
     environment: dict[str, str] = {}
     """Variables that it sets before it imports the framework."""
     path: Path
