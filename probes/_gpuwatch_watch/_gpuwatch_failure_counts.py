@@ -7,10 +7,10 @@ enough to load a framework, and processes of which nobody else knows. Standard l
 import sys
 
 _ERRORS = "tensorflow.python.framework.errors_impl"
-_EXHAUSTED = 8
-_OF_THE_PROGRAM = frozenset([1, 3, 5, 6, 11])
+_RESOURCE_EXHAUSTED = 8
+_PROGRAM_ERROR_CODES = frozenset([1, 3, 5, 6, 11])
 """Codes that no state of a GPU causes: CANCELLED, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE."""
-_COPY = "Dst tensor is not initialized"
+_FAILED_COPY_MESSAGE = "Dst tensor is not initialized"
 """An INTERNAL error: a copy to the GPU that did not fit."""
 
 
@@ -23,36 +23,37 @@ class Failures:
 
     def reset(self):
         """Starts over in a forked process."""
-        self.exhausted = self.other = 0
-        self.counts = _ERRORS in sys.modules and _ERRORS not in self.actions
-        self.forks = 0
+        self.failed_allocations = self.other_failures = 0
+        self.is_counting = _ERRORS in sys.modules and _ERRORS not in self.actions
+        self.uncounted_forks = 0
         """Processes started without subprocess and multiprocessing, which are followed by nobody."""
 
     def failed(self, name, error):
-        self.counts = False
+        self.is_counting = False
 
     def _errors(self, module):
         original = module.OpError.__init__
 
         def noted(this, node_def, op, message, error_code, *args):
-            if error_code == _EXHAUSTED or _COPY in str(message):
-                self.exhausted += 1
-            elif error_code not in _OF_THE_PROGRAM:
-                self.other += 1
+            if error_code == _RESOURCE_EXHAUSTED or _FAILED_COPY_MESSAGE in str(message):
+                self.failed_allocations += 1
+            elif error_code not in _PROGRAM_ERROR_CODES:
+                self.other_failures += 1
             original(this, node_def, op, message, error_code, *args)
 
         module.OpError.__init__ = noted
-        self.counts = True
+        self.is_counting = True
 
     def total(self, jax=False):
         """Failed requests for memory, and other failures of ops; None for what is not counted.
 
         ``jax``: it had devices, which it forgets before the program's end.
         """
-        if jax or ("tensorflow" in sys.modules and not self.counts):
+        if jax or ("tensorflow" in sys.modules and not self.is_counting):
             return None, None
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is None:
-            return self.exhausted, self.other
+            return self.failed_allocations, self.other_failures
         started = range(cuda.device_count()) if cuda.is_initialized() else ()
-        return self.exhausted + sum(int(cuda.memory_stats(number).get("num_ooms", 0)) for number in started), None
+        torch_ooms = sum(int(cuda.memory_stats(number).get("num_ooms", 0)) for number in started)
+        return self.failed_allocations + torch_ooms, None

@@ -54,7 +54,7 @@ def follow(watcher):
     def unfollowed():
         if os.path.basename(sys._getframe(2).f_code.co_filename) in _FOLLOWED_MODULES:
             return
-        watcher.failures.forks += 1
+        watcher.failures.uncounted_forks += 1
         if hasattr(getattr(os.environ, "_data", None), "late"):
             os.environ._data.late = None  # it may be meant for this child
 

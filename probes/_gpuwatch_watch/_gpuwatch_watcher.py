@@ -199,7 +199,7 @@ class Watcher:
                 self.trouble(look, error)
         if self.socket is not None:
             exhausted, other = self.failures.total(jax="jax devices" in self.latest)
-            self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.forks)
+            self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.uncounted_forks)
 
     def late_settings(self):
         """Reports variables that came after the devices (sitecustomize.py), and a policy that came after the layers."""
