@@ -136,9 +136,9 @@ def test_a_program_that_runs_yet_or_was_killed_may_not_have_got_beyond_its_impor
     """TensorFlow's first lines come while it is imported, which may take ten seconds."""
     seen = SimpleNamespace(
         _builder=SimpleNamespace(log=LogFacts(frameworks=["tensorflow"])),
-        _backlog=SimpleNamespace(left_out=0),
-        _options=SimpleNamespace(log=True),
-        _processes=SimpleNamespace(without_last_report=lambda: (), reporting=False),
+        _backlog=SimpleNamespace(skipped_bytes=0),
+        _options=SimpleNamespace(read_log=True),
+        _processes=SimpleNamespace(pids_without_last_report=lambda: (), any_has_reported=False),
     )
     run = draft("run", outcome=Outcome(exit_code=code, ended=code is not None))
     assert bool(list(Watch._problems(seen, run))) == told  # type: ignore[arg-type]
