@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.machine.sources.host_reader import HostReader, ReopenedFile
+from gpuwatch.machine.sources.host_reader import HostReader
 from gpuwatch.machine.sources.process_details import read_process_details
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable
 from gpuwatch.machine.sources.procfs import process_stat
@@ -239,14 +239,7 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
             process.wait()
 
 
-def test_files_that_stay_open_are_read_anew(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("one")
-    again = ReopenedFile(str(path), 100)
-    assert again.read() == b"one"
-    with path.open("r+") as file:
-        file.write("two, and longer")
-    assert again.read() == b"two, and longer"
+def test_the_host_is_read_as_the_kernel_counts_it() -> None:
     reader = HostReader()
     assert reader.read()[0].cpu_percent is None, "one look gives no rate"
     until = time.monotonic() + 5

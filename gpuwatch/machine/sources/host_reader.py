@@ -1,44 +1,23 @@
-"""The host's hostname, CPU, memory, swap, load, uptime and kind of container, from /proc (proc(5)) and /sys."""
+"""The host's hostname, CPU, memory, swap, load, uptime and kind of container; the only importer of psutil."""
 
 from __future__ import annotations
 
 import os
 import time
-from io import FileIO
+
+import psutil
 
 from gpuwatch.core.model.snapshot import Host, Problem
-from gpuwatch.machine.sources.procfs import boot_time
-
-
-class ReopenedFile:
-    """A file of /proc or /sys that is read often and kept open. Not shared between processes or threads."""
-
-    def __init__(self, path: str, size: int) -> None:
-        """``size``: bytes to read at most."""
-        self._path = path
-        self._size = size
-        self._file: FileIO | None = None
-
-    def read(self) -> bytes:
-        """The current content. OSError."""
-        if self._file is None:
-            self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # it stays open
-        return os.pread(self._file.fileno(), self._size, 0)
 
 
 class HostReader:
-    """Reads the host with every sample; files that are read each time stay open."""
+    """Reads the host with every sample."""
 
     def __init__(self) -> None:
         self._hostname = os.uname().nodename
-        self._stat = ReopenedFile("/proc/stat", 512)
-        self._meminfo = ReopenedFile("/proc/meminfo", 8192)
-        self._online_cpus = ReopenedFile("/sys/devices/system/cpu/online", 1024)
-        self._cpu_count: tuple[bytes, int | None] = (b"", None)
-        """The kernel's list of CPUs that are online, and their number."""
-        self._boot_time = boot_time()
-        self._ticks: tuple[int, int] | None = None
-        """Busy and all CPU ticks at the previous read."""
+        self._boot_time = psutil.boot_time()
+        self._cpu_seconds: tuple[float, float] | None = None
+        """Busy seconds and all seconds of all cores together since boot, at the previous read."""
         self._first = True
         self._container: str | None = None
 
@@ -54,7 +33,8 @@ class HostReader:
             self._container = container_kind(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)
         try:
-            sizes = self._memory_and_swap()
+            memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+            sizes = memory.total - memory.available, memory.total, swap.used, swap.total
         except (OSError, ValueError, KeyError) as error:
             problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
         try:
@@ -64,7 +44,7 @@ class HostReader:
         host = Host(
             hostname=self._hostname,
             cpu_percent=self._cpu_percent(),
-            cpu_count=self._count_cpus(),
+            cpu_count=os.cpu_count(),
             memory_used_bytes=sizes[0],
             memory_total_bytes=sizes[1],
             swap_used_bytes=sizes[2],
@@ -76,46 +56,15 @@ class HostReader:
         return host, problems
 
     def _cpu_percent(self) -> float | None:
-        """Percent of all cores together since the previous read."""
-        before = self._ticks
+        """Percent of all cores together since the previous read; None on the first, or if the clocks stood still."""
+        before = self._cpu_seconds
         try:
-            fields = self._stat.read().split(b"\n", 1)[0].split()
-            user, nice, system, idle, iowait, irq, softirq, steal = (int(field) for field in fields[1:9])
+            times = psutil.cpu_times()
         except (OSError, ValueError):
             return None
-        busy = user + nice + system + irq + softirq + steal
-        self._ticks = busy, busy + idle + iowait
-        if before is None or self._ticks[1] <= before[1]:
+        busy = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+        self._cpu_seconds = busy, busy + times.idle + times.iowait
+        if before is None or self._cpu_seconds[1] <= before[1]:
             return None
-        share = (busy - before[0]) / (self._ticks[1] - before[1])
+        share = (busy - before[0]) / (self._cpu_seconds[1] - before[1])
         return round(min(max(share, 0.0), 1.0) * 100, 1)
-
-    def _count_cpus(self) -> int | None:
-        """Number of cores that are online; counted again when the kernel's list of them changes."""
-        try:
-            online = self._online_cpus.read()
-        except OSError:
-            return os.cpu_count()
-        if online != self._cpu_count[0]:
-            self._cpu_count = online, os.cpu_count()
-        return self._cpu_count[1]
-
-    def _memory_and_swap(self) -> tuple[int, int, int, int]:
-        """Used and total memory, used and total swap, in bytes; used memory is the total less ``MemAvailable``.
-
-        OSError, ValueError; KeyError for a missing field.
-        """
-        text = b"\n" + self._meminfo.read()
-        # Four of about fifty lines.
-        total, free, swap, swap_free = (
-            _kibibytes(text, name) * 1024 for name in (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree")
-        )
-        return total - free, total, swap - swap_free, swap
-
-
-def _kibibytes(text: bytes, name: bytes) -> int:
-    begin = text.find(b"\n" + name + b":")
-    if begin < 0:
-        raise KeyError(name.decode())
-    begin += len(name) + 2
-    return int(text[begin : text.find(b"\n", begin)].split()[0])
