@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import LastingCondition, MachineEven
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode, ClockEventEpisodes
+    from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode, ClockEventEpisodes
     from gpuwatch.machine.recording.reader import Recording
 
 
@@ -143,7 +143,7 @@ class RecordedFindings(FindingSource):
 
     def throttling(self, uuid: str, since: float | None, until: float) -> list[ClockEventEpisode]:
         if self._episodes is None or self._covered_span != (since, until):
-            from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisodes
+            from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisodes
 
             self._episodes, self._covered_span = ClockEventEpisodes(), (since, until)
             first = True

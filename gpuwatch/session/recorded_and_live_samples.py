@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisodes
+from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisodes
 from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
 from gpuwatch.machine.history.last_hour import MAX_EVENTS, THINNED_SECONDS, LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent, onset_key, still_lasting

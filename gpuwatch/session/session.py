@@ -25,7 +25,7 @@ from gpuwatch.session.view import SINCE_START, KnownSince, PlayedRecording, Play
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode
+    from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts.alerts import Alerts
     from gpuwatch.session.event_timeline import EventTrack

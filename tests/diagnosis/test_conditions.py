@@ -20,8 +20,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import PAST_SECONDS, REJUDGE_SECONDS, ConditionEngine
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition, conditions
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition, conditions
 from gpuwatch.explain.diagnosis.conditions.pcie_link import PcieLink
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose

@@ -22,15 +22,16 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.conditions import gpu_faults
-from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode, ClockEventEpisodes
-from gpuwatch.explain.diagnosis.conditions.condition_registry import (
+from gpuwatch.explain.diagnosis.conditions.condition import (
     Condition,
+    Occurrence,
+    Sign,
     conditions,
     coverage_evidence,
 )
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
+from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode, ClockEventEpisodes
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import healthy_finding

@@ -23,8 +23,8 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, error_line, names_cause
-from gpuwatch.explain.diagnosis.rules.missing_gpu import WITHOUT_REASON
-from gpuwatch.explain.diagnosis.rules.reported_process_failures import ended_by_own_error, follows_from_another_process
+from gpuwatch.explain.diagnosis.rules.missing_gpus import WITHOUT_REASON
+from gpuwatch.explain.diagnosis.rules.process_ends import ended_by_own_error, follows_from_another_process
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.failure_lines import NCCL_WARNING

@@ -13,7 +13,6 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare conditions; to add one: one name here
     error_counters,
     gpu_faults,
-    health_flags,
     idle_and_unexplained_memory,
     input_bound,
     memory_filling,
@@ -21,8 +20,7 @@ from gpuwatch.explain.diagnosis.conditions import (  # noqa: F401 - they declare
     program_on_cpu,
     throttling,
 )
-from gpuwatch.explain.diagnosis.conditions.condition_registry import conditions
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence
+from gpuwatch.explain.diagnosis.conditions.condition import Occurrence, conditions
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, healthy_finding, rule, warning_finding
@@ -101,21 +99,19 @@ def rules_for(evidence: Evidence) -> list[Rule]:
         error_evidence,
         framework_build,
         gpu_environment_variables,
-        hidden_gpus,
         idle_gpu_memory,
         ineffective_settings,
         memory_limits_and_grants,
         missing_cuda_libraries,
-        missing_gpu,
+        missing_gpus,
         op_placement,
         out_of_memory,
         predicted_device_map,
         reported_gpu_faults,
         simulation_limits,
-        stalled_program,
+        stalls,
         tf_function_use,
         unexplained_failures,
-        waits_for_input,
     )
 
     return RULES["evidence"]

@@ -25,7 +25,7 @@ class Rule(msgspec.Struct, frozen=True):
     causes: tuple[str, ...]
     """Causes that it may report; none if it only has events."""
     find: Any
-    """A pure function from the input to findings; over samples, a :class:`.conditions.condition_registry.Condition`."""
+    """A pure function from the input to findings; over samples, a :class:`.conditions.condition.Condition`."""
     takes: Input = "evidence"
     replaces_conditions: bool = False
     """Whether it replaces conditions over time if there is only one snapshot."""

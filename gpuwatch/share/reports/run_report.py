@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Through
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
-from gpuwatch.explain.diagnosis.rules.waits_for_input import mean_of_uneven_steps
+from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables

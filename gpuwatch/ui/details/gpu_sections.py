@@ -25,7 +25,7 @@ from gpuwatch.ui.tables.load_levels import threshold_celsius
 from gpuwatch.ui.tables.severity_marks import EVENT_MARKS
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.conditions.clock_event_episodes import ClockEventEpisode
+    from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode
 
 _HOUR_SECONDS = 3600.0
 _THROTTLE_COUNTERS = (

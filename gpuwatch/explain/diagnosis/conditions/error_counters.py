@@ -9,8 +9,7 @@ from typing import ClassVar
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding, Severity
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import ErrorCount, SampleContext
 
 _EVENT_GAP_SECONDS = 60.0

@@ -11,8 +11,7 @@ from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, is_idle
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
 from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import (
     BUCKET_SECONDS,
     MAX_RESTING_PERCENT,

@@ -1,16 +1,18 @@
-"""Throttling by heat, power brake and power cap."""
+"""Throttling by heat, power brake and power cap, and when each clock event reason was active, normal ones included."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterator
 from typing import ClassVar
+
+import msgspec
 
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, POWER_CAP, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.conditions.condition_registry import Condition, condition
-from gpuwatch.explain.diagnosis.conditions.occurrence import Occurrence, Sign
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import MIN_UNDER_LOAD_PERCENT, SampleContext
 
 _COOL_MARGIN_CELSIUS = 20.0
@@ -19,6 +21,19 @@ _COOL_CELSIUS = 65.0
 """°C below which a core is not hot on any card; used if its thresholds are unknown."""
 _MEMORY_HOT_MARGIN_CELSIUS = 10.0
 """°C below its maximum temperature at which memory is hot."""
+_MUCH_CLOCK_LOSS_SHARE = 0.35
+"""Share of the clock from which a loss to the power cap is a warning."""
+_NEAR_LIMIT_SHARE = 0.85
+"""Share of the power limit from which a card is at it."""
+_MAX_EPISODES = 400
+_METRICS = {
+    "clock": "clocks.sm_mhz",
+    "temperature": "temperature.gpu_celsius",
+    "margin": "temperature.margin_celsius",
+    "memory": "temperature.memory_celsius",
+    "busy": "utilization.gpu_percent",
+    "power": "power.draw_watts",
+}
 _COOLING = "Improve the cooling (fans, dust, airflow between cards), or lower the power limit."
 
 
@@ -76,22 +91,6 @@ def _lowest_threshold(device: Device) -> float | None:
     """°C at which the core begins to throttle, as far as the driver tells."""
     known = map(device.number, ("temperature.operating_max_celsius", "temperature.slowdown_celsius"))
     return min((celsius for celsius in known if celsius is not None), default=None)
-
-
-_MUCH_CLOCK_LOSS_SHARE = 0.35
-"""Share of the clock from which a loss to the power cap is a warning."""
-_NEAR_LIMIT_SHARE = 0.85
-"""Share of the power limit from which a card is at it."""
-
-
-_METRICS = {
-    "clock": "clocks.sm_mhz",
-    "temperature": "temperature.gpu_celsius",
-    "margin": "temperature.margin_celsius",
-    "memory": "temperature.memory_celsius",
-    "busy": "utilization.gpu_percent",
-    "power": "power.draw_watts",
-}
 
 
 def _clock_loss(occurrence: Occurrence, context: SampleContext) -> tuple[float | None, str]:
@@ -302,3 +301,70 @@ def _power_evidence(occurrence: Occurrence, context: SampleContext, kind: frozen
         if occurrence.statistics.get("busy")
         else "",
     )
+
+
+class ClockEventEpisode(msgspec.Struct):
+    """One clock event reason on one device, from its onset."""
+
+    uuid: str
+    reason: str
+    began: float
+    last: float
+    """When it was last seen."""
+    ended: float | None = None
+    """When it had been absent long enough to be over; None while it lasts."""
+    at_start: bool = False
+    """Whether it was already present in the first sample."""
+
+
+def _end_after_seconds(reason: str) -> float:
+    return PowerCap.end_after_seconds if reason == POWER_CAP else Thermal.end_after_seconds
+
+
+class ClockEventEpisodes:
+    """When each clock event reason was active, on all devices: every reason except idling, including normal ones."""
+
+    def __init__(self) -> None:
+        self._episodes: deque[ClockEventEpisode] = deque(maxlen=_MAX_EPISODES)
+        self._lasting: dict[tuple[str, str], ClockEventEpisode] = {}
+
+    def observe(self, device: Device, at: float, *, first: bool) -> None:
+        """Adds a sample of a device. Unknown reasons are neither an onset nor an end."""
+        reasons = clock_reasons(device)
+        if reasons is None or not (reasons or self._lasting):
+            return
+        for reason in reasons:
+            episode = self._lasting.get((device.uuid, reason))
+            if episode is None:
+                episode = ClockEventEpisode(device.uuid, reason, at, at, at_start=first)
+                self._lasting[device.uuid, reason] = episode
+                self._episodes.append(episode)
+            episode.last = at
+        for key, episode in list(self._lasting.items()):
+            absent = key[0] == device.uuid and episode.reason not in reasons
+            if absent and at - episode.last >= _end_after_seconds(episode.reason):
+                episode.ended = at
+                del self._lasting[key]
+
+    def prepend(self, earlier: ClockEventEpisodes) -> None:
+        """Adds the episodes of an earlier time; one that was still active then continues here."""
+        for key, previous in earlier._lasting.items():
+            here = next((episode for episode in self._episodes if (episode.uuid, episode.reason) == key), None)
+            if here is not None and here.began - previous.last < _end_after_seconds(previous.reason):
+                here.began, here.at_start = previous.began, previous.at_start
+                earlier._episodes.remove(previous)
+            elif here is None:
+                self._lasting[key] = previous
+        self._episodes = deque((*earlier._episodes, *self._episodes), maxlen=_MAX_EPISODES)
+
+    def of_device(self, uuid: str, until: float) -> list[ClockEventEpisode]:
+        """Episodes of a device as known at a moment, the latest onset first."""
+        known = [episode for episode in self._episodes if episode.uuid == uuid and episode.began <= until]
+        return [
+            msgspec.structs.replace(
+                episode,
+                last=min(episode.last, until),
+                ended=episode.ended if episode.ended is not None and episode.ended <= until else None,
+            )
+            for episode in reversed(known)
+        ]

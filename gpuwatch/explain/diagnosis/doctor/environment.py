@@ -11,7 +11,7 @@ from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import valid_visible_devices_advice
+from gpuwatch.explain.diagnosis.rules.missing_gpus import valid_visible_devices_advice
 
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _ALLOCATORS = {

@@ -25,8 +25,8 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
 from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
 from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import DRIVER_LIBRARIES
+from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
-from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")

@@ -23,8 +23,21 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import (
     raised_at,
 )
 from gpuwatch.explain.diagnosis.rules.error_meanings import MAX_TITLE_CHARS
-from gpuwatch.explain.diagnosis.rules.missing_gpu import requires_a_gpu
+from gpuwatch.explain.diagnosis.rules.missing_gpus import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
+from gpuwatch.explain.diagnosis.rules.process_ends import (
+    crash_meaning,
+    ended_by,
+    ended_by_own_error,
+    host_evidence,
+    lost_rank,
+    own_error,
+    own_error_lines,
+    process_failure,
+    reported_end,
+    signal_meaning,
+    worker_meaning,
+)
 from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     DATALOADER_WORKER,
     ENDINGS,
@@ -36,21 +49,6 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     Meaning,
     first_match,
     row_named,
-)
-from gpuwatch.explain.diagnosis.rules.reported_process_failures import (
-    ended_by_own_error,
-    lost_rank,
-    own_error,
-    own_error_lines,
-    process_failure,
-    reported_end,
-)
-from gpuwatch.explain.diagnosis.rules.signals import (
-    crash_meaning,
-    ended_by,
-    host_evidence,
-    signal_meaning,
-    worker_meaning,
 )
 from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_pytorch_has_no_gpu
 from gpuwatch.explain.logs import reported_ends

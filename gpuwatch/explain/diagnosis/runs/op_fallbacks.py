@@ -11,7 +11,7 @@ from gpuwatch.core.model.causes import NO_GPU
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.hidden_gpus import hides_its_gpus
+from gpuwatch.explain.diagnosis.rules.missing_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.logs.log_facts import LogFacts

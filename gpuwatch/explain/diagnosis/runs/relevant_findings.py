@@ -14,8 +14,8 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES
 from gpuwatch.explain.diagnosis.rule_engine import by_severity
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
+from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
-from gpuwatch.explain.diagnosis.rules.signals import ended_by
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.runs.verdict_and_reason import (
     PLACEMENT_UNCHECKED,
