@@ -11,8 +11,9 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.fleet import Fleet, Holder, HostView
+from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Process
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
+from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import MIN_HELD_BYTES
 
 Use = Literal["free", "used", "bad", "unknown"]
 _CAUSE_RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}

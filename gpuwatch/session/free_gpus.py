@@ -11,10 +11,11 @@ from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick_result import Pick, PickedGpu, RefusedGpu
+from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
 from gpuwatch.core.model.visible_devices import has_mig, read_visible
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_HELD_BYTES, MIN_IN_USE_PERCENT
-from gpuwatch.explain.diagnosis.rules.finding_texts import process_name
+from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import MIN_HELD_BYTES
+from gpuwatch.machine.history.process_labels import label_in_sentence
 from gpuwatch.session.gpu_connections import best_connected, connection_rank
 
 _MAX_PROCESSES_NAMED = 2
@@ -314,7 +315,7 @@ def _tenant_names(tenants: Sequence[Process]) -> str:
     """The largest ones, and how many more."""
     largest = sorted(tenants, key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))[:_MAX_PROCESSES_NAMED]
     descriptions = [
-        process_name(row)
+        label_in_sentence(row)
         + (f" {memory(held_bytes)}" if (held_bytes := row.number("gpu_memory_bytes")) is not None else "")
         for row in largest
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MIN_IN_USE_PERCENT
 
 _SET_VISIBLE_IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""

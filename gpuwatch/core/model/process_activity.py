@@ -13,6 +13,9 @@ from typing import NamedTuple
 MAX_IDLE_PERCENT = 1.0
 """Utilization in percent up to which a GPU counts as idle; a process whose own share is above 0 computes."""
 
+MIN_IN_USE_PERCENT = 10.0
+"""Utilization in percent from which a GPU is in use, though no process is listed on it."""
+
 QUIET_SECONDS = 10
 """Seconds without a kernel after which a process that computed is idle. Ten samples at the usual interval: much longer
 than the driver's own period (a sixth of a second to one second), and short beside the minute of the finding."""

@@ -14,8 +14,8 @@ from gpuwatch.explain.diagnosis.rule_registry import (
     warning_finding,
 )
 from gpuwatch.explain.diagnosis.rules.driver_failures import shows_only_tensorflow
+from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
-from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
 from gpuwatch.explain.logs import interrupts, log_ending
 from gpuwatch.explain.logs.log_facts import LogFacts

@@ -10,7 +10,7 @@ from textual import events
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE
+from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import HELD_SHARE
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan

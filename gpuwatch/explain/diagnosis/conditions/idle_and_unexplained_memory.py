@@ -13,9 +13,14 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, WSL, Device, Process
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import HELD_SHARE, LONG_HELD_SECONDS, MIN_HELD_BYTES
-from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
+from gpuwatch.machine.history.process_labels import command_line, label_in_sentence
 
+HELD_SHARE = 0.2
+"""Share of a device's memory from which an idle process holds much of it."""
+MIN_HELD_BYTES = 1 << 30
+"""Bytes. Less than this, or than :data:`HELD_SHARE` of the device, does not disturb others."""
+_LONG_HELD_SECONDS = 300.0
+"""Seconds that a process holds memory idle from which it is a warning."""
 _YOUNG_SECONDS = 120.0
 """Age in seconds below which a process may still be loading data."""
 _UNEXPLAINED_SHARE = 0.05
@@ -98,16 +103,16 @@ class IdleMemory(Condition):
         whose = "" if alone else f"{by_others}: the driver has no kernel sample of this process"
         return self.make_finding(
             occurrence,
-            "warning" if context.at - occurrence.since >= LONG_HELD_SECONDS else "info",
+            "warning" if context.at - occurrence.since >= _LONG_HELD_SECONDS else "info",
             "fact" if busy is not None and not busy.maximum and not single else "likely",
-            title=f"{process_name(process)} holds {memory(held)} on {where}",
+            title=f"{label_in_sentence(process)} holds {memory(held)} on {where}",
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
                 f"idle {occurrence.time_text(context.at)} (utilization {occurrence.mean_text('busy', '%')}{whose})",
                 f"running for {steady_duration(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
                 on_cpu,
-                command(process),
+                command_line(process),
             ),
             action=action,
         )

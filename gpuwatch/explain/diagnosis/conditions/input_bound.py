@@ -15,9 +15,10 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import (
     ProcessBuckets,
     SampleContext,
 )
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT
-from gpuwatch.explain.diagnosis.rules.finding_texts import command, faster_input, process_name
+from gpuwatch.machine.history.process_labels import command_line, label_in_sentence
 
+MAX_STARVED_PERCENT = 60.0
+"""Mean utilization in percent up to which a device that waits for its input does so much of the time."""
 _WINDOW_BUCKETS = 9
 """Buckets judged together: 90 seconds."""
 _MIN_BUSY_CPU_PERCENT = 90.0
@@ -28,6 +29,16 @@ _WARM_UP_SECONDS = 120.0
 """Seconds after its first kernels in which a process compiles, tunes and fills its buffers."""
 _FIRST_SEEN_SECONDS = 30.0
 """An old process that computes within so many seconds after it was first seen was at work before."""
+_FASTER_INPUT = {
+    "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
+    "torch": "Feed it faster: DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) with N up to"
+    " the number of CPU cores; if they are already busy, do less work per example, or prepare the data in advance.",
+}
+
+
+def faster_input(framework: str) -> str:
+    """What to do about a GPU that waits for its input, by the framework's name, which may be empty."""
+    return _FASTER_INPUT.get(framework, "Prepare the input in more parallel workers, ahead of the step.")
 
 
 def _is_settled(process: ProcessBuckets, at: float) -> bool:
@@ -103,7 +114,7 @@ class InputBound(Condition):
             occurrence,
             "warning",
             "likely",
-            title=f"GPU {gpus} is starved for input by {process_name(process)}",
+            title=f"GPU {gpus} is starved for input by {label_in_sentence(process)}",
             evidence=(
                 f"utilization {occurrence.mean_text('busy', '%')} on average {occurrence.time_text(context.at)}",
                 teeth,
@@ -112,7 +123,7 @@ class InputBound(Condition):
                 if disk is not None and disk.mean >= 5
                 else "",
                 f"framework: {printable(process.framework or '')}",
-                command(process),
+                command_line(process),
             ),
             action=faster_input(framework),
             device_uuid=process.device_uuid,

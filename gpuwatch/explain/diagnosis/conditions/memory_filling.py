@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import MEMORY_WINDOW_SECONDS, SampleContext
-from gpuwatch.explain.diagnosis.rules.finding_texts import process_name
+from gpuwatch.machine.history.process_labels import label_in_sentence
 
 _WARNING_SECONDS = 600.0
 """Seconds to full from which growth is a warning."""
@@ -135,7 +135,7 @@ class MemoryFilling(Condition):
             evidence=(
                 f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
                 f"it grows by {size(rate.last * 60)} per minute; {occurrence.time_text(context.at)}",
-                f"{process_name(holder)} holds the most: {memory(holder.number('gpu_memory_bytes'))}"
+                f"{label_in_sentence(holder)} holds the most: {memory(holder.number('gpu_memory_bytes'))}"
                 if holder is not None
                 else "",
             ),

@@ -12,7 +12,7 @@ from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.explain.diagnosis.rules.finding_texts import command, process_name
+from gpuwatch.machine.history.process_labels import command_line, label_in_sentence
 from gpuwatch.machine.sources.hidden_processes import ELSEWHERE
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
@@ -175,13 +175,13 @@ class CpuWithFreeGpu(Condition):
             occurrence,
             "info" if cause == "unknown" or (cause == "visibility.hidden" and empty) else "warning",
             "likely",
-            title=f"{process_name(process)} computes on the CPU with {printable(process.framework or '')} while"
+            title=f"{label_in_sentence(process)} computes on the CPU with {printable(process.framework or '')} while"
             " GPUs are free",
             evidence=(
                 f"{occurrence.mean_text('cpu', '%')} of a CPU core {occurrence.time_text(context.at)}; it uses no GPU",
                 occurrence.sign.variant,
                 f"free: GPU {free}" if free else "",
-                command(process),
+                command_line(process),
             ),
             action=reason.action if reason is not None else "",
         )

@@ -12,8 +12,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
-from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, raised_at
-from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, quoted, raised_at
 from gpuwatch.explain.diagnosis.rules.process_ends import host_evidence, signal_meaning
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.sizes_and_device_names import device_name

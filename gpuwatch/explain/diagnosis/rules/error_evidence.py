@@ -1,20 +1,32 @@
-"""Errors of a program as evidence: lines that state a cause, and exceptions with the place where they were raised."""
+"""Errors of a program as evidence: quoted lines, lines that state a cause, exceptions with the place of their raise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import RunError
+from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
-from gpuwatch.explain.diagnosis.rules.finding_texts import at_line
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.explain.logs.tracebacks import Frame
+
+
+def quoted(text: str, most: int) -> str:
+    """A line of a log or program, at most ``most`` characters of it, secrets masked."""
+    return shorten(mask_text(printable(text)), most)
+
+
+def at_line(what: str, frame: Frame) -> str:
+    """``requested at train.py, line 7: x = tf.zeros(shape)``, secrets masked."""
+    code = f": {quoted(frame.code, 120)}" if frame.code else ""
+    return f"{what} {printable(frame.file)}, line {frame.line}{code}"
 
 
 def line_stating(message: str, cause: str) -> str:

@@ -8,8 +8,7 @@ from pathlib import PurePath
 
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, frame_of, names_cause
-from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, frame_of, names_cause, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of

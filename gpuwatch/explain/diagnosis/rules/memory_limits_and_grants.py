@@ -32,7 +32,7 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import (
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, others_memory, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
-from gpuwatch.explain.diagnosis.rules.finding_texts import quoted
+from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 _SHARE_ON_PURPOSE_ACTION = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."

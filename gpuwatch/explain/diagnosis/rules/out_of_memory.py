@@ -28,7 +28,7 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import OTHERS_UNKNOWN, UNKNOW
 from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, is_negligible, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, likely_error, rule
-from gpuwatch.explain.diagnosis.rules.finding_texts import at_line, quoted
+from gpuwatch.explain.diagnosis.rules.error_evidence import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.sizes_and_device_names import device_name

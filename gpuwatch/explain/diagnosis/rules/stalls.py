@@ -13,10 +13,9 @@ from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run, signal_name
 from gpuwatch.core.safe_text import printable
+from gpuwatch.explain.diagnosis.conditions.input_bound import MAX_STARVED_PERCENT, faster_input
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.idle_and_busy_limits import MAX_STARVED_PERCENT
 from gpuwatch.explain.diagnosis.rule_registry import likely_warning, rule, warning_finding
-from gpuwatch.explain.diagnosis.rules.finding_texts import faster_input
 
 _MIN_STANDSTILL_SECONDS = 15.0
 """Seconds without a step."""
