@@ -72,12 +72,12 @@ def _kernel(device: str, **allowed: list[int]) -> SimpleNamespace:
 def test_a_kernel_fits_if_all_its_types_do() -> None:
     kernels = load("_gpuwatch_kernels")
     found = [_kernel("GPU", T=[1, 2], output_type=[9]), _kernel("CPU", T=[1, 2, 3], output_type=[9])]
-    assert kernels._fit(found, {"T": 1, "output_type": 9}, ("GPU",))
-    assert not kernels._fit(found, {"T": 3, "output_type": 9}, ("GPU",))
-    assert kernels._fit(found, {"T": 3, "output_type": 9}, ("CPU",))
+    assert kernels._has_fitting_kernel(found, {"T": 1, "output_type": 9}, ("GPU",))
+    assert not kernels._has_fitting_kernel(found, {"T": 3, "output_type": 9}, ("GPU",))
+    assert kernels._has_fitting_kernel(found, {"T": 3, "output_type": 9}, ("CPU",))
     # Both types rule it out: none alone is to blame.
-    assert kernels._blamed(found, {"T": 3, "output_type": 3}, ("GPU",)) is None
-    assert kernels._blamed(found, {"T": 1, "output_type": 9}, ("GPU",)) is None
+    assert kernels._excluding_type(found, {"T": 3, "output_type": 3}, ("GPU",)) is None
+    assert kernels._excluding_type(found, {"T": 1, "output_type": 9}, ("GPU",)) is None
 
 
 def _told(*placements: Placement, simulation: str | None = None) -> Run:
