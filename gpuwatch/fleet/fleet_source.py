@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed_interface import Feed, FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
 
 
 class FleetSource(ABC):
@@ -38,7 +37,7 @@ class FleetSource(ABC):
 class HostFeed(ABC):
     """The snapshots of one host, put in ``_arrived`` by another thread, which then calls ``_wake``.
 
-    Implements :class:`gpuwatch.machine.collector.feed_interface.Feed` with the methods of its subclasses.
+    Implements :class:`gpuwatch.machine.collector.feed.Feed` with the methods of its subclasses.
     """
 
     def __init__(self, host: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import LastingCondition, MachineEvent
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed_interface import Feed
+from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.alerts.alerts import Alerts

@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Device, Host, Process, Snapshot
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.feed_interface import FeedStatus
+    from gpuwatch.machine.collector.feed import FeedStatus
     from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.machine.history.metric_history import History
     from gpuwatch.session.event_timeline import IncidentTrack

@@ -12,8 +12,7 @@ from textual.screen import Screen
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.fleet_poller import FleetPoller
 from gpuwatch.fleet.host_summary import FleetSummary
-from gpuwatch.machine.collector.feed_interface import Feed, FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen

@@ -21,7 +21,7 @@ import msgspec
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines

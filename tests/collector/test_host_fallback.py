@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.machine.collector.host_snapshots import HostSnapshots
+from gpuwatch.machine.collector.collector_replacement import HostSnapshots
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine

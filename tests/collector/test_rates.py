@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.machine.collector.counter_rates import CounterRates
+from gpuwatch.machine.collector.collector import CounterRates
 
 SENT = "nvlink.tx_bytes"
 SENDING = "nvlink.tx_bytes_per_second"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.share import metric_families as families
 from gpuwatch.share.exporter.page_updater import STALE_SECONDS, PageUpdater
 from gpuwatch.share.exporter.slurm_job_map import SlurmJobMap

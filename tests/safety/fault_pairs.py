@@ -27,7 +27,7 @@ from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.collector.collector_protocol import note_seen_devices
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History

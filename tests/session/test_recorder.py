@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter

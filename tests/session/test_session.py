@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_gaps import Gap

@@ -16,7 +16,7 @@ from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from gpuwatch.machine.recording.process_lifetimes import ProcessLives
 from gpuwatch.machine.sources.device_source import GpuProcess
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from tests.ui import machines
 from tests.ui.machines import GIB, NOON
 

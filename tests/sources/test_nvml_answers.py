@@ -14,7 +14,7 @@ from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name, picked_value
 from gpuwatch.machine.sources.nvidia.mig import profile_name
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
 from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists, RunningProcesses
 from tests.sources.test_nvml_faults import CODES

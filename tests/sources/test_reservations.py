@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.model.snapshot import Reservation
-from gpuwatch.machine.sources import abstract_sockets, gpu_reservations
+from gpuwatch.machine.sources import gpu_reservations
 
 # Another user binds names as gpuwatch does, with pid 1, which is root's.
 _FORGER = """
@@ -100,8 +100,8 @@ def test_a_kernel_that_does_not_say_whose_a_socket_is(
     names = tmp_path / "unix"
     own = os.getpid()
     names.write_text(f"0: 2 0 0 2 1 7 @gpuwatch-reserved:{uuid}@\n0: 2 0 0 2 1 8 @gpuwatch-holder:{uuid}@:{own}\n")
-    monkeypatch.setattr(abstract_sockets, "_sock_diag_rows", refuse)
-    monkeypatch.setattr(abstract_sockets, "_PROC_NET_UNIX", names)
+    monkeypatch.setattr(gpu_reservations, "_sock_diag_rows", refuse)
+    monkeypatch.setattr(gpu_reservations, "_PROC_NET_UNIX", names)
     (one,) = gpu_reservations.reservations()
     assert (one.uuid, one.pid) == (uuid, own)
     names.unlink()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
+from gpuwatch.machine.sources.nvidia.nvml_devices import RuntimePm
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.waiting import wait_for_sample
 

@@ -14,7 +14,7 @@ from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.xids import XidReceiver
 from gpuwatch.session.single_snapshot import findings_of
 from gpuwatch.sim.faults import CODES

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device, Reservation, Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session import free_gpus
 from gpuwatch.session.view import KnownSince, View, most_important_first

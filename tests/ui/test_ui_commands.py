@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gpuwatch.cli.dashboard_options import loaded_preferences
 from gpuwatch.cli.main import cli
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.background_probes import ProbeParameters
 from gpuwatch.ui.details.equivalent_commands import dashboard_command, probe_command, sim_option
 from gpuwatch.ui.settings.preferences import Preferences

@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpGroup, help_groups, help_lines

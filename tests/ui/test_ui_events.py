@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.tabs import number_of, tab_labels

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.details.cause_page_lines import page_lines
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal
 from gpuwatch.ui.screens.findings import FindingsScreen

@@ -15,7 +15,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.throttling import thermal_title_and_action
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.line_builder import vertical_bar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Ancestor, Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.process_history import ancestor_row
 from gpuwatch.session.view import View

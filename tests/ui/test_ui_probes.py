@@ -23,7 +23,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.experiment.probing.probe_runner import ProbeRunner
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.background_probes import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import current_activity

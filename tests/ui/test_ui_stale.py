@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.color import Color
 
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.drawing.textual_themes import known_themes
 from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, contrast
 from tests.ui import machines

@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen

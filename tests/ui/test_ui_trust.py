@@ -10,7 +10,7 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.fleet.host_summary import summarize_fleet
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View, most_important_first
 from gpuwatch.share.reports.report_by_document_kind import content_of

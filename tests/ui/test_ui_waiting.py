@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from tests.ui import machines
 from tests.ui.conftest import Stage

@@ -41,7 +41,7 @@ from gpuwatch.machine.history.process_events import ProcessEvents
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, unobserved_limit
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.feed_interface import FeedStatus
+    from gpuwatch.machine.collector.feed import FeedStatus
 
 MAX_EVENTS = 1000
 """Events kept."""

@@ -41,16 +41,14 @@ from gpuwatch.machine.collector.collector_supervision import (
     read_frames,
     wait_for_exit_code,
 )
-from gpuwatch.machine.collector.feed_interface import FeedStatus
+from gpuwatch.machine.collector.feed import FeedStatus, LocalProcessAccess
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
-from gpuwatch.machine.collector.process_access import LocalProcessAccess
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.host_snapshots import HostSnapshots
-    from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes
+    from gpuwatch.machine.collector.collector_replacement import HostSnapshots, IdleTimes
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -80,7 +78,7 @@ _START_CODE = (
 
 
 class LiveFeed:
-    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.feed_interface.Feed`.
+    """Snapshots from a collector process; implements :class:`gpuwatch.machine.collector.feed.Feed`.
 
     ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
     ``first``: a process that is already running; its replacements are started here. ``share``: the samples may be
@@ -399,7 +397,7 @@ class LiveFeed:
 
     def _sample_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
-        from gpuwatch.machine.collector.host_snapshots import HostSnapshots  # most dashboards never need it
+        from gpuwatch.machine.collector.collector_replacement import HostSnapshots  # most dashboards never need it
 
         if self._host_snapshots is None:
             self._host_snapshots = HostSnapshots()
@@ -442,7 +440,7 @@ class LiveFeed:
 
     def _begin_idle_times(self) -> None:
         """Called when another begins to take the samples."""
-        from gpuwatch.machine.collector.idle_times_across_collectors import IdleTimes  # most dashboards never need it
+        from gpuwatch.machine.collector.collector_replacement import IdleTimes  # most dashboards never need it
 
         if self._newest_snapshot is not None:
             self._idle_times = IdleTimes(self._newest_snapshot)

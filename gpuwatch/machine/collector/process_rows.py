@@ -13,8 +13,8 @@ from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
-from gpuwatch.machine.sources.hidden_processes import HIDDEN
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock_id
+from gpuwatch.machine.sources.procfs import HIDDEN
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")

@@ -19,7 +19,7 @@ from gpuwatch.machine.history.reused_objects import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running_recorders
 from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
-from gpuwatch.machine.sources.hidden_processes import HIDDEN
+from gpuwatch.machine.sources.procfs import HIDDEN
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.recorder_sample_completer import RecorderSampleCompleter

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed_interface import FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.feed import FeedStatus, ProcessAccess
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.machine.recording.reader import Recording
@@ -29,7 +28,7 @@ _MAX_LATE_SECONDS = 1.0
 class RecordingPlayer:
     """Plays a recording from a moment on; at its end it waits for more.
 
-    A :class:`~gpuwatch.machine.collector.feed_interface.Feed`, used by one thread: samples are read when they are
+    A :class:`~gpuwatch.machine.collector.feed.Feed`, used by one thread: samples are read when they are
     taken. Another thread only wakes the front end when something is due. Times are seconds since the epoch.
     """
 
@@ -88,7 +87,7 @@ class RecordingPlayer:
         return sessions[-1].interval if sessions else 1.0
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.feed_interface.Feed`."""
+        """Starts playing, unless paused. ``wake`` as in :class:`~gpuwatch.machine.collector.feed.Feed`."""
         if self._thread is None and wake is not None:
             self._thread = threading.Thread(
                 target=self._wake_when_due, args=(wake,), name="gpuwatch-replay", daemon=True

@@ -12,9 +12,8 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event, process_event
-from gpuwatch.machine.history.observed_process import ObservedProcess
+from gpuwatch.machine.history.process_usage import ObservedProcess, UnsampledProcesses
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
-from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 _Key = tuple[str | None, int, float | None]
 _MAX_INTERVALS = 8

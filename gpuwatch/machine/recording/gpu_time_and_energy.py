@@ -19,9 +19,9 @@ from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.energy import has_no_counter
+from gpuwatch.machine.history.process_usage import UnsampledProcesses
 from gpuwatch.machine.history.sample_frames import decoded, decompress_zlib
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
-from gpuwatch.machine.history.unsampled_processes import UnsampledProcesses
 
 HOUR_SECONDS = 3600
 """Seconds of what is counted together; it begins at a multiple of them."""

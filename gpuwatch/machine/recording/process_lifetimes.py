@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from gpuwatch.core.model.process_accounting import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
-from gpuwatch.machine.history.observed_process import ObservedProcess
+from gpuwatch.machine.history.process_usage import ObservedProcess
 
 Key = tuple[int, float, str]
 """Pid, start time (-1 if unknown) and UUID of the device."""

@@ -40,7 +40,7 @@ class SilenceReport(msgspec.Struct, frozen=True):
     """When it was reported, in seconds since the machine started."""
     detail: str
     blame: str
-    """Fault of the recorder's collector, as in :class:`gpuwatch.machine.collector.feed_interface.FeedStatus`."""
+    """Fault of the recorder's collector, as in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
 
 
 class RecorderEntry(msgspec.Struct, frozen=True, kw_only=True):

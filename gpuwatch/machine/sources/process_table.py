@@ -17,8 +17,15 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import CPU_BUILD
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.hidden_processes import ELSEWHERE, HIDDEN, hiding_option, process_exists
-from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
+from gpuwatch.machine.sources.procfs import (
+    ELSEWHERE,
+    HIDDEN,
+    TICKS,
+    hiding_option,
+    process_exists,
+    process_stat,
+    user_name,
+)
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

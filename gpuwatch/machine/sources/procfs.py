@@ -1,4 +1,4 @@
-"""Files of /proc (proc(5)): processes, their states, times and parents; users; and when the machine booted."""
+"""Files of /proc (proc(5)): processes and why one is not shown, their states, times, parents, users; time of boot."""
 
 from __future__ import annotations
 
@@ -211,3 +211,43 @@ def is_running(name: str) -> bool:
         except OSError:
             continue  # it has exited
     return False
+
+
+ELSEWHERE = "in another PID namespace, or exited"
+"""Why nothing can be read about a pid that ``/proc`` does not have."""
+HIDDEN = "hidden from this user: /proc is mounted with "
+"""The option follows: ``hidepid=2``."""
+_NOTHING_HIDDEN = ("0", "off")
+
+
+def hiding_option(proc: str = "/proc") -> str:
+    """The option with which ``/proc`` hides processes of other users, ``hidepid=2``; empty where it hides none."""
+    option = ""
+    try:
+        with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                mount, _, filesystem = line.partition(" - ")
+                fields, filesystem_fields = mount.split(), filesystem.split()
+                if (
+                    len(fields) > 4
+                    and fields[4] == "/proc"
+                    and len(filesystem_fields) > 2
+                    and filesystem_fields[0] == "proc"
+                ):
+                    # A later mount covers the earlier ones.
+                    options = [entry for entry in filesystem_fields[2].split(",") if entry.startswith("hidepid=")]
+                    option = next((entry for entry in options if entry.partition("=")[2] not in _NOTHING_HIDDEN), "")
+    except OSError:
+        return ""
+    return option
+
+
+def process_exists(pid: int) -> bool:
+    """Whether the process exists. Signal 0 reaches all in this PID namespace, even those that ``/proc`` hides."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed_interface import Feed
+from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.session.current_findings import recorded_and_current_findings
 from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
 from gpuwatch.share.exporter.metrics_page import MetricsPage

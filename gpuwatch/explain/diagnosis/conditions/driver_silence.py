@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_finding, likely_error
 from gpuwatch.machine.history.machine_event import MachineEvent
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.feed_interface import FeedStatus
+    from gpuwatch.machine.collector.feed import FeedStatus
 
 
 class DriverSilence:

@@ -13,7 +13,7 @@ from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.machine.history.process_labels import command_line, label_in_sentence
-from gpuwatch.machine.sources.hidden_processes import ELSEWHERE
+from gpuwatch.machine.sources.procfs import ELSEWHERE
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 _MIN_PROGRAM_BYTES = 100 << 20

@@ -11,7 +11,7 @@ from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, likely_info, rule
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.machine.sources import hidden_processes
+from gpuwatch.machine.sources.procfs import ELSEWHERE, HIDDEN
 
 
 @rule("mig.misuse")
@@ -73,7 +73,7 @@ def processes_not_visible(evidence: Evidence) -> Iterator[Finding]:
         return
     for device in snapshot.devices:
         rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]
-        if hidden := [row for row in rows if row.note.startswith(hidden_processes.HIDDEN)]:
+        if hidden := [row for row in rows if row.note.startswith(HIDDEN)]:
             count, pids, memory_text = _process_texts(hidden)
             yield info_finding(
                 "memory.other-process",
@@ -82,7 +82,7 @@ def processes_not_visible(evidence: Evidence) -> Iterator[Finding]:
                 action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
                 device_uuid=device.uuid,
             )
-        if elsewhere := [row for row in rows if row.note.startswith(hidden_processes.ELSEWHERE)]:
+        if elsewhere := [row for row in rows if row.note.startswith(ELSEWHERE)]:
             count, pids, memory_text = _process_texts(elsewhere)
             yield likely_info(
                 "container.pid-namespace",

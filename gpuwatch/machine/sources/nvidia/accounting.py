@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwatch.core.model.process_accounting import AccountedProcess
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 
 _PERMANENT_KEY = "accounting"
 _MAX_PROCESSES = 32

@@ -9,7 +9,7 @@ from gpuwatch.core.model.metrics import BY_ID as METRICS
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice, ProcessList
+from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice, ProcessList
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 NO_INSTANCE = 0xFFFFFFFF

@@ -13,7 +13,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
 from gpuwatch.machine.sources.device_source import MAX_XIDS
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
+from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 _MAX_EVENTS_AT_ONCE = 64

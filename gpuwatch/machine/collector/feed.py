@@ -1,13 +1,16 @@
-"""Access to a feed's host besides snapshots: details of single processes, and signals to them."""
+"""A feed of snapshots as its consumers see it: its interface, its state, and what can be asked of its host besides."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 if TYPE_CHECKING:
@@ -80,3 +83,59 @@ class LocalProcessAccess(ProcessAccess):
         from gpuwatch.machine.sources.process_signals import send_signal
 
         return send_signal(pid, create_time, number)
+
+
+FeedState = Literal["starting", "ok", "not-answering", "stopped"]
+
+
+class FeedStatus(msgspec.Struct, frozen=True):
+    """The state of a feed at one moment."""
+
+    state: FeedState
+    age_seconds: float | None = None
+    """Since the last snapshot arrived; None before the first."""
+    waiting_seconds: float = 0.0
+    """How long the next snapshot has been overdue; 0 if it is not."""
+    replaced: int = 0
+    """How often a collector that did not answer has been replaced."""
+    detail: str = ""
+    blame: str = ""
+    """What is wrong with the collector itself (``was stopped``); empty if it is waiting for the driver."""
+    machine: Snapshot | None = None
+    """The host and its processes without devices, read while the driver blocks the newest collector."""
+    recording: str = ""
+    """The file of the recorder whose samples these are; empty: the driver is queried for this feed."""
+    source_note: str = ""
+    """The last change of that, for the user."""
+
+
+class Feed(Protocol):
+    """A source of snapshots that never blocks its caller."""
+
+    interval: float
+    """Seconds between samples; may be set at any time."""
+
+    @property
+    def host(self) -> ProcessAccess:
+        """What can be asked of the host that the snapshots are of."""
+        ...
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Starts the feed; ``wake`` is called from another thread whenever a snapshot has arrived."""
+        ...
+
+    def drain(self) -> list[Snapshot]:
+        """All snapshots since the last call, oldest first."""
+        ...
+
+    def status(self) -> FeedStatus:
+        """The feed's state; cheap enough for every key press."""
+        ...
+
+    def resumed(self) -> None:
+        """Called after SIGCONT: do not count the stop as driver delay."""
+        ...
+
+    def stop(self) -> None:
+        """Ends everything that the feed started, within about a second."""
+        ...

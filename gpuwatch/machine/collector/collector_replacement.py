@@ -1,15 +1,48 @@
-"""Since when processes are idle, over a change of who takes the samples: each collector only knows its own time."""
+"""While a collector hangs, the host without the driver; after its replacement, idle times that go on."""
 
 from __future__ import annotations
 
+import datetime
+import time
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
+from gpuwatch.machine.collector.process_rows import host_process
 from gpuwatch.machine.collector.recorder_sample_completer import SAME_START_SECONDS
 from gpuwatch.machine.history.reused_objects import MappedRows
+from gpuwatch.machine.sources.host_reader import HostReader
+from gpuwatch.machine.sources.process_table import ProcessTable
+
+
+class HostSnapshots:
+    """Takes snapshots of the host and its processes alone: without them a screen would stay empty."""
+
+    def __init__(self) -> None:
+        self._reader = HostReader()
+        self._table = ProcessTable()
+
+    def take(self) -> Snapshot:
+        """A snapshot without devices, with the busiest processes."""
+        taken_at = datetime.datetime.now(datetime.UTC)
+        began = time.monotonic()
+        host, problems = self._reader.read()
+        processes = tuple(map(host_process, self._table.busiest(began)))
+        self._table.keep_only({process.pid for process in processes})
+        return Snapshot(
+            taken_at=taken_at,
+            took_seconds=time.monotonic() - began,
+            simulated=False,
+            driver=None,
+            devices=(),
+            processes=processes,
+            host=host,
+            problems=tuple(problems),
+            host_processes=self._table.process_count,
+        )
+
 
 _FIRST_REPORTS_SECONDS = 10.0
 """Seconds after the first sample in which a driver may not report yet who computes; later, it may have computed."""
@@ -25,7 +58,10 @@ class _KnownIdle(NamedTuple):
 
 
 class IdleTimes:
-    """Takes samples in their order; unchanged rows stay the same objects."""
+    """Since when processes are idle, though each collector only knows its own time.
+
+    Takes samples in their order; unchanged rows stay the same objects.
+    """
 
     def __init__(self, last: Snapshot) -> None:
         """``last``: the last sample before the change."""

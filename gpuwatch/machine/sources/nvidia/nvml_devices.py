@@ -1,20 +1,69 @@
-"""Which GPUs NVML lists. A suspended GPU is not queried: that would wake it."""
+"""The GPUs that NVML lists, with what is cached about each. A suspended GPU is not queried: that would wake it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import astuple
 
 from gpuwatch.core.model.metrics import Lane
+from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_PREFIX, UNIDENTIFIED_PREFIX
-from gpuwatch.machine.sources.device_source import SeenDevice
-from gpuwatch.machine.sources.nvidia import nvml_errors
+from gpuwatch.machine.sources.device_source import GpuProcess, MissingReadings, Readings, SeenDevice, SourceDevice
+from gpuwatch.machine.sources.nvidia import mig, nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_from_nvml, text_of
-from gpuwatch.machine.sources.nvidia.nvml_device import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
-from gpuwatch.machine.sources.nvidia.runtime_power_management import RuntimePm
+from gpuwatch.machine.sources.procfs import file_text
+from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
+from gpuwatch.sim import simulated_sysfs
+
+ProcessList = list[tuple[int, int | None, int, int]]
+"""Rows of NVML: pid, bytes, GPU instance, compute instance."""
+
+
+class NvmlDevice(SourceDevice):
+    """A device of the current list."""
+
+    handle: Any = None
+    """NVML's handle; None for a device that did not answer when it was listed."""
+    permanent: dict[str, Missing] = msgspec.field(default_factory=dict)
+    """Metric id to the reason that will not change."""
+    kept_readings: dict[Lane, tuple[Readings, MissingReadings]] = msgspec.field(default_factory=dict)
+    """The last readings of each lane but the fast one."""
+    answers: dict[str, tuple[Any, list[tuple[str, Value | Missing]]]] = msgspec.field(default_factory=dict)
+    """Of each call: the last answer, and the readings made of it."""
+    last_fast: tuple[Readings, MissingReadings, Readings, MissingReadings] | None = None
+    """The last readings of the fast lane, and the same with what is kept of the others."""
+    may_sleep: bool = False
+    """Whether the kernel may suspend it: then the kernel is asked before NVML, which would wake the device."""
+    mig_on: bool | None = None
+    """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
+    instances: list[mig.ListedInstance] = msgspec.field(default_factory=list)
+    """Its MIG instances, as of the last slow sample."""
+    process_lists_by_kind: list[tuple[str, ProcessList]] = msgspec.field(default_factory=list)
+    """The last lists of processes, by kind."""
+    listed_processes: list[GpuProcess] = msgspec.field(default_factory=list)
+    """The same, each process once."""
+    listed_with_mig: bool = True
+    """Whether MIG was on, or unknown, when :attr:`listed_processes` was made."""
+    utilization_seen_at: int = 0
+    """Microseconds since the epoch of the newest process utilization sample seen."""
+
+    def note_missing(self, lib: Any, code: int, call: str, *names: str) -> Missing:
+        """Why ``call`` gave nothing; kept under these names where that will not change."""
+        why_missing = nvml_errors.missing_reading(lib, code, call, mig_on=bool(self.mig_on))
+        if code in nvml_errors.PERMANENT:
+            self.permanent.update(dict.fromkeys(names, why_missing))
+        return why_missing
+
+    @property
+    def lost(self) -> bool:
+        """Whether NVML reported the whole device as lost (``NVML_ERROR_GPU_IS_LOST``, ``_RESET_REQUIRED``)."""
+        return self.state in ("lost", "reset-required")
+
 
 _SUSPENDED = "suspended by the kernel; reading it would wake it"
 _MAX_DEVICES = 1024
@@ -172,3 +221,29 @@ def _match_silent_devices(
         if len(some) == len(silent):
             return dict(zip(silent, some, strict=True))
     return {}
+
+
+class RuntimePm:
+    """The power state of NVIDIA's PCI devices: the kernel's runtime power management, read from /sys alone.
+
+    An unused GPU of a laptop is suspended. A call to the driver would wake it; reading /sys does not. On servers and
+    desktops runtime power management is off for GPUs, and nothing more is read.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = simulated_sysfs.sysfs_root() if root is None else root
+
+    def managed(self, pci_bus_id: str) -> bool:
+        """Whether the kernel may suspend the device (``power/control`` is ``auto``)."""
+        return bool(pci_bus_id) and self._read(pci_bus_id, "control") == "auto"
+
+    def asleep(self, pci_bus_id: str) -> bool:
+        """Whether the device is suspended now (``power/runtime_status``)."""
+        return self._read(pci_bus_id, "runtime_status") in ("suspended", "suspending")
+
+    def gpus(self) -> list[str]:
+        """PCI bus ids of NVIDIA's GPUs in the order of NVML's indices; empty if /sys cannot be read."""
+        return [slot.name for slot in nvidia_slots(self._root) or ()]
+
+    def _read(self, pci_bus_id: str, name: str) -> str:
+        return (file_text(simulated_sysfs.power_folder(self._root, pci_bus_id) / name) or "").strip()
