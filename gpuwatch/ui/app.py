@@ -414,7 +414,7 @@ class GpuwatchApp(PreferencesApp):
         """Says in the footer which gaps were passed over or gone to."""
         gaps = self.session.take_gaps()
         if gaps:
-            from gpuwatch.ui.details.recording_gap_text import gap_text
+            from gpuwatch.ui.widgets.timeline import gap_text
 
             text = gap_text(gaps, self.session.clock(), self.session.timeline.events())
             self.tab.show_message(text, "warning", _NOTICE_SECONDS)

@@ -19,8 +19,7 @@ from gpuwatch.session.view import KnownSince, View, most_important_first
 from gpuwatch.share.metric_families import PROCESS_IDLE
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.panes.idle_holders import idle_text
-from gpuwatch.ui.panes.overview_summary import draw_summary
+from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, time_column_text
 from tests.diagnosis.watching import BEGIN, gpu, program

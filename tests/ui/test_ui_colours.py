@@ -23,7 +23,7 @@ from gpuwatch.ui.panes.top_line import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import LoadedSettings
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
-from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, NORMAL, load_level
+from gpuwatch.ui.tables.gpu_loads import DEFAULT_THRESHOLDS, NORMAL, load_level
 from gpuwatch.ui.widgets.painted_pane import MIN_READABLE_CONTRAST, PaintedPane, contrast
 from tests.every import every
 from tests.terminal import Terminal

@@ -14,9 +14,8 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.ui.details.cause_page_lines import page_lines
-from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal
-from gpuwatch.ui.screens.findings import FindingsScreen
+from gpuwatch.ui.details.finding_lines import page_lines
+from gpuwatch.ui.screens.findings import CauseSheet, EvidenceModal, FindingsScreen
 from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage

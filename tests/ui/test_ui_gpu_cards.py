@@ -20,8 +20,8 @@ from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan_layout
-from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.wrapping import drop_last_clauses, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, Span, wrap_line
+from gpuwatch.ui.drawing.text_width import drop_last_clauses
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders_line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.settings.preferences import GpuDisplay, Preferences
@@ -35,7 +35,7 @@ from gpuwatch.ui.tables.gpu_fields import (
     card_spans,
     line_spans,
 )
-from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, load_level
+from gpuwatch.ui.tables.gpu_loads import FULL, HIGH, NORMAL, Thresholds, load_level
 from tests.diagnosis.test_every_cause import CASES
 from tests.every import every
 from tests.ui import machines

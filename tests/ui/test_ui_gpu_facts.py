@@ -8,7 +8,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.ui.details import gpu_sections as gpu_facts
-from gpuwatch.ui.drawing.wrapping import SpanLines
+from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.screens.gpu import GpuScreen
 from tests.ui import machines
 from tests.ui.conftest import Stage

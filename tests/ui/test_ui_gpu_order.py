@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.settings.settings_file import load_settings
-from gpuwatch.ui.tables.gpu_order import ORDERS
+from gpuwatch.ui.tables.gpu_loads import ORDERS
 from tests.ui import machines
 from tests.ui.conftest import Stage
 

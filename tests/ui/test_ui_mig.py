@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import MigInstance, Snapshot
 from gpuwatch.ui.drawing.overview_layout import plan_layout
-from gpuwatch.ui.panes.mig_line import mig_instance_lines
+from gpuwatch.ui.panes.gpu_line import mig_instance_lines
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import settle

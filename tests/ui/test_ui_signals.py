@@ -14,10 +14,10 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.process_table import ProcessTable
+from gpuwatch.ui.screens.column_chooser import SortMenu
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
-from gpuwatch.ui.screens.sort_menu import SortMenu
 from gpuwatch.ui.tables.process_columns import COLUMNS
 from tests.ui import machines
 from tests.ui.conftest import Stage

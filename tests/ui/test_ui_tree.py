@@ -11,8 +11,7 @@ from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID
 from gpuwatch.ui.tables.process_filter import parse_process_filter
-from gpuwatch.ui.tables.process_table_rows import filtered_rows, sorted_rows, table_rows
-from gpuwatch.ui.tables.process_tree_rows import tree_branches
+from gpuwatch.ui.tables.process_table_rows import filtered_rows, sorted_rows, table_rows, tree_branches
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import press

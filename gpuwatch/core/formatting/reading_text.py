@@ -1,4 +1,4 @@
-"""A reading of a device metric as text, with its unit."""
+"""A reading of a device metric as text, with its unit; and why one is missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, rate_text, size
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Reading
+from gpuwatch.core.safe_text import printable
 
 
 def reading_text(spec: MetricSpec, value: Reading) -> str:
@@ -33,3 +34,8 @@ def reading_text(spec: MetricSpec, value: Reading) -> str:
             return clock_duration(value) if value >= 60 else f"{value:.1f} s"
         case _:
             return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def missing_text(why: Missing) -> str:
+    """Why a value is missing: the reason, and its detail if there is one."""
+    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")

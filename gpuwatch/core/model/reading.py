@@ -42,6 +42,11 @@ class Missing(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     """One sentence: the call and its answer."""
 
+    @property
+    def permanent(self) -> bool:
+        """Whether waiting does not help."""
+        return self.reason in ("not_supported", "permission_denied", "unknown")
+
 
 Reading = Value | Missing
 

@@ -9,14 +9,11 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
 
-_PERMANENT_REASONS = frozenset({"not_supported", "permission_denied", "unknown"})
-"""Reasons for which a device will never have a counter."""
-
 
 def has_no_counter(device: Device) -> bool:
     """Whether a device will never have an energy counter; False if it was only not read now."""
     value = device.get("energy_joules")
-    return isinstance(value, Missing) and value.reason in _PERMANENT_REASONS
+    return isinstance(value, Missing) and value.permanent
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,20 @@
-"""Findings with evidence and action, and source problems, as lines. Pure."""
+"""Findings with evidence and action, source problems, and the page of a cause, as lines. Pure."""
 
 from __future__ import annotations
+
+import re
 
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
+from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.glyphs import FINDING_MARKS
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_styles import link_style
-from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.verdict import notable_notes
-from gpuwatch.ui.tables.severity_marks import FINDING_MARKS
 
 Entry = Finding | Problem
 
@@ -104,3 +106,49 @@ def all_finding_lines(view: View) -> SpanLines:
         lines = [[("● ", "ok"), ("No problems found.", "text")]]
         lines += [[("  · ", "dim"), (line, "text")] for line in (healthy.evidence if healthy is not None else ())]
     return lines
+
+
+_RULE = re.compile(r"[|\-: ]+")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+
+
+def page_lines(text: str) -> SpanLines:
+    """Markdown as lines, with styles for headings, code, tables and bullets; paragraphs are joined."""
+    lines: SpanLines = []
+    code = goes_on = False
+    for raw in text.splitlines():
+        fence = raw.startswith("```")
+        if fence:
+            code = not code
+        elif code:
+            lines.append([("    ", "text"), (raw, "accent")])
+        elif raw.startswith("#"):
+            lines.append([(_plain(raw.lstrip("# ")), "strong")])
+        elif raw.startswith("|"):
+            if not _RULE.fullmatch(raw):
+                lines.append([("    ", "text"), (_plain(raw.strip("| ")).replace(" | ", "  ·  "), "text")])
+        elif raw.startswith("- "):
+            lines.append([("  · ", "dim"), (_plain(raw[2:]), "text")])
+        elif goes_on and raw.strip():
+            *before, (words, style) = lines[-1]
+            lines[-1] = [*before, (f"{words} {_plain(raw.strip())}", style)]
+        else:
+            lines.append([(_plain(raw), "text")] if raw.strip() else [])
+        goes_on = bool(raw.strip()) and not (fence or code or raw.startswith(("#", "|")))
+    return lines
+
+
+def _plain(text: str) -> str:
+    return _LINK.sub(r"\1", text).replace("`", "").replace("**", "")
+
+
+def cause_head(cause: str) -> list[tuple[str, str]]:
+    """The title above a cause page, with the command that prints it."""
+    return [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]
+
+
+def folded_page(cause: str, room: int, *, headed: bool = True) -> SpanLines:
+    """The page of a cause in ``room`` cells; ``headed``: with its heading, which is the cause's id."""
+    text = page(cause)
+    lines = page_lines(text if headed else text.partition("\n\n")[2])
+    return [part for line in lines for part in wrap_line(line, room)]

@@ -15,14 +15,13 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock_text import clock_text
+from gpuwatch.ui.drawing.glyphs import EVENT_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines
 from gpuwatch.ui.drawing.text_width import align_left
-from gpuwatch.ui.drawing.wrapping import SpanLines
-from gpuwatch.ui.panes.mig_line import mig_spans, processes_by_instance, processes_text
+from gpuwatch.ui.panes.gpu_line import mig_spans, processes_by_instance, processes_text
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.load_levels import threshold_celsius
-from gpuwatch.ui.tables.severity_marks import EVENT_MARKS
+from gpuwatch.ui.tables.gpu_loads import threshold_celsius
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode

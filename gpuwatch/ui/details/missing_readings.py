@@ -13,8 +13,7 @@ from gpuwatch.core.model.snapshot import IDLE_SINCE, PROCESS_READINGS, RUN_SECON
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.wrapping import SpanLines
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines
 from gpuwatch.ui.tables.process_columns import COLUMNS, command_text, is_on_cpu
 from gpuwatch.ui.tables.process_table_rows import Row, UnexplainedMemory
 

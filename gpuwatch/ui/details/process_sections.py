@@ -24,9 +24,8 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.details.environment_effects import variable_effects
 from gpuwatch.ui.details.finding_lines import cause_page_style, entry_lines
 from gpuwatch.ui.drawing.clock_text import date_and_time
-from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.wrapping import SpanLines
-from gpuwatch.ui.panes.idle_holders import idle_text
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines
+from gpuwatch.ui.panes.overview_summary import idle_text
 from gpuwatch.ui.tables.process_columns import command_text, device_prefix
 
 _NO_FRAMEWORK = "no framework recognized in its memory maps"

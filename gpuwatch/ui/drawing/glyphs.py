@@ -1,4 +1,4 @@
-"""The glyphs on screen and their ASCII replacements. Pure, no Textual.
+"""The glyphs on screen: the signs of severities, and the ASCII replacement of each glyph. Pure, no Textual.
 
 Glyphs are replaced cell for cell when a screen is written, so nothing moves: code that draws uses
 the glyphs of :data:`ASCII_REPLACEMENTS` and need not know about ASCII mode. The user's own text (a command
@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import width_of
+
+SEVERITY_MARKS: dict[str, Span] = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("●", "text")}
+"""Of what is true now."""
+FINDING_MARKS = SEVERITY_MARKS | {"info": ("•", "dim")}
+"""In lists of findings, where ``●`` is the healthy one."""
+EVENT_MARKS = SEVERITY_MARKS | {"info": ("·", "dim"), "good": ("●", "ok")}
+"""Of what happened."""
 
 ASCII_REPLACEMENTS: dict[str, str] = {
     # Frames, scroll bars, trees.

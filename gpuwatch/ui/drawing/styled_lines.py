@@ -1,10 +1,12 @@
-"""A pane's lines as plain data: spans of text, each with the name of its style. Pure, no Textual."""
+"""Lines as plain data: spans of text, each with the name of its style; wrapped, cut, compared. Pure, no Textual."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import NamedTuple
 
-from gpuwatch.ui.drawing.text_width import width_of
+from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 
 Span = tuple[str, str]
 """Text and the name of its style, see :data:`gpuwatch.ui.drawing.text_styles.STYLES`."""
@@ -18,6 +20,55 @@ class Line(NamedTuple):
 
 
 BLANK = Line(())
+SpanLines = list[list[Span]]
+"""Lines as lists of spans, for sheets and sections."""
+
+
+def wrap_line(line: list[Span], width: int) -> SpanLines:
+    """``line`` wrapped to ``width``; the last span continues below its start.
+
+    If that start is far to the right, it continues near the left edge: a very narrow column is unreadable.
+    """
+    if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
+        return [line]
+    *before, (text, style) = line
+    indent = sum(width_of(part) for part, _ in before)
+    if indent <= width // 2:
+        parts = _wrap_text(text, max(width - indent, 8)) or [""]
+        return [[*before, (parts[0], style)], *([(" " * indent, "text"), (part, style)] for part in parts[1:])]
+    near = 4
+    gap = text[: len(text) - len(text.lstrip())]
+    first, rest = "", text.split()
+    while rest and width_of(first) + width_of(rest[0]) < width - indent - width_of(gap):
+        first = f"{first} {rest.pop(0)}".lstrip()
+    first = gap + first if first else ""
+    parts = _wrap_text(" ".join(rest), max(width - near, 8))
+    return [[*before, (first, style)], *([(" " * near, "text"), (part, style)] for part in parts)]
+
+
+def _wrap_text(text: str, width: int) -> list[str]:
+    """``text`` in lines of ``width``: words stay whole, also with a hyphen; longer ones break at separators."""
+    lines = []
+    for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
+        rest = line
+        while width_of(rest) > width:
+            head = cut_to_width(rest, width + 1)[:-1]
+            ends = (max((found.end() for found in signs.finditer(head)), default=0) for signs in _SEPARATORS)
+            at = next((end for end in ends if end > len(head) // 3), len(head))
+            lines.append(rest[:at])
+            rest = rest[at:]
+        lines.append(rest)
+    return lines
+
+
+def cut_line(line: list[Span], width: int) -> list[Span]:
+    """``line`` cut to ``width`` in its last span."""
+    *before, (text, style) = line
+    return [*before, (cut_to_width(text, max(width - sum(width_of(part) for part, _ in before), 0)), style)]
+
+
+_SEPARATORS = (re.compile(r"[/,;:=&|]"), re.compile(r"[_.-]"))
+"""Behind which a word too long for a line breaks, the better ones first."""
 
 
 def with_spans_replaced(line: Line, cells: dict[int, Span]) -> Line | None:

@@ -18,13 +18,12 @@ from gpuwatch.ui.drawing.braille_graph import axis_ends, axis_text, braille, rec
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows
 from gpuwatch.ui.drawing.styled_lines import Span
-from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import drop_last_clauses
-from gpuwatch.ui.panes.mig_line import mig_instance_lines
+from gpuwatch.ui.drawing.text_width import cut_to_width, drop_last_clauses, width_of
+from gpuwatch.ui.panes.gpu_line import mig_instance_lines
 from gpuwatch.ui.settings.preferences import GpuDisplay
 from gpuwatch.ui.tables.device_notes import clock_note, device_finding_mark, holder_note, pcie_link_text, state_note
 from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, card_spans
-from gpuwatch.ui.tables.load_levels import bar_style, load_level
+from gpuwatch.ui.tables.gpu_loads import bar_style, load_level
 from gpuwatch.ui.tables.process_columns import owner_and_pid
 
 _GIB = 1024**3

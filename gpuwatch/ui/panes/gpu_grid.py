@@ -10,7 +10,7 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import Plan, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
-from gpuwatch.ui.panes.mig_line import mig_instance_lines
+from gpuwatch.ui.panes.gpu_line import mig_instance_lines
 from gpuwatch.ui.settings.preferences import GpuDisplay, Preferences
 
 

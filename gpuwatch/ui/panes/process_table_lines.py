@@ -14,6 +14,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.border import scroll_thumb, visible_rows, with_border
 from gpuwatch.ui.drawing.clock_text import clock_text
+from gpuwatch.ui.drawing.glyphs import EVENT_MARKS, SEVERITY_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
@@ -29,6 +30,7 @@ from gpuwatch.ui.tables.process_columns import (
     why_unavailable,
 )
 from gpuwatch.ui.tables.process_table_rows import (
+    Branch,
     Row,
     RowKey,
     UnexplainedMemory,
@@ -36,8 +38,6 @@ from gpuwatch.ui.tables.process_table_rows import (
     sorted_rows,
     table_rows,
 )
-from gpuwatch.ui.tables.process_tree_rows import Branch
-from gpuwatch.ui.tables.severity_marks import EVENT_MARKS, SEVERITY_MARKS
 
 SCROLL_CELLS = 8
 """Cells that one key press scrolls the command."""

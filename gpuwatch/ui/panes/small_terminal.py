@@ -7,16 +7,15 @@ from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
+from gpuwatch.ui.drawing.glyphs import SEVERITY_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
-from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.panes.overview_summary import main_problem, summary_items
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.tables.device_notes import state_note
-from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
 
 _MIN_BAR_CELLS = 6
 """Minimum cells of the bar; it is dropped first."""

@@ -1,4 +1,4 @@
-"""The sheet to switch columns on and off and order them; every change applies at once."""
+"""The sheets to choose columns: which are shown, in which order, and the one to sort by."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
-from gpuwatch.ui.tables import gpu_fields, process_columns
+from gpuwatch.ui.tables import gpu_fields, host_columns, process_columns
+from gpuwatch.ui.tables.process_columns import Column
+from gpuwatch.ui.widgets.preferences_app import key_name
 
 _KEY_HELP = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
 
@@ -69,7 +70,7 @@ def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
 
 
 class ColumnChooser(LinesModal[None]):
-    """A line for each choice: first those that were on when it was opened, in order."""
+    """A line for each choice: first those that were on when it was opened, in order. Every change applies at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f2", "close", "close", show=False),
@@ -178,3 +179,55 @@ class ColumnChooser(LinesModal[None]):
         word = ("hidden" if on else "none") if choice.why_hidden else choice.unit
         builder.add(align_left(word, max(end - builder.x, 0)), "warning" if on and choice.why_hidden else "dim")
         return builder.fill_to(width).spans
+
+
+_OTHER_CELLS = 3 + 11 + 4
+"""Cells of mark, title, frame and padding."""
+
+
+class SortMenu(LinesModal[None]):
+    """Enter or a click selects a column; its typed name goes to it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "choose", show=False),
+        Binding("f6", "close", "close", show=False),
+    ]
+
+    def __init__(
+        self, current: str, columns: Sequence[Column | host_columns.Column], sort: Callable[[str], object]
+    ) -> None:
+        """``sort``: sorts by a column, named by its id."""
+        self._sort = sort
+        self._columns = columns
+        lines: SpanLines = [
+            [
+                (" ● " if column.id == current else "   ", "accent"),
+                (column.title.ljust(11), "strong" if column.id == current else "text"),
+                (column.help, "dim"),
+            ]
+            for column in columns
+        ]
+        cursor = next((number for number, column in enumerate(columns) if column.id == current), 0)
+        super().__init__("Sort by", lines, cursor=cursor)
+        self.sheet.styles.width = max(width_of(column.help) for column in columns) + _OTHER_CELLS
+        self.sheet.styles.max_width = "100%"
+
+    def on_mount(self) -> None:
+        self.sheet.ending, self.sheet.always_shows_ending = (
+            f"{key_name(self, '↵')} sorts  type a name  Esc closes",
+            True,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return [column.title for column in self._columns]
+
+    def action_choose(self) -> None:
+        self._choose_column(self.sheet.cursor or 0)
+
+    def _choose_column(self, number: int) -> None:
+        self.dismiss(None)
+        self._sort(self._columns[number].id)
+
+    def clicked(self, row: int, event: events.Click) -> None:
+        self._choose_column(row)

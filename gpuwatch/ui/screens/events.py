@@ -1,4 +1,4 @@
-"""The Events tab: what happened, even while nobody watched; newest first."""
+"""The Events tab: what happened, even while nobody watched, newest first; and the machine at that moment."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
+from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text, rounded
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.last_hour import MAX_EVENTS
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.session.view import View
-from gpuwatch.ui.details.event_moment_lines import moment_lines
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
+from gpuwatch.ui.drawing.glyphs import EVENT_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line
-from gpuwatch.ui.drawing.text_width import cut_to_width
-from gpuwatch.ui.drawing.wrapping import SpanLines, cut_line, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, cut_line, wrap_line
+from gpuwatch.ui.drawing.text_width import align_left, cut_to_width
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.severity_marks import EVENT_MARKS
+from gpuwatch.ui.tables.process_columns import short_command
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, TextPane
 
 _WIDE_COLUMNS = 160
@@ -160,7 +163,7 @@ class EventsScreen(FilterableScreen):
         then = self.gpuwatch.session.timeline.at(event.at)
         lines = [cut_line(line, room) if line else line for line in moment_lines(event, then)]
         if event.cause in CAUSES:
-            from gpuwatch.ui.details.cause_page_lines import cause_head, folded_page
+            from gpuwatch.ui.details.finding_lines import cause_head, folded_page
 
             lines += [[], cause_head(event.cause), *folded_page(event.cause, room)]
         return lines
@@ -198,4 +201,58 @@ def _event_lines(event: MachineEvent, now: float) -> SpanLines:
         [(f"{glyph} ", style), (event.text, "strong")],
         [(f"  {date_and_time(event.at)}, {ago(now - event.at)}", "text")],
         [(f"  {event.kind} · {event.certainty}", "dim")],
+    ]
+
+
+_MAX_PROCESSES = 16
+"""Processes listed."""
+_MAX_DISTANCE_SECONDS = 60.0
+"""Seconds from an event beyond which a sample does not show its moment."""
+
+
+def moment_lines(event: MachineEvent, sample: StoredSample | None) -> SpanLines:
+    """All GPUs, those of the event marked, and the processes on these; ``sample``: the sample at that moment."""
+    lines: SpanLines = [[]]
+    if sample is None or abs(sample.at - event.at) > _MAX_DISTANCE_SECONDS:
+        return [*lines, [("no sample of that moment is kept", "dim")]]
+    snapshot = sample.snapshot
+    lines.append([("The machine then", "title"), (f"  sample of {clock_text(sample.at)}; v shows it", "dim")])
+    concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
+    lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
+    if not snapshot.devices:
+        lines.append([("  no GPU was read", "dim")])
+    wanted = {device.uuid for device in concerned or snapshot.devices}
+    rows = [row for row in snapshot.processes if row.device_uuid in wanted]
+    rows.sort(key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
+    if rows:
+        where = "on the GPUs of the event" if concerned and len(concerned) < len(snapshot.devices) else "on the GPUs"
+        lines += [[], [("Processes then", "title"), (f"  {where}", "dim")]]
+    lines += [_process(row, marked=row.pid == event.pid) for row in rows[:_MAX_PROCESSES]]
+    if len(rows) > _MAX_PROCESSES:
+        lines.append([(f"  {len(rows) - _MAX_PROCESSES} more", "dim")])
+    return lines
+
+
+def _device(device: Device, *, marked: bool) -> list[tuple[str, str]]:
+    used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+    return [
+        ("▸ " if marked else "  ", "accent"),
+        (f"GPU {device.index:<2} ", "strong"),
+        (f"{rounded(device.number('utilization.gpu_percent'), 3)} %", "text"),
+        (f"  {gib_text(used):>5} / {gib_text(total)} GiB", "text"),
+        (f"  {rounded(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
+        (f"  {rounded(device.number('power.draw_watts'), 4)} W", "text"),
+        (f"  {printable(device.state)}" if device.state != "ok" else "", "error"),
+    ]
+
+
+def _process(row: Process, *, marked: bool) -> list[tuple[str, str]]:
+    where = UNKNOWN if row.device_index is None else str(row.device_index)
+    return [
+        ("▸ " if marked else "  ", "accent"),
+        (f"GPU {where:<2} ", "strong"),
+        (f"{row.pid:>7}  ", "dim"),
+        (align_left(printable(row.user or UNKNOWN), 9) + " ", "text"),
+        (f"{gib(row.number('gpu_memory_bytes')):>9}  ", "text"),
+        (short_command(row), "text"),
     ]

@@ -1,38 +1,85 @@
-"""The Findings tab: all findings, and the evidence of the selected one."""
+"""The Findings tab: all findings, and the evidence of the selected one; its sheets: evidence, the page of a cause."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.safe_text import printable
+from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.session.view import View
-from gpuwatch.ui.details.cause_page_lines import cause_head, folded_page
 from gpuwatch.ui.details.finding_lines import (
     Entry,
     action_of,
+    cause_head,
     cause_of,
     cause_page_style,
     entry_lines,
     finding_mark,
     finding_times,
+    folded_page,
     id_and_certainty,
+    page_lines,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line
+from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
-from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceModal
+from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, TextPane
+
+
+class CauseSheet(LinesModal[None]):
+    """What ``gpuwatch cause ID`` prints."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"gpuwatch cause {cause}", page_lines(page(cause)))
+
+
+class EvidenceModal(LinesModal[None]):
+    """Findings with evidence, as they are now; ``c`` copies the action, ``p`` opens the cause page."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "page", "page", show=False),
+        Binding("f", "close", "close", show=False),
+    ]
+
+    def __init__(self, title: str, read: Callable[[], tuple[SpanLines, Entry | None]]) -> None:
+        """``read``: the lines, and the entry whose action and cause page the keys are for; asked once a second."""
+        lines, entry = read()
+        super().__init__(title, lines)
+        self._read = read
+        self._take_entry(entry)
+
+    def on_mount(self) -> None:
+        """What it says changes while it is read: times, values, new findings."""
+        self.set_interval(1.0, self._refresh_entry)
+
+    def _refresh_entry(self) -> None:
+        lines, entry = self._read()
+        if lines != self.sheet.content:
+            self._take_entry(entry)
+            self.sheet.replace(lines)
+
+    def _take_entry(self, entry: Entry | None) -> None:
+        self._to_copy, self._cause = action_of(entry), cause_of(entry)
+        keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
+        self.sheet.ending = "  ".join([*keys, "Esc closes"])
+
+    def action_page(self) -> None:
+        if self._cause:
+            self.app.push_screen(CauseSheet(self._cause))
+
 
 _WIDE_COLUMNS = 160
 """Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""

@@ -17,9 +17,8 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 
-from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_width import align_left, width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.settings.actions import ACTIONS, REPLAY_ACTIONS, Action, absent_actions
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of

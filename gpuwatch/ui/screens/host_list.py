@@ -189,7 +189,7 @@ class FleetScreen(FilterBarScreen[HostFilter]):
         self.set_filter(None if self.filter_text == "free" else parse_host_filter("free"))
 
     def action_sort(self) -> None:
-        from gpuwatch.ui.screens.sort_menu import SortMenu
+        from gpuwatch.ui.screens.column_chooser import SortMenu
 
         self.app.push_screen(SortMenu(self.hosts.sort, COLUMNS, self.hosts.sort_by))
 

@@ -16,13 +16,12 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import plan_overview
 from gpuwatch.ui.panes.host_line import host_line
-from gpuwatch.ui.panes.idle_holders import idle_holders, idle_text, nobody_idle
 from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
-from gpuwatch.ui.panes.overview_summary import summary_items
+from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.gpu_order import ORDERS
+from gpuwatch.ui.tables.gpu_loads import ORDERS
 from gpuwatch.ui.tables.owner_totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS
 from gpuwatch.ui.tables.process_filter import ProcessFilter, filter_word, parse_process_filter
@@ -198,7 +197,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         if offers_simulation(self.view):
             self.gpuwatch.exit_to_run("--sim", SIMULATED_GPUS)
             return
-        from gpuwatch.ui.screens.sort_menu import SortMenu
+        from gpuwatch.ui.screens.column_chooser import SortMenu
 
         self.app.push_screen(SortMenu(self.processes.sort_column, COLUMNS, self._sort_by))
 
@@ -383,8 +382,8 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     def action_findings(self) -> None:
         from gpuwatch.ui.details.finding_lines import Entry, all_finding_lines
-        from gpuwatch.ui.drawing.wrapping import SpanLines
-        from gpuwatch.ui.screens.finding_sheets import EvidenceModal
+        from gpuwatch.ui.drawing.styled_lines import SpanLines
+        from gpuwatch.ui.screens.findings import EvidenceModal
 
         def read() -> tuple[SpanLines, Entry | None]:
             return all_finding_lines(self.view), next(iter(self.view.errors_and_warnings), None)

@@ -25,11 +25,9 @@ from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
-from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
-from gpuwatch.ui.screens.sheet import LinesModal, Modal
+from gpuwatch.ui.screens.sheet import Choice, ChoiceModal, LinesModal, Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.tables.process_columns import short_command
 from gpuwatch.ui.widgets.painted_pane import PaintedPane

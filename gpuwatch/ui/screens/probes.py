@@ -30,19 +30,17 @@ from gpuwatch.ui.details.probe_descriptions import (
     why_not_comparable,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, wrap_line
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import wrap_line
 from gpuwatch.ui.panes.overview_summary import free_gpus
-from gpuwatch.ui.panes.probe_bars import probe_bar_lines
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.probe_table_rows import ConfigRow, EarlierRunRow, GroupRow, probe_rows
+from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
-from gpuwatch.ui.widgets.probe_details import ProbeDetails
-from gpuwatch.ui.widgets.probe_finder import ProbeFinder
+from gpuwatch.ui.widgets.probe_details import ProbeDetails, probe_bar_lines
 from gpuwatch.ui.widgets.probe_table import ProbeTable
 
 _BAR_CELLS = 12

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.file_names import tilde_path
 from gpuwatch.core.safe_text import printable
-from gpuwatch.ui.drawing.wrapping import SpanLines
+from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp

@@ -10,9 +10,9 @@ from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.sources.process_signals import SignalResult, why_refused
 from gpuwatch.ui.drawing.clock_text import date_and_time
+from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
-from gpuwatch.ui.drawing.wrapping import SpanLines
-from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
+from gpuwatch.ui.screens.sheet import Choice, ChoiceModal
 from gpuwatch.ui.tables.process_columns import command_text, short_command
 
 SIGNALS = (

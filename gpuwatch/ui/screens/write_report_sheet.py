@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.formatting.file_names import tilde_path
 from gpuwatch.core.formatting.hyperlinks import file_url
 from gpuwatch.core.safe_text import printable
+from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
-from gpuwatch.ui.screens.choice_sheet import Choice, ChoiceModal
+from gpuwatch.ui.screens.sheet import Choice, ChoiceModal
 
 if TYPE_CHECKING:
     from gpuwatch.ui.app import GpuwatchApp

@@ -18,8 +18,7 @@ from gpuwatch.ui.drawing.textual_themes import DEFAULT_THEME, is_theme, known_th
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.filter_language import FilterError
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, DEFAULT_GRAPHS, FIELDS, GRAPHS
-from gpuwatch.ui.tables.gpu_order import ORDERS, GpuOrder
-from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
+from gpuwatch.ui.tables.gpu_loads import DEFAULT_THRESHOLDS, ORDERS, GpuOrder, Thresholds
 from gpuwatch.ui.tables.process_columns import COLUMNS, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.process_filter import parse_process_filter
 

@@ -30,7 +30,7 @@ from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES, gpu_number_title, key_
 from gpuwatch.ui.panes.top_line import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import available_fields
-from gpuwatch.ui.tables.gpu_order import sorted_devices, with_devices
+from gpuwatch.ui.tables.gpu_loads import sorted_devices, with_devices
 
 _ENTER_ALTERNATE_SCREEN, _LEAVE_ALTERNATE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
 _SURFACE, _BACKGROUND = "surface", "background"

@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.tables.severity_marks import SEVERITY_MARKS
+from gpuwatch.ui.drawing.glyphs import SEVERITY_MARKS
 
 HOT_CELSIUS = 85.0
 """From here on a temperature is marked where the limits of the card are not known."""

@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpuwatch.core.formatting.reading_text import missing_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, gigabytes_per_second, rounded, short_gib
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.tables.device_notes import pcie_link_text
-from gpuwatch.ui.tables.load_levels import (
+from gpuwatch.ui.tables.gpu_loads import (
     DEFAULT_THRESHOLDS,
     LEVEL_STYLES,
     NORMAL,
@@ -25,7 +26,6 @@ from gpuwatch.ui.tables.load_levels import (
     level_mark,
     load_level,
 )
-from gpuwatch.ui.tables.missing_reasons import PERMANENT_REASONS, missing_text
 
 
 class GpuGraph(NamedTuple):
@@ -210,7 +210,7 @@ def why_unavailable(field: GpuField, devices: Sequence[Device]) -> str:
         return ""
     for device in devices:
         reading = device.get(field.metric)
-        if not isinstance(reading, Missing) or reading.reason not in PERMANENT_REASONS:
+        if not isinstance(reading, Missing) or not reading.permanent:
             return ""
     why = devices[0].get(field.metric)
     assert isinstance(why, Missing)

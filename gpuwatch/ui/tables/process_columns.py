@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuwatch.core.formatting.command_lines import without_folder, without_launcher
+from gpuwatch.core.formatting.reading_text import missing_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Mapped, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.process_labels import program_name, short_framework
-from gpuwatch.ui.tables.missing_reasons import PERMANENT_REASONS, missing_text
 
 _OWNER_CELLS = 12
 _WHOLE_COMMAND_CELLS = 40
@@ -307,7 +307,7 @@ def why_unavailable(column: Column, snapshot: Snapshot) -> str:
         if column.value_of(process) is not None:
             return ""
         why = process.missing.get(column.reading)
-        if why is not None and why.reason not in PERMANENT_REASONS:
+        if why is not None and not why.permanent:
             return ""
     why = processes[0].missing.get(column.reading)
     return "could not be read" if why is None else missing_text(why)

@@ -17,7 +17,7 @@ from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import GpuDisplay
 from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, available_fields, fields_with_values
-from gpuwatch.ui.tables.gpu_order import SteadyOrder, with_devices
+from gpuwatch.ui.tables.gpu_loads import SteadyOrder, with_devices
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 

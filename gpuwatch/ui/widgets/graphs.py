@@ -21,7 +21,7 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.gpu_fields import GRAPHS
-from gpuwatch.ui.tables.load_levels import Thresholds, bar_style, level_mark, load_level
+from gpuwatch.ui.tables.gpu_loads import Thresholds, bar_style, level_mark, load_level
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 _GIB = 1024**3

@@ -41,8 +41,16 @@ from gpuwatch.ui.tables.device_notes import memory_without_processes, owners_tex
 from gpuwatch.ui.tables.filter_language import FilterError
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, Column, PlacedColumn, place_columns, why_unavailable
 from gpuwatch.ui.tables.process_filter import ProcessFilter, parse_process_filter
-from gpuwatch.ui.tables.process_table_rows import Row, RowKey, filtered_rows, largest_memory, sorted_rows, table_rows
-from gpuwatch.ui.tables.process_tree_rows import Branch, tree_branches
+from gpuwatch.ui.tables.process_table_rows import (
+    Branch,
+    Row,
+    RowKey,
+    filtered_rows,
+    largest_memory,
+    sorted_rows,
+    table_rows,
+    tree_branches,
+)
 from gpuwatch.ui.widgets.painted_pane import JumpRow
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 from gpuwatch.ui.widgets.scroll_list import ItemList

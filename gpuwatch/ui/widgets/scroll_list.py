@@ -10,9 +10,8 @@ from textual import events
 
 from gpuwatch.ui.drawing.border import scroll_thumb, with_border
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.drawing.wrapping import SpanLines, wrap_line
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import JumpRow
 from gpuwatch.ui.widgets.preferences_app import key_name

@@ -1,23 +1,25 @@
-"""The timeline: the kept history as a line, with what was wrong on it and the moment that is shown."""
+"""The timeline: the kept history as a line, what was wrong on it and the moment that is shown; its gaps in words."""
 
 from __future__ import annotations
 
 import datetime
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from textual import events
 from textual.message import Message
 
-from gpuwatch.core.formatting.durations import ago, rounded_duration
+from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_duration
 from gpuwatch.core.safe_text import printable
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock_ticks
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
-from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
-from gpuwatch.ui.drawing.wrapping import drop_last_clauses
+from gpuwatch.ui.drawing.text_width import cut_to_width, drop_last_clauses, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 
@@ -233,3 +235,28 @@ def _join_spans(cells: list[Span]) -> list[Span]:
         elif text:
             joined.append((text, style))
     return joined
+
+
+_GAP_REASONS = (
+    ("recording.began", "the recorder was off"),
+    ("machine.resumed", "the machine was suspended"),
+    ("clock.set", "the clock was set"),
+    ("silence.", "the driver did not answer"),
+    ("collector.", "the driver did not answer"),
+)
+"""Events in a gap that say why it is one, by the beginning of their kind."""
+_GAP_REASON_SECONDS = 2.0
+"""Seconds after a gap in which its reason may be recorded."""
+
+
+def gap_text(skipped: Sequence[Gap], now: float, events: Sequence[MachineEvent]) -> str:
+    """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
+    last = skipped[-1]
+    begin, end = clock_text(last.begin, now), clock_text(last.end, now)
+    span = f"{begin}–{end} ({hours_minutes(last.end - last.begin)})"
+    more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
+    if last.damaged:
+        return f"▲ damaged, cannot be read: {span}{more}"
+    kinds = [event.kind for event in events if last.begin < event.at <= last.end + _GAP_REASON_SECONDS]
+    why = next((words for kind, words in _GAP_REASONS if any(text.startswith(kind) for text in kinds)), "")
+    return f"nothing recorded {span}{f': {why}' if why else ''}{more}"

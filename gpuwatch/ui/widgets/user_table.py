@@ -16,7 +16,7 @@ from gpuwatch.ui.tables.process_columns import job_text
 from gpuwatch.ui.tables.process_filter import ProcessFilter
 from gpuwatch.ui.tables.process_table_rows import unexplained_memory
 from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
-from gpuwatch.ui.widgets.type_ahead import TypeAhead
+from gpuwatch.ui.widgets.scrolling_pane import TypeAhead
 
 _GIB = 1024**3
 

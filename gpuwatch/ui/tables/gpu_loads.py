@@ -1,4 +1,4 @@
-"""How loaded a GPU is, in levels: normal, high, full. Pure.
+"""How loaded a GPU is, in levels: normal, high, full; and the order of the GPUs by load. Pure.
 
 Percentages are of what the card itself reports: its memory, its power limit, its slowdown temperature and its
 maximum clock. A card without the limit has no level.
@@ -6,10 +6,15 @@ maximum clock. A card without the limit has no level.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
+from gpuwatch.session.view import View
 from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
 
 NORMAL, HIGH, FULL = range(3)
@@ -91,3 +96,49 @@ def level_mark(load: Load, level: int) -> str:
     if load == "clock":
         return "▼"
     return "▲" if level == FULL or load == "temperature" else "▴"
+
+
+GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]
+ORDERS: tuple[GpuOrder, ...] = ("index", "utilization", "memory", "temperature", "power")
+"""All orders; the others are also names of loads and graphs."""
+_REORDER_SECONDS = 5.0
+"""Seconds for which an order stays: GPUs that change places with every sample cannot be read."""
+
+
+def sorted_devices(devices: Sequence[Device], order: GpuOrder) -> list[Device]:
+    """The devices, most loaded first: of memory the largest share. Ties by index, then those without a value."""
+    if order == "index":
+        return sorted(devices, key=lambda device: device.index)
+
+    def key(device: Device) -> tuple[bool, float, int]:
+        load = device.number(_READINGS[order][0])
+        if order == "memory":
+            load = fraction(load, device.number("memory.total_bytes"))
+        return (load is None, -(load or 0.0), device.index)
+
+    return sorted(devices, key=key)
+
+
+def with_devices(view: View, devices: Sequence[Device]) -> View:
+    """``view`` with its devices in another order."""
+    if view.snapshot is None:
+        return view
+    return replace(view, snapshot=msgspec.structs.replace(view.snapshot, devices=tuple(devices)))
+
+
+class SteadyOrder:
+    """Keeps an order for some seconds."""
+
+    def __init__(self) -> None:
+        self._ordered: tuple[GpuOrder, frozenset[str]] = ("index", frozenset())
+        self._positions: dict[str, int] = {}
+        self._ordered_at = float("-inf")
+
+    def of(self, view: View, order: GpuOrder) -> tuple[Device, ...]:
+        """The devices of ``view`` in an order that is a few seconds old at most."""
+        devices = view.devices
+        of = (order, frozenset(device.uuid for device in devices))
+        if of != self._ordered or not 0 <= view.moment - self._ordered_at < _REORDER_SECONDS:
+            self._ordered, self._ordered_at = of, view.moment
+            self._positions = {device.uuid: place for place, device in enumerate(sorted_devices(devices, order))}
+        return tuple(sorted(devices, key=lambda device: self._positions[device.uuid]))
