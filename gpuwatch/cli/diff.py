@@ -24,11 +24,11 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import diff_report
-from gpuwatch.share.reports.diff_memory import memory_side
 from gpuwatch.share.reports.diff_sides import (
     Comparable,
     DiffSide,
     last_sample_of,
+    memory_side,
     side_of_document,
     side_of_recording,
     step_for,

@@ -25,7 +25,7 @@ from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
-from gpuwatch.share.exports.exported_period import STEPS, ExportedPeriod, select_period
+from gpuwatch.share.exports.exported_period import STEPS, ExportedPeriod, RedactedPeriod, select_period
 from gpuwatch.share.exports.recording_tables import TABLE_NAMES, table
 
 _PROGRESS_STEP_BYTES = 1 << 22
@@ -117,8 +117,6 @@ def export(
         runs = _runs_to_export(documents, period) if chosen.name == "perfetto" else []
         if redact:
             print_redaction_note()
-            from gpuwatch.share.exports.redacted_period import RedactedPeriod
-
             period = RedactedPeriod(period, runs)
             runs = period.runs
         if chosen.name in _TABLES:

@@ -138,7 +138,7 @@ def exporter(
     enter_simulation(ctx)
     from gpuwatch.machine.collector.live_feed import LiveFeed
     from gpuwatch.share.exporter.metric_series import ExporterOptions
-    from gpuwatch.share.exporter.page_updater import PageUpdater
+    from gpuwatch.share.exporter.metrics_page import PageUpdater
 
     options = ExporterOptions(
         host=host or platform.node() or "localhost",

@@ -15,8 +15,16 @@ from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.fleet.exporter_labels import exporter_label, gpu_uuid, mig_instance_id, ranked_host_name, scrape_target
-from gpuwatch.fleet.exporter_metric_names import EXPORTER_METRICS, NVIDIA_SMI, parse_reading
+from gpuwatch.fleet.exporter_series import (
+    EXPORTER_METRICS,
+    NVIDIA_SMI,
+    exporter_label,
+    gpu_uuid,
+    mig_instance_id,
+    parse_reading,
+    ranked_host_name,
+    scrape_target,
+)
 from gpuwatch.fleet.prometheus_api import Sample
 from gpuwatch.share import metric_families as families
 

@@ -12,16 +12,18 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.exporter_labels import (
+from gpuwatch.fleet.exporter_series import (
+    EXPORTER_METRICS,
     HOST_LABELS,
+    HOST_LIST_READINGS,
     TARGET_LABELS,
     exporter_label,
+    exporter_metric_names,
     ranked_host_name,
     scrape_target,
     target_host,
     with_exported_prefix,
 )
-from gpuwatch.fleet.exporter_metric_names import EXPORTER_METRICS, HOST_LIST_READINGS, exporter_metric_names
 from gpuwatch.fleet.fleet_source import FleetSource, HostFeed
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import (

@@ -11,8 +11,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent, series_lines
-from gpuwatch.share.exporter.sample_lines import SampleLines
+from gpuwatch.share.exporter.metric_series import ExporterOptions, SampleLines, ScrapeContent, series_lines
 from gpuwatch.share.openmetrics_text import Family
 
 GIB = 1 << 30

@@ -12,7 +12,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.share import metric_families as families
-from gpuwatch.share.exporter.page_updater import STALE_SECONDS, PageUpdater
+from gpuwatch.share.exporter.metrics_page import STALE_SECONDS, PageUpdater
 from gpuwatch.share.exporter.slurm_job_map import SlurmJobMap
 from tests.exporter.machines import AT, OPTIONS, device, names_of, one, process, snapshot
 from tests.ui.feed import FakeFeed

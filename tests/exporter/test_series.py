@@ -25,8 +25,7 @@ from gpuwatch.share.exporter.metric_series import (
     ScrapeContent,
     series_lines,
 )
-from gpuwatch.share.exporter.metrics_page import MetricsPage
-from gpuwatch.share.exporter.page_updater import XidCounts
+from gpuwatch.share.exporter.metrics_page import MetricsPage, XidCounts
 from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED
 from gpuwatch.share.openmetrics_text import Family
 from tests.every import every

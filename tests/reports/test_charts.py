@@ -11,8 +11,8 @@ import pytest
 from gpuwatch.core.model.run import Phases, Run, Worker
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory
 from gpuwatch.core.model.try_results import Largest, Trial
-from gpuwatch.share.reports.chart_types import BarChart
 from gpuwatch.share.reports.comparison_report import comparison_table
+from gpuwatch.share.reports.report_elements import BarChart
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_memory_tables import memory_bar_chart
 from gpuwatch.share.reports.runs_side_by_side import compare

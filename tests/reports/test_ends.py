@@ -13,7 +13,7 @@ from gpuwatch.core.model.run_memory import DeviceMemory, Holding, MemoryPoint
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.share.gather_diagnostic import _why_none
-from gpuwatch.share.reports import bar_charts, memory_timeline
+from gpuwatch.share.reports import bar_charts, memory_over_time
 from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.run_memory_tables import memory_table
@@ -57,8 +57,8 @@ def test_an_unchanging_timeline_is_not_drawn() -> None:
     run = full_run()
     idle = tuple(MemoryPoint(t=t / 10, device_used_bytes=300 * MIB, process_bytes=0) for t in range(9))
     empty = full_run(memory=msgspec.structs.replace(run.memory, timeline=idle))
-    assert memory_timeline.memory_changed(run)
-    assert not memory_timeline.memory_changed(empty)
+    assert memory_over_time.memory_changed(run)
+    assert not memory_over_time.memory_changed(empty)
     assert 'class="chart"' in render(run, "html")
     assert 'class="chart"' not in render(empty, "html").partition("Throughput")[0]
     none = [("a", full_run(memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=0)))] * 2

@@ -13,8 +13,8 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_trace_file import explain_trace_file
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_op_names import OpNames, Variable
-from gpuwatch.share.reports.chart_types import MemoryAreas
-from gpuwatch.share.reports.formats.profile_memory_chart import memory_areas
+from gpuwatch.share.reports.formats.memory_charts import profile_memory_chart
+from gpuwatch.share.reports.report_elements import MemoryAreas
 from gpuwatch.share.reports.report_formats import render
 from tests.reports.documents import bare_run
 from tests.traces.hostile import SNAPSHOT
@@ -64,7 +64,7 @@ def test_csv_has_the_sentence(run: Run) -> None:
 
 
 def test_the_picture_has_an_area_of_each_group_and_a_gap_between_windows(profile: MemoryProfile) -> None:
-    drawn = str(memory_areas(MemoryAreas("Memory", profile)))
+    drawn = str(profile_memory_chart(MemoryAreas("Memory", profile)))
     assert [drawn.count(f'<path class="area {kind}"') for kind in ("weights", "activations", "gradients")] == [2, 2, 2]
     assert drawn.count('class="line in-use"') == 2
     assert "Gaps: not recorded" in drawn
@@ -73,8 +73,11 @@ def test_the_picture_has_an_area_of_each_group_and_a_gap_between_windows(profile
 
 
 def test_a_profile_without_moments_has_no_picture(profile: MemoryProfile) -> None:
-    assert memory_areas(MemoryAreas("Memory", msgspec.structs.replace(profile, moments=profile.moments[:1]))) is None
-    assert memory_areas(MemoryAreas("Memory", msgspec.structs.replace(profile, moments=()))) is None
+    assert (
+        profile_memory_chart(MemoryAreas("Memory", msgspec.structs.replace(profile, moments=profile.moments[:1])))
+        is None
+    )
+    assert profile_memory_chart(MemoryAreas("Memory", msgspec.structs.replace(profile, moments=()))) is None
 
 
 def test_redaction_replaces_paths() -> None:

@@ -24,7 +24,7 @@ from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.exporter.metric_series import ExporterOptions
-from gpuwatch.share.exporter.page_updater import PageUpdater
+from gpuwatch.share.exporter.metrics_page import PageUpdater
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 

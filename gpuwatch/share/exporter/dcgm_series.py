@@ -9,7 +9,7 @@ times, whose units differ between its documents; vGPU licenses, which gpuwatch d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,15 +17,12 @@ from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.share.exporter.process_owners import Owner
-from gpuwatch.share.exporter.sample_lines import SampleLines
 from gpuwatch.share.openmetrics_text import Family, label_text
 
 MAX_JOBS_LISTED = 8
 """Jobs on one GPU that get series of their own."""
-_MIB = 1 / 2**20
 _COMPUTE_INSTANCE_PREFIX = re.compile(r"^\d+c\.")
 """Start of the profile of a compute instance: ``1c.3g.40gb`` is part of a GPU instance ``3g.40gb``."""
-_RATIO_PER_PERCENT = 0.01
 
 
 class DcgmFamily(Family):
@@ -56,8 +53,8 @@ class _DcgmMetric(NamedTuple):
 
 _counter = partial(_DcgmMetric, counter=True)
 _optional = partial(_DcgmMetric, counter=True, default=False)
-_memory = partial(_DcgmMetric, factor=_MIB, per_mig_instance=True)
-_ratio = partial(_DcgmMetric, factor=_RATIO_PER_PERCENT, digits=6, per_mig_instance=True)
+_memory = partial(_DcgmMetric, factor=1 / 2**20, per_mig_instance=True)
+_ratio = partial(_DcgmMetric, factor=0.01, digits=6, per_mig_instance=True)
 """A profiling metric, from GPM."""
 DCGM_METRICS = (
     _DcgmMetric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
@@ -123,21 +120,25 @@ DCGM_METRICS = (
 _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
 
 
-def add_dcgm_series(
-    lines: SampleLines, device: Device, snapshot: Snapshot, owners: Iterable[Owner], *, all_metrics: bool
-) -> None:
+_Series = Iterator[tuple[Family, str, float | None]]
+"""Family, labels as text, and value; None: there is no such sample."""
+
+
+def dcgm_series(
+    device: Device, snapshot: Snapshot, host: str, owners: Iterable[Owner], *, all_metrics: bool
+) -> _Series:
     """The series of a GPU; ``all_metrics``: also those that dcgm-exporter only has if its file is changed."""
-    gpu_labels = _gpu_labels(device, snapshot, lines.host)
+    gpu_labels = _gpu_labels(device, snapshot, host)
     owner_labels = list(_owner_labels(owners))
     label_texts = [label_text(gpu_labels | owner) for owner in owner_labels]
     is_divided = has_mig(device) and bool(device.mig_instances)
     for metric in DCGM_METRICS:
         if (metric.default or all_metrics) and not (is_divided and metric.per_mig_instance):
-            _add_metric(lines, metric, device.readings.get(metric.metric_id), label_texts)
+            yield from _metric_series(metric, device.readings.get(metric.metric_id), label_texts)
     if device.xids_missing is None:
         code = device.xids[-1].code if device.xids else 0
         for labels in label_texts:
-            lines.add(_XID, labels, code)
+            yield _XID, labels, code
     # Compute instances share the memory and the counters of their GPU instance, which is what DCGM tells of.
     instances = {instance.gpu_instance: instance for instance in reversed(device.mig_instances)}
     for instance in reversed(instances.values()) if is_divided else ():
@@ -146,16 +147,16 @@ def add_dcgm_series(
         instance_label_texts = [label_text(instance_labels | owner) for owner in owner_labels]
         for metric in DCGM_METRICS:
             if metric.per_mig_instance and (metric.default or all_metrics):
-                _add_metric(lines, metric, instance.readings.get(metric.metric_id), instance_label_texts)
+                yield from _metric_series(metric, instance.readings.get(metric.metric_id), instance_label_texts)
 
 
-def _add_metric(lines: SampleLines, metric: _DcgmMetric, reading: Value | None, label_texts: Sequence[str]) -> None:
+def _metric_series(metric: _DcgmMetric, reading: Value | None, label_texts: Sequence[str]) -> _Series:
     if isinstance(reading, str):
         value = {"no": 0.0, "yes": 1.0}.get(reading)
     else:
         value = None if reading is None else round(reading * metric.factor, metric.digits)
     for labels in label_texts:
-        lines.add(metric.family, labels, value)
+        yield metric.family, labels, value
 
 
 def _gpu_labels(device: Device, snapshot: Snapshot, host: str) -> dict[str, object]:

@@ -19,10 +19,9 @@ from gpuwatch.core.safe_text import shorten
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import idle_devices
 from gpuwatch.share import metric_families as families
-from gpuwatch.share.exporter import dcgm_series
+from gpuwatch.share.exporter.dcgm_series import dcgm_series
 from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, owner_of, owner_shares
-from gpuwatch.share.exporter.sample_lines import SampleLines
-from gpuwatch.share.openmetrics_text import Family, label_text
+from gpuwatch.share.openmetrics_text import Family, label_text, value_text
 
 CORE_METRICS = (
     "utilization.gpu_percent",
@@ -109,6 +108,27 @@ class ScrapeContent(NamedTuple):
     xids: Mapping[str, Mapping[str, int]] = {}
 
 
+class SampleLines:
+    """Lines of samples of one host by family: the formats want all samples of one together."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.lines: dict[Family, list[str]] = {}
+
+    def labels(self, device: Device, **other_labels: object) -> str:
+        """The labels of a GPU with others of one series."""
+        return label_text(families.gpu_labels(device, self.host) | other_labels)
+
+    def add(self, family: Family, labels: str, number: float | None) -> None:
+        """A sample; ``labels``: its labels as text. None: there is no such sample."""
+        if number is not None:
+            self.lines.setdefault(family, []).append(f"{family.sample_name}{labels} {value_text(float(number))}\n")
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.lines.values()))
+
+
 def series_lines(content: ScrapeContent, options: ExporterOptions) -> SampleLines:
     """All series but the snapshot's age."""
     lines = SampleLines(options.host)
@@ -187,15 +207,12 @@ def _gpu_series(
         elif not has_mig(device):
             lines.add(families.GPU_FREE, gpu_labels[device.uuid], float(free))
     for device in readable:
-        _owner_series(
-            lines,
-            device,
-            [process for process in by_device[device.uuid] if process.type != "G"],
-            gpu_labels[device.uuid],
-        )
+        computing = [process for process in by_device[device.uuid] if process.type != "G"]
+        _owner_series(lines, device, computing, gpu_labels[device.uuid])
         if options.dcgm:
             owners = map(owner_of, by_device[device.uuid])
-            dcgm_series.add_dcgm_series(lines, device, snapshot, owners, all_metrics=all_metrics)
+            for series in dcgm_series(device, snapshot, options.host, owners, all_metrics=all_metrics):
+                lines.add(*series)
         else:
             _reading_series(lines, _FAMILIES[options.metrics], device.readings, gpu_labels[device.uuid])
             for instance in device.mig_instances:

@@ -11,8 +11,7 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, step_time_text
 from gpuwatch.machine.history.process_labels import program_name
-from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, clean
 
 _MAX_OWNERS = 6
 """Processes of a GPU with a color of their own; the others share one."""

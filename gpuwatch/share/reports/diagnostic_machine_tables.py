@@ -10,10 +10,17 @@ from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import bar_charts
-from gpuwatch.share.reports.chart_types import CheckMarks
 from gpuwatch.share.reports.diagnostic_summary import nvml_silence, run_name, short_command, utc_text
 from gpuwatch.share.reports.doctor_report import GROUP_TITLES, check_row
-from gpuwatch.share.reports.report_elements import Table, clean, clean_or_empty, columns, drawable, variable_value
+from gpuwatch.share.reports.report_elements import (
+    CheckMarks,
+    Table,
+    clean,
+    clean_or_empty,
+    columns,
+    drawable,
+    variable_value,
+)
 from gpuwatch.share.reports.run_tables import first_columns, short_device
 
 _EFFECTS = {

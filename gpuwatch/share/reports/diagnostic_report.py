@@ -22,8 +22,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports import diagnostic_machine_tables as machine_tables
-from gpuwatch.share.reports import memory_timeline, run_report
-from gpuwatch.share.reports.chart_types import MemoryTimeline
+from gpuwatch.share.reports import memory_over_time, run_report
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_summary import (
     age_text,
@@ -40,6 +39,7 @@ from gpuwatch.share.reports.report_elements import (
     STATE_BY_SEVERITY,
     VALUES_NOTE,
     Content,
+    MemoryTimeline,
     Table,
     clean,
     clean_finding,
@@ -162,9 +162,9 @@ def _program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFin
         for run in runs
     )
     timelines = tuple(
-        MemoryTimeline(f"Memory of {run_name(run, runs)}{memory_timeline.device_suffix(run)}", run)
+        MemoryTimeline(f"Memory of {run_name(run, runs)}{memory_over_time.device_suffix(run)}", run)
         for run in runs[:2]
-        if memory_timeline.memory_changed(run)
+        if memory_over_time.memory_changed(run)
     )
     heads = ("Program", "Ended", "How", "Device map", "Peak held (NVML)", "Fell back")
     note = "Device map: the framework's device → NVML's index. Ages are as of this report."
@@ -208,12 +208,12 @@ def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     if not probes.runs:
         return None
     table = comparison_table(probes, "Probes compared")
-    with_memory = [run for run in probes.runs if memory_timeline.memory_changed(run)]
+    with_memory = [run for run in probes.runs if memory_over_time.memory_changed(run)]
     if not timeline or not with_memory:
         return table
     latest = max(with_memory, key=lambda run: run.started_at)
     chart = MemoryTimeline(
-        f"Memory of the latest probe, {clean(latest.config)}{memory_timeline.device_suffix(latest)}", latest
+        f"Memory of the latest probe, {clean(latest.config)}{memory_over_time.device_suffix(latest)}", latest
     )
     return dataclasses.replace(table, charts=(*table.charts, chart))
 

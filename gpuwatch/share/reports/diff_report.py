@@ -1,4 +1,4 @@
-"""What differs between two sides: structure first, then findings by cause, then numbers beyond their noise."""
+"""What differs between two sides: structure, findings by cause, numbers beyond their noise, holders of memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import SEVERITY_ORDER
-from gpuwatch.core.model.machine_diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
+from gpuwatch.core.model.machine_diff import (
+    Change,
+    Diff,
+    FactChange,
+    FindingChange,
+    HolderChange,
+    NumberChange,
+    Side,
+    Spread,
+)
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
-from gpuwatch.share.reports import comparable_runs, diff_memory
+from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.diff_sides import COUNTER_IDS, NUMBER_METRICS, DiffSide
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 
@@ -30,8 +39,14 @@ _NUMBER_NAMES = {
     "median_step_seconds": "step time",
     "nvml_peak_bytes": "peak memory (NVML)",
     "allocator_peak_bytes": "peak memory (allocator)",
-    **diff_memory.NAMES,
+    "alive_bytes": "in use when taken",
+    "peak_bytes": "in use at the peak",
+    "pool_bytes": "taken from the driver",
 }
+_MIN_HOLDER_BYTES = 1 << 20
+_MIN_HOLDER_SHARE = 0.01
+"""Share of the memory of both sides: smaller changes of a holder are ignored."""
+_MAX_HOLDERS, _MAX_HOLDERS_SHOWN = 200, 25
 _CHANGE_ORDER = {"came": 0, "went": 1, "stayed": 2}
 _CHANGE_WORDS: dict[Change, str] = {"came": "new", "went": "gone", "stayed": "unchanged"}
 
@@ -45,13 +60,13 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
     for part, name in dict.fromkeys((*first.facts, *second.facts)):
         if part not in shared or (part, name) in first.unknown | second.unknown:
             continue
-        before, noun_suffix = first.facts.get((part, name)), second.facts.get((part, name))
-        if part == "Machine" and (before is None or noun_suffix is None):
+        before, after = first.facts.get((part, name)), second.facts.get((part, name))
+        if part == "Machine" and (before is None or after is None):
             continue  # a run knows less of the machine than a sample
-        if (before and before[1]) == (noun_suffix and noun_suffix[1]):
+        if (before and before[1]) == (after and after[1]):
             equal_count += 1
         else:
-            values = before and before[0], noun_suffix and noun_suffix[0]
+            values = before and before[0], after and after[0]
             facts.append(FactChange(part=part, name=clean(name), values=values))
     findings = list(_findings(first, second))
     findings.sort(key=lambda finding: (_CHANGE_ORDER[finding.change], SEVERITY_ORDER[finding.severity]))
@@ -61,7 +76,7 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
     )
     numbers = [change for change in changes if change is not None]
     numbers.sort(key=_importance, reverse=True)
-    holders = diff_memory.holder_changes(first, second)
+    holders = _holder_changes(first, second)
     return Diff(
         sides=(first.side, second.side),
         simulated=first.simulated or second.simulated,
@@ -84,9 +99,9 @@ def _with_common_findings(side: DiffSide, other: DiffSide) -> DiffSide:
 
 def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
     for cause in first.findings | second.findings:
-        before, noun_suffix = first.findings.get(cause), second.findings.get(cause)
-        change: Change = "stayed" if before and noun_suffix else "came" if noun_suffix else "went"
-        finding = (noun_suffix or before or [])[0]
+        before, after = first.findings.get(cause), second.findings.get(cause)
+        change: Change = "stayed" if before and after else "came" if after else "went"
+        finding = (after or before or [])[0]
         yield FindingChange(
             id=cause,
             change=change,
@@ -97,13 +112,13 @@ def _findings(first: DiffSide, second: DiffSide) -> Iterator[FindingChange]:
 
 
 def _number_change(
-    part: str, metric: str, before: Spread, noun_suffix: Spread, runs: tuple[Run | None, Run | None]
+    part: str, metric: str, before: Spread, after: Spread, runs: tuple[Run | None, Run | None]
 ) -> NumberChange | None:
     """The difference, if it is more than noise."""
-    larger = max(abs(before.median), abs(noun_suffix.median))
+    larger = max(abs(before.median), abs(after.median))
     spec = NUMBER_METRICS.get(metric)
     if metric in COUNTER_IDS:
-        threshold = max(min(before.median, noun_suffix.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
+        threshold = max(min(before.median, after.median) * (_MIN_GROWTH_RATIO - 1), 1e-9)
     elif metric == "median_step_seconds":
         run, other = runs
         if run is None or other is None or not comparable_runs.same_work(run, other):
@@ -114,22 +129,34 @@ def _number_change(
     elif spec is None:
         threshold = SAME_MEMORY_SHARE * larger
     else:
-        noise = ((before.high - before.low) + (noun_suffix.high - noun_suffix.low)) / 2
+        noise = ((before.high - before.low) + (after.high - after.low)) / 2
         threshold = max(noise, _MIN_MEDIAN_CHANGE * larger, _MIN_DIFFERENCE.get(spec.unit, 0.0))
-    if abs(noun_suffix.median - before.median) <= threshold:
+    if abs(after.median - before.median) <= threshold:
         return None
     name = spec.title if spec is not None else _NUMBER_NAMES[metric]
     if metric in COUNTER_IDS:
         name += ", per hour"
     unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
-    return NumberChange(
-        part=part, name=name, metric=metric, unit=unit, values=(before, noun_suffix), threshold=threshold
-    )
+    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(before, after), threshold=threshold)
+
+
+def _holder_changes(first: DiffSide, second: DiffSide) -> list[HolderChange]:
+    """The holders that differ, what grew most first."""
+    before, after = (sum(held for _, held in side.holders.values()) for side in (first, second))
+    min_change = max(_MIN_HOLDER_SHARE * max(before, after), min(_MIN_HOLDER_BYTES, after / 20))
+    changes = []
+    for key in second.holders | first.holders:
+        counts, held = zip(*(side.holders.get(key, (0, 0)) for side in (first, second)), strict=True)
+        if abs(held[1] - held[0]) >= min_change:
+            keys = dict(zip(("device", "group", "source", "layer", "op"), key, strict=True))
+            changes.append(HolderChange(**keys, counts=counts, held_bytes=held))
+    changes.sort(key=lambda change: change.held_bytes[0] - change.held_bytes[1])
+    return changes[:_MAX_HOLDERS]
 
 
 def _importance(change: NumberChange) -> float:
-    before, noun_suffix = (abs(value.median) for value in change.values)
-    return abs(noun_suffix - before) / max(before, noun_suffix) if max(before, noun_suffix) else 0.0
+    before, after = (abs(value.median) for value in change.values)
+    return abs(after - before) / max(before, after) if max(before, after) else 0.0
 
 
 def _notes(first: DiffSide, second: DiffSide) -> Iterator[str]:
@@ -160,7 +187,7 @@ def diff_content(document: Diff) -> Content:
     for part, facts in group_by(document.facts, lambda change: change.part).items():
         rows = ((clean(change.name), *map(clean, change.values)) for change in facts)
         tables.append(Table(clean(part), ("What", *names), tuple(rows)))
-    tables += [diff_memory.holder_table(document.holders, names), _number_table(document, names)]
+    tables += [_holder_table(document.holders, names), _number_table(document, names)]
     new_findings = [change for change in document.findings if change.change == "came"]
     gone_findings = [change for change in document.findings if change.change == "went"]
     counts = [
@@ -170,7 +197,7 @@ def diff_content(document: Diff) -> Content:
         (len(document.numbers), "number", ""),
         (len(document.holders), "holder", ""),
     ]
-    counts_text = ", ".join(f"{count_text(count, noun)}{noun_suffix}" for count, noun, noun_suffix in counts if count)
+    counts_text = ", ".join(f"{count_text(count, noun)}{suffix}" for count, noun, suffix in counts if count)
     names_text = " and ".join(map(clean, names))
     is_worse = any(change.severity == "error" for change in new_findings)
     return Content(
@@ -178,7 +205,7 @@ def diff_content(document: Diff) -> Content:
         subtitle=" · ".join(_side_text(side) for side in document.sides),
         state="error" if is_worse else "warning" if document.differs else "ok",
         verdict="Different" if document.differs else "No difference",
-        reason=diff_memory.largest_growth_text(document.holders),
+        reason=_largest_growth_text(document.holders),
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=(
             ("alike", f"{document.alike} facts and numbers do not differ"),
@@ -201,6 +228,36 @@ def _finding_table(document: Diff, names: tuple[str, str]) -> Table:
         for change in document.findings
     )
     return Table("Findings", ("Change", "Cause", "Finding", *names), tuple(rows), below="Finding")
+
+
+def _holder_table(changes: tuple[HolderChange, ...], names: tuple[str, str]) -> Table:
+    """The changes, with the growth of each; ``names``: what the sides are called."""
+    several_devices = len({change.device for change in changes}) > 1
+    rows = []
+    for change in changes[:_MAX_HOLDERS_SHOWN]:
+        growth = change.held_bytes[1] - change.held_bytes[0]
+        sides = zip(change.held_bytes, change.counts, strict=True)
+        side_texts = (f"{size(amount)} ×{count}" if count else UNKNOWN for amount, count in sides)
+        holder = clean(_holder_text(change, several_devices=several_devices))
+        rows.append((f"{'+' if growth >= 0 else '-'}{size(abs(growth))}", *side_texts, clean(change.group), holder))
+    heads = ("Change", *names)
+    return Table("What grew", (*heads, "Group", "Holder"), tuple(rows), heads, below="Holder")
+
+
+def _largest_growth_text(changes: tuple[HolderChange, ...]) -> str:
+    """``train.py:9 in step grew most, by 16.0 MiB.``; empty if nothing that is named grew."""
+    for change in changes:
+        growth = change.held_bytes[1] - change.held_bytes[0]
+        if growth > 0:
+            holder = _holder_text(change, several_devices=False) or change.group
+            return f"{clean(holder)} grew the most, by {size(growth)}."
+    return ""
+
+
+def _holder_text(change: HolderChange, *, several_devices: bool) -> str:
+    line = f"{change.source} ({change.op})" if change.source and change.op else change.source or change.op
+    layer_text = f", through {change.layer}" if change.source and change.layer else ""
+    return f"{line}{layer_text}" + (f" on {change.device}" if several_devices else "")
 
 
 def _number_table(document: Diff, names: tuple[str, str]) -> Table:
@@ -249,9 +306,9 @@ def _value_text(change: NumberChange, value: float) -> str:
 
 
 def _change_text(change: NumberChange) -> str:
-    before, noun_suffix = (value.median for value in change.values)
+    before, after = (value.median for value in change.values)
     if change.unit == "%":
-        return f"{noun_suffix - before:+.0f} points"
+        return f"{after - before:+.0f} points"
     if change.unit == Unit.CELSIUS.value:
-        return f"{noun_suffix - before:+.0f} °C"
-    return f"{(noun_suffix / before - 1) * 100:+.0f} %" if before else "from 0"
+        return f"{after - before:+.0f} °C"
+    return f"{(after / before - 1) * 100:+.0f} %" if before else "from 0"

@@ -15,6 +15,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
+from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.machine_diff import Side, Spread
 from gpuwatch.core.model.metrics import METRICS, Lane, Unit
@@ -344,3 +345,31 @@ def spread(values: array[float] | list[float]) -> Spread:
         return Spread(median=values[0], low=values[0], high=values[0], points=1)
     low, median, high = quantiles(values, n=4, method="inclusive")
     return Spread(median=median, low=low, high=high, points=len(values))
+
+
+# The memory of a program
+
+
+def memory_side(document: Explanation, name: str) -> DiffSide:
+    """What a snapshot or profile of a program's memory says: the memory of each device, and its holders."""
+    end_times = [profile.ended_at for profile in document.memory_profiles if profile.ended_at is not None]
+    at = max(end_times, default=None)
+    side = DiffSide(Side(name=name, kind=document.kind, host=None, begin=at, end=at, samples=1), simulated=False)
+    for profile in document.memory_profiles:
+        device = clean(profile.device)
+        numbers: dict[str, int | None] = {
+            "alive_bytes": profile.ending_bytes,
+            "peak_bytes": profile.peak_bytes if profile.has_history else None,
+            "pool_bytes": sum(segment.reserved_bytes for segment in profile.segments) or None,
+        }
+        for metric, amount in numbers.items():
+            if amount is not None:
+                side.numbers[device, metric] = Spread(median=amount, low=amount, high=amount, points=1)
+        for holder in profile.ending or profile.holders:
+            name = holder.variable or holder.op
+            # Memory without a stack or a name may be weights in one recording and caches in the other.
+            group = "weights and caches" if holder.group == "weights" and not (holder.source or name) else holder.group
+            key = device, group, holder.source, holder.layer, name
+            count, held_bytes = side.holders.get(key, (0, 0))
+            side.holders[key] = count + holder.count, held_bytes + holder.allocated_bytes
+    return side

@@ -11,8 +11,16 @@ from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
-from gpuwatch.share.reports.chart_types import BarChart, BarPart, BarRow
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean, columns
+from gpuwatch.share.reports.report_elements import (
+    SIMULATED_MACHINE,
+    BarChart,
+    BarPart,
+    BarRow,
+    Content,
+    Table,
+    clean,
+    columns,
+)
 
 HoursText = Callable[[float | None], str]
 _DECIMALS_BY_HOURS = ((10.0, 1), (1.0, 2), (0.0, 3))

@@ -9,8 +9,17 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
-from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, BarChart, BarPart, BarRow, MemoryAreas, PartKind
-from gpuwatch.share.reports.report_elements import Table, clean, columns
+from gpuwatch.share.reports.report_elements import (
+    MEMORY_GROUPS,
+    BarChart,
+    BarPart,
+    BarRow,
+    MemoryAreas,
+    PartKind,
+    Table,
+    clean,
+    columns,
+)
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _ALIVE_TITLE, _LARGEST_TITLE, _MORE_TITLE = (

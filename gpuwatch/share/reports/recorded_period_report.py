@@ -16,7 +16,6 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
-from gpuwatch.share.reports.chart_types import PeriodGraphs
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_formatter, recording_subtitle
 from gpuwatch.share.reports.recorded_period_graphs import GRAPH_NAMES, recorded, value_text
 from gpuwatch.share.reports.report_elements import (
@@ -24,6 +23,7 @@ from gpuwatch.share.reports.report_elements import (
     SIMULATED_MACHINE,
     STATE_BY_SEVERITY,
     Content,
+    PeriodGraphs,
     Table,
     clean,
     clean_finding,

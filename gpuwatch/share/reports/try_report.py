@@ -25,11 +25,15 @@ from gpuwatch.experiment.trials.trial_summary import (
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports import bar_charts, run_report
-from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, BarChart, BarPart, BarRow, PartKind
 from gpuwatch.share.reports.report_elements import (
     EVERY_RUN,
     GLYPHS,
+    MEMORY_GROUPS,
+    BarChart,
+    BarPart,
+    BarRow,
     Content,
+    PartKind,
     Table,
     clean,
     clean_or_empty,

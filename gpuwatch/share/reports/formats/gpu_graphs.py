@@ -18,19 +18,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock_ticks, incidents_of_period
-from gpuwatch.share.reports.chart_types import PeriodGraphs
-from gpuwatch.share.reports.formats.svg_parts import (
-    RIGHT_EDGE,
-    VIEWBOX_WIDTH,
-    bins,
-    figure,
-    fraction,
-    horizontal_line,
-    hover_column,
-    legend_entry,
-    path_points,
-    text_label,
-)
+from gpuwatch.share.reports.formats import svg_parts as svg
 from gpuwatch.share.reports.recorded_period_graphs import (
     GRAPH_COLORS,
     GRAPH_NAMES,
@@ -41,7 +29,7 @@ from gpuwatch.share.reports.recorded_period_graphs import (
     runs_on,
     value_text,
 )
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import PeriodGraphs, clean
 
 _LEFT = 92
 _LANE_HEIGHT, _GRAPH_HEIGHT, _GAP_HEIGHT, _AXIS_HEIGHT = 17, 58, 12, 26
@@ -65,7 +53,7 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
     track = incidents_of_period(period).of_gpu(device.uuid)
 
     def x(at: float) -> float:
-        return _LEFT + fraction(at, begin, max(end, begin + 1e-9)) * (RIGHT_EDGE - _LEFT)
+        return _LEFT + svg.fraction(at, begin, max(end, begin + 1e-9)) * (svg.RIGHT_EDGE - _LEFT)
 
     rows = _bar_rows(period, device, track, x)
     graphs = len(rows) * _LANE_HEIGHT + (20 if rows else 14)
@@ -86,7 +74,7 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
     parts += _hover_columns(period, device, track, graphs, bottom)
     times = f"{_time_text(period, begin)} to {_time_text(period, end)}"
     description = f"GPU {device.index} from {times}: {', '.join(GRAPH_NAMES[metric] for metric in metrics)}"
-    return figure(height, description, parts, _legend(period, device, track))
+    return svg.figure(height, description, parts, _legend(period, device, track))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +93,7 @@ class _Bar:
         name_width = len(self.name) * _LETTER_WIDTH
         if name_width < self.right - self.left - 8:
             return self.left + 5, "start"
-        if self.right + 5 + name_width < VIEWBOX_WIDTH:
+        if self.right + 5 + name_width < svg.VIEWBOX_WIDTH:
             return self.right + 5, "start"
         return (self.left - 5, "end") if self.left - 5 - name_width > 0 else (self.left, "")
 
@@ -127,7 +115,7 @@ class _Bar:
             f' height="{_LANE_HEIGHT - 3}" rx="2"><title>{escape(self.title)}</title></rect>'
         )
         return bar + (
-            text_label(at, y + _LANE_HEIGHT - 5, escape(self.name), anchor, "tick lane-name") if anchor else ""
+            svg.text_label(at, y + _LANE_HEIGHT - 5, escape(self.name), anchor, "tick lane-name") if anchor else ""
         )
 
 
@@ -202,7 +190,7 @@ def _event_marks(period: Period, track: IncidentTrack, x: TimeToX, y: float, end
         yield f'<path class="event {css_class}" d="M{at:.1f} {y:.1f}V{end:.1f}"/>'
         title = escape(f"{_time_text(period, mark.begin)} {clean(mark.text)}")
         sign = f"<title>{title}</title>{SEVERITY_SIGNS.get(mark.severity, '•')}"
-        yield text_label(at, y, sign, css_class=f"event-mark {css_class}")
+        yield svg.text_label(at, y, sign, css_class=f"event-mark {css_class}")
 
 
 def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
@@ -210,13 +198,13 @@ def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: fl
     base = y + _GRAPH_HEIGHT
 
     def y_of(value: float) -> float:
-        return base - fraction(value, low, high) * _GRAPH_HEIGHT
+        return base - svg.fraction(value, low, high) * _GRAPH_HEIGHT
 
-    yield from (horizontal_line(_LEFT, y), horizontal_line(_LEFT, base))
+    yield from (svg.horizontal_line(_LEFT, y), svg.horizontal_line(_LEFT, base))
     yield f'<text class="tick name" x="0" y="{y + _GRAPH_HEIGHT / 2 + 4:.1f}">{GRAPH_NAMES[metric]}</text>'
-    yield text_label(_LEFT - 6, y + 8, value_text(metric, high), "end")
-    yield text_label(_LEFT - 6, base, value_text(metric, low), "end", "tick low")
-    step = (RIGHT_EDGE - _LEFT) / max(len(series.mean), 1)
+    yield svg.text_label(_LEFT - 6, y + 8, value_text(metric, high), "end")
+    yield svg.text_label(_LEFT - 6, base, value_text(metric, low), "end", "tick low")
+    step = (svg.RIGHT_EDGE - _LEFT) / max(len(series.mean), 1)
     for begin, stop in _value_ranges(series):
         indexes = list(range(begin, stop))
         xs = [_LEFT + (index + 0.5) * step for index in indexes]
@@ -227,8 +215,8 @@ def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: fl
             for values in (series.most, series.least, series.mean)
         )
         if any(series.most[index] != series.least[index] for index in indexes):
-            yield f'<path class="range" d="M{path_points(above)} {path_points(reversed(below))}Z"/>'
-        yield f'<path class="line course" d="M{path_points(line)}"/>'
+            yield f'<path class="range" d="M{svg.path_points(above)} {svg.path_points(reversed(below))}Z"/>'
+        yield f'<path class="line course" d="M{svg.path_points(line)}"/>'
 
 
 def _value_ranges(series: PeriodSeries) -> Iterator[tuple[int, int]]:
@@ -245,8 +233,8 @@ def _hover_columns(
     count = max((len(series.mean) for series in device.series.values()), default=0)
     if not count:
         return
-    width, step = (RIGHT_EDGE - _LEFT) / count, -(-count // _COLUMNS)
-    for first, last in bins(count, _COLUMNS):
+    width, step = (svg.RIGHT_EDGE - _LEFT) / count, -(-count // _COLUMNS)
+    for first, last in svg.bins(count, _COLUMNS):
         at = period.begin.timestamp() + first * period.step_seconds
         until = at + step * period.step_seconds
         values = []
@@ -258,7 +246,7 @@ def _hover_columns(
         ]
         incidents_text = f"; {'; '.join(dict.fromkeys(incidents))}" if incidents else ""
         title = f"{_time_text(period, at)}: {', '.join(values) or 'not recorded'}{incidents_text}"
-        yield hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
+        yield svg.hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 
 
 def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float) -> Iterator[str]:
@@ -266,8 +254,8 @@ def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float)
         left = x(at)
         inner = " inner" if number % 2 else ""
         yield f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="{top:.1f}" y2="{height - _AXIS_HEIGHT:.1f}"/>'
-        if _LEFT + 12 <= left <= RIGHT_EDGE - 12:
-            yield text_label(left, height - 8, text, css_class=f"tick{inner}")
+        if _LEFT + 12 <= left <= svg.RIGHT_EDGE - 12:
+            yield svg.text_label(left, height - 8, text, css_class=f"tick{inner}")
 
 
 def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
@@ -275,15 +263,19 @@ def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
     severities = {incident.severity for incident in track.incidents}
     keys = [
         *(
-            legend_entry(f'class="lane c{number % _MAX_COLORS}"', _process_name(process), "key lane-key")
+            svg.legend_entry(f'class="lane c{number % _MAX_COLORS}"', _process_name(process), "key lane-key")
             for number, process in lanes
         ),
         '<span class="key course"><i></i>mean</span>',
-        legend_entry('class="range"', "least to most", "key range"),
-        *(legend_entry(f'class="band {severity}"', severity) for severity in SEVERITY_SIGNS if severity in severities),
+        svg.legend_entry('class="range"', "least to most", "key range"),
+        *(
+            svg.legend_entry(f'class="band {severity}"', severity)
+            for severity in SEVERITY_SIGNS
+            if severity in severities
+        ),
     ]
     if period.gaps:
-        keys.append(legend_entry('fill="url(#hatch)"', "not recorded"))
+        keys.append(svg.legend_entry('fill="url(#hatch)"', "not recorded"))
     hidden_processes = len(processes_on(period, device)) - _MAX_PROCESSES
     note = f" {hidden_processes} more processes are in the table." if hidden_processes > 0 else ""
     return f'{"".join(keys)}<span class="axis-note">A point is {hours_minutes(period.step_seconds)}.{note}</span>'

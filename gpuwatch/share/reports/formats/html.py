@@ -16,8 +16,7 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.json_codec import Document, embedded_in_html, runs_in
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.reports.formats.gpu_graphs import period_graphs
-from gpuwatch.share.reports.formats.profile_memory_chart import memory_areas
-from gpuwatch.share.reports.formats.run_memory_chart import memory_chart
+from gpuwatch.share.reports.formats.memory_charts import profile_memory_chart, run_memory_chart
 from gpuwatch.share.reports.literal_commands import command_to_paste, split_commands
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, sentence_case
@@ -34,11 +33,11 @@ def render(document: Document) -> str:
     """The document as one HTML file; everything from outside is escaped by the template engine."""
     runs = document.programs if isinstance(document, Diagnostic) else runs_in(document)
     content = content_of(document)
-    charts = [] if isinstance(document, Run) else [memory_chart(run) for run in runs]
+    charts = [] if isinstance(document, Run) else [run_memory_chart(run) for run in runs]
     script = _read_file("report.js")
     return _template().render(
         content=content,
-        chart=memory_chart(document) if isinstance(document, Run) else None,
+        chart=run_memory_chart(document) if isinstance(document, Run) else None,
         part_charts=charts + [None] * (len(content.parts) - len(charts)),  # machines come after runs
         glyphs=GLYPHS,
         css=Markup(_colors() + _read_file("report.css")),  # noqa: S704  # a file of ours, or escaped
@@ -111,7 +110,7 @@ def _template() -> Template:
     )
     environment.globals["zip"] = zip
     environment.filters.update(breakable=_breakable, along=_bar_position, anchor=_anchor, sign=_sign_class)
-    environment.filters.update(timeline=memory_chart, areas=memory_areas, graphs=period_graphs)
+    environment.filters.update(timeline=run_memory_chart, areas=profile_memory_chart, graphs=period_graphs)
     environment.filters.update(
         whole=_with_unbroken_amounts, code=_code, command=command_to_paste, sentence=sentence_case
     )

@@ -9,13 +9,21 @@ from dataclasses import dataclass
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
-from gpuwatch.share.reports import memory_over_time_layers
-from gpuwatch.share.reports.chart_types import MemoryAreas, MemoryTimeline, PeriodGraphs
+from gpuwatch.share.reports import memory_over_time
 from gpuwatch.share.reports.literal_commands import split_commands
-from gpuwatch.share.reports.memory_timeline import timeline_text
+from gpuwatch.share.reports.memory_over_time import timeline_text
 from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
-from gpuwatch.share.reports.report_elements import GLYPHS, SIMULATED, Content, Table, sentence_case
+from gpuwatch.share.reports.report_elements import (
+    GLYPHS,
+    SIMULATED,
+    Content,
+    MemoryAreas,
+    MemoryTimeline,
+    PeriodGraphs,
+    Table,
+    sentence_case,
+)
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
@@ -134,7 +142,7 @@ def _table(table: Table, level: int, max_rows: int) -> Iterator[str]:
         elif isinstance(chart, PeriodGraphs):
             body += [*_fence(tuple(graph_lines(chart.device, _GRAPH_CHARS))), ""]
         elif isinstance(chart, MemoryAreas):
-            body += _fence(tuple(memory_over_time_layers.graph_lines(chart, _GRAPH_CHARS)))
+            body += _fence(tuple(memory_over_time.graph_lines(chart, _GRAPH_CHARS)))
     body += list(_rows(table, max_rows)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]

@@ -12,11 +12,19 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.share.reports.chart_types import MemoryAreas, MemoryTimeline, PeriodGraphs
 from gpuwatch.share.reports.formats.fold_text import fold, paragraph, uuid_shortener
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
-from gpuwatch.share.reports.report_elements import EVERY_RUN, GLYPHS, SIMULATED, Content, Table
+from gpuwatch.share.reports.report_elements import (
+    EVERY_RUN,
+    GLYPHS,
+    SIMULATED,
+    Content,
+    MemoryAreas,
+    MemoryTimeline,
+    PeriodGraphs,
+    Table,
+)
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
@@ -157,7 +165,7 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
 
 
 def _charts(table: Table, width: int) -> Iterator[str]:
-    from gpuwatch.share.reports.memory_timeline import timeline_text
+    from gpuwatch.share.reports.memory_over_time import timeline_text
     from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 
     for chart in table.charts:
@@ -169,10 +177,10 @@ def _charts(table: Table, width: int) -> Iterator[str]:
 
 
 def _memory_graphs(table: Table, width: int) -> Iterator[str]:
-    from gpuwatch.share.reports import memory_over_time_layers
+    from gpuwatch.share.reports import memory_over_time
 
     for chart in table.charts:
-        if isinstance(chart, MemoryAreas) and (lines := list(memory_over_time_layers.graph_lines(chart, width - 4))):
+        if isinstance(chart, MemoryAreas) and (lines := list(memory_over_time.graph_lines(chart, width - 4))):
             yield ""
             head = f"{chart.title}, in the order of allocations; each line has its own scale:"
             yield from paragraph(head, width, "  ", "  ")

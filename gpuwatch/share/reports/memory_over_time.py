@@ -1,23 +1,60 @@
-"""The memory of a profile over time in layers, by group or by line, and the same in characters."""
+"""The memory of a run or a profile over time: in words, in layers by group or by line, and in characters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
+from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.share.reports.chart_types import MEMORY_GROUPS, MemoryAreas
 from gpuwatch.share.reports.recorded_period_graphs import block_graph
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_elements import MEMORY_GROUPS, MemoryAreas, clean
 
+_AMOUNTS_IN_WORDS = 8
+"""Amounts that describe a timeline in words."""
 _OTHER_COLUMNS = 21
 """Columns after a graph in characters."""
 _MAX_GRAPH_COLUMNS = 72
 _MIN_SHARE = 0.005
 """Share of the peak that a layer has at some moment, or it is not drawn."""
+
+
+def device_suffix(run: Run) -> str:
+    """`` on GPU 0``: the device of a timeline, the one that the run filled most."""
+    entry = next((entry for entry in run.memory.devices if entry.uuid == run.memory.device_uuid), None)
+    return f" on GPU {entry.index}" if entry is not None else ""
+
+
+def timeline_text(run: Run) -> str:
+    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
+    points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
+    owner, peak = "in use by the framework", max((*run.memory.allocators.values(), 0))
+    if not points:
+        points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
+        owner, peak = "held (NVML)", run.memory.nvml_peak_bytes or 0
+    if len(points) < 2:
+        return ""
+    span = points[-1][0] - points[0][0]
+    last = len(points) - 1
+    amounts = [points[round(step * last / (_AMOUNTS_IN_WORDS - 1))][1] for step in range(_AMOUNTS_IN_WORDS)]
+    steps = f"{owner}: {' → '.join(text for text, _ in groupby(map(size, amounts)))}"
+    total = run.phases.total_seconds
+    of_total = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
+    peak_text = f", peak {size(peak)}" if peak > max(amounts) else ""
+    return f"{steps}, sampled over {span:.0f} s{of_total}{peak_text}"
+
+
+def memory_changed(run: Run) -> bool:
+    """Whether the memory of this run changed: an empty chart says less than none."""
+    points = run.memory.timeline
+    if len(points) < 2:
+        return False
+    used = {point.device_used_bytes for point in points if point.device_used_bytes is not None}
+    return len(used) > 1 or any(point.process_bytes or point.allocator_bytes for point in points)
 
 
 @dataclass(frozen=True, slots=True)
