@@ -31,6 +31,7 @@ _DEVICE_UNKNOWN = "No problems found; the log does not say on which device the w
 _ERRORS_BEFORE = "No problem at its end, after the errors below; the log does not say on which device the work ran"
 _ONLY_WARNED = "No failure in the log: its last lines are warnings; the log does not say on which device the work ran"
 _FAILURE, _READ_LINES_BEFORE = row_named("last-lines")[:2]
+_SERVER_NOT_READY = row_named("server-not-ready")
 _UNCLEAR_FAILURE = "Whether it failed is not clear: near its end a line mentions a failure"
 _LINES_BELOW_FAILURE = 3
 """Lines below a failure that may tell the way out."""
@@ -57,7 +58,7 @@ _MAX_SHOWN_CHARS, _MAX_FAILURE_CHARS, _MAX_ERROR_CHARS = 100, 160, 70
 
 def shows_nothing(found: Finding) -> bool:
     """Whether a finding says only that a log, or the last start in it, tells too little."""
-    return found.title.startswith((NOTHING_KNOWN, _UNCLEAR_FAILURE))
+    return found.title.startswith((NOTHING_KNOWN, _UNCLEAR_FAILURE, _SERVER_NOT_READY.title))
 
 
 def is_provisional(found: Finding) -> bool:
@@ -99,6 +100,8 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         return _warning_finding(row_named("loss-is-nan"), log.not_a_number, certainty="fact")
     if log.leaked_resources_line:
         return _warning_finding(row_named("ended-in-work"), log.ending_line, log.leaked_resources_line)
+    if "server.starting" in log.topics and "server.started" not in log.topics:
+        return _warning_finding(_SERVER_NOT_READY, log.ending_line or log.last_output_line or log.last_line)
     if log.ending_kind and (refused := log.lines_of("checkpoint.refused")):
         return _warning_finding(row_named("weights-refused"), refused[0], log.ending_line)
     if log.unexplained_failure_line:

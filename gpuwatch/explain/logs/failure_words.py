@@ -74,7 +74,8 @@ _MEASURED = re.compile(
     r"|\bhyphenation exceptions\b|\brejected ?[=:] ?\d+"  # of TeX, of a solver's steps
     r"|\b(?:may|might|c(?:an|ould) cause|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
     r"|\b\d[\d.]* ?% [\w ]{1,60} (?:was|were) lost\b"
-    r"|\btime-?out \d{1,9}:|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d",
+    r"|\btime-?out \d{1,9}:|\b(?:time-?out|hang|quota|signal)s?\b ?(?:of|after|is|set(?: to)?|[:=]) ?\d"
+    r"|\bwith (?:an? )?\d[\d.]{0,9}[ -]?(?:ms|s|sec|second|min|minute)s? time-?out\b",
     re.IGNORECASE,
 )
 """Measures and counts of zero."""

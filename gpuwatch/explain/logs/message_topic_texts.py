@@ -441,7 +441,9 @@ INFERRED: Texts = {
     "server.started": (
         "application startup complete", "running on http", "to see the gui go to: http",
         ("tensorboard", " at http", "to quit"), "running on local url",
+        "starting vllm server on http", ("starting vllm api server", "on http"), "fired up and ready to roll",
     ),
+    "server.starting": ("non-default args: {", "vllm api server version", "server_args=serverargs("),
     "server.kills-itself": ("received sigquit from a child process",),
     "server.refused": (
         ("error", "exceeds the available context size"), ("error", "maximum context length is", "you requested"),

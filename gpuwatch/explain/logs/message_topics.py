@@ -60,7 +60,8 @@ def may_matter(line: bytes) -> bool:
         or "ignoring inp" in text or "w backend" in text or "$ " in text
         or (".py" in text and ("+ " in text or "running" in text or "executing" in text or "launching" in text))
         or "/var/f" in text or "homebrew" in text or "startup comp" in text or "gui go to" in text
-        or "server ver" in text or "lly completed" in text or "down with sig" in text
+        or "server ver" in text or "starting vllm" in text or "default args" in text or "server_args=" in text
+        or "fired up" in text or "lly completed" in text or "down with sig" in text
         or "d reference" in text or "bin/sh: " in text or "only has: [" in text or "android" in text
         or "sigkill" in text or "to quit" in text or "remapp" in text or "page blacklist" in text or "xla" in text
         or "death sig" in text or "evicted" in text or "deleted at" in text or "walltime" in text or "wallclock" in text
