@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.nvidia_smi_table import MAX_TABLE_LINES
+from gpuwatch.explain.logs.nvidia_tool_output import MAX_TABLE_LINES
 from tests.logs.logs import MIB, text
 
 OLD = """\

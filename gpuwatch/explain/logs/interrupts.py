@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated
+from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated, undecorated_start
 from gpuwatch.explain.logs.progress_and_success_patterns import ENDED_WELL, PROGRESS, SERVER_ANSWER, SERVER_STARTED
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
-_NEAR_END_LINES, _MAX_LINE_CHARS = 15, 1000
+_NEAR_END_LINES = 15
 _STEP_COUNT = re.compile(r"(?<![\d/.])\d{1,9}/\d{1,9}(?![\d/])")
 _SIGTERM_RECEIVED = re.compile(
     r"(?:signal=|[Rr]eceived (?:signal )?|[Cc]aught )SIGTERM\b(?!: \d)|[Cc]aught signal 15\b"
@@ -55,7 +55,7 @@ def interrupt_line(lines: Sequence[str]) -> str:
     found, reported = "", any(map(_INTERRUPT_REPORTED.search, map(undecorated, lines)))
     step_counts: set[str] = set()  # a bar that is drawn again, as its program ends, is no more work
     for raw in (line for line in reversed(lines) if reported and line.strip()):
-        line = undecorated(last_bar_state(raw)[:_MAX_LINE_CHARS])
+        line = undecorated_start(last_bar_state(raw))
         if _INTERRUPT_REPORTED.search(line) is not None:
             found = found if "SIGTERM" in line and any(map(_SERVER_OUTPUT.search, lines)) else line
         elif PROGRESS.search(line) is not None and ENDED_WELL.search(line) is None and not line.startswith("wandb:"):
@@ -69,7 +69,7 @@ def interrupt_line(lines: Sequence[str]) -> str:
 def failed_after_interrupt(lines: Sequence[str]) -> bool:
     """Whether, near the end, a traceback follows the line that reports an interrupt from the keyboard."""
     last = [line for line in lines if line.strip()][-_NEAR_END_LINES:]
-    interrupts = map(reports_keyboard_interrupt, (undecorated(line[:_MAX_LINE_CHARS]) for line in last))
+    interrupts = map(reports_keyboard_interrupt, (undecorated_start(line) for line in last))
     first = next((place for place, interrupted in enumerate(interrupts) if interrupted), len(last))
     return any(TRACEBACK in line for line in last[first + 1 :])
 

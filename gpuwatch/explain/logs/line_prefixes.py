@@ -7,6 +7,10 @@ import re
 
 import msgspec
 
+MAX_LINE_CHARS = 20_000
+"""Characters of a line that are read."""
+_MAX_START_CHARS = 1000
+
 _ANSI = re.compile(r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
 # At a line's start: quote marks, comment signs, notebook indents, list bullets, doctest's and pytest's marks, ranks.
 _DECORATION = re.compile(
@@ -79,7 +83,12 @@ def without_prefixes(line: str) -> str:
     return line
 
 
-def bare_message(line: str, max_chars: int | None = None) -> str:
+def undecorated_start(line: str) -> str:
+    """The beginning of a line, undecorated: enough to tell what it is."""
+    return undecorated(line[:_MAX_START_CHARS])
+
+
+def bare_message(line: str, max_chars: int = MAX_LINE_CHARS) -> str:
     """The message of a line, as it is, without decoration and prefixes; at most from its first ``max_chars``."""
     return without_prefixes(undecorated(line[:max_chars]))
 

@@ -2,14 +2,15 @@
 
 A log whose end no rule explains is healthy only if its program was at work. The forms are those that trainers and
 servers print: Keras, PyTorch Lightning, Hugging Face's Trainer, Ultralytics, MMEngine, MXNet, tqdm, Uvicorn, vLLM,
-SGLang, text-generation-inference, llama.cpp, Ollama, ComfyUI.
+SGLang, text-generation-inference, llama.cpp, Ollama, ComfyUI; of failures reported in several lines those of GROMACS
+(``gmx_fatal``, ``gmx::printFatalErrorMessage``), Triton and CMake.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from gpuwatch.explain.logs import interrupts
@@ -20,11 +21,17 @@ from gpuwatch.explain.logs.failure_lines import (
     is_doubtful,
     reports_failure,
 )
-from gpuwatch.explain.logs.failure_reports import first_failed_line, report_line
-from gpuwatch.explain.logs.line_prefixes import bare_message, last_bar_state, rank_prefix, undecorated, without_prefixes
+from gpuwatch.explain.logs.line_origins import MIN_SERVICE_LINES, gpu_related_lines, last_output_line, service_lines
+from gpuwatch.explain.logs.line_prefixes import (
+    MAX_LINE_CHARS,
+    bare_message,
+    last_bar_state,
+    rank_prefix,
+    undecorated,
+    undecorated_start,
+    without_prefixes,
+)
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.nan_losses import nan_loss_line
-from gpuwatch.explain.logs.program_output import last_output_line
 from gpuwatch.explain.logs.progress_and_success_patterns import (
     ALL_WORK_DONE,
     ENDED_WELL,
@@ -34,7 +41,6 @@ from gpuwatch.explain.logs.progress_and_success_patterns import (
     WORK_STARTS,
 )
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
-from gpuwatch.explain.logs.system_logs import MIN_SERVICE_LINES, gpu_related_lines, service_lines
 
 WORK = "work"
 KERAS_WORK = "keras"
@@ -51,7 +57,7 @@ _CHECKED_LINES = 25
 """Lines at the end in which a word of failure must be explained for a log to be healthy."""
 _MIN_STEP_LINES = 1
 """Lines of steps that explain a word of failure before them."""
-_MAX_READ_CHARS, _MAX_LINE_CHARS, _MAX_KEPT_CHARS = 1000, 20_000, 400
+_MAX_KEPT_CHARS = 400
 _WARNING_LINES = 3
 """Lines of a warning of Python's module: itself, its source line, another one printed with it."""
 
@@ -98,7 +104,7 @@ def leaked_resources_line(lines: Sequence[str], work_line: str) -> str:
     if reports_completion(work_line) or not any(int(at) < int(most) for at, most in _COUNT_OF_TOTAL.findall(work_line)):
         return ""
     near = [line for line in lines if line.strip()][-NEAR_END_LINES:]
-    return next((undecorated(line[:_MAX_READ_CHARS]) for line in reversed(near) if _LEAKED_RESOURCES.search(line)), "")
+    return next((undecorated_start(line) for line in reversed(near) if _LEAKED_RESOURCES.search(line)), "")
 
 
 def reports_all_done(line: str) -> bool:
@@ -137,7 +143,7 @@ def end_of(lines: Sequence[str], *, is_server: bool = False) -> LogEnd:
     """
     lines = list(_without_ignored_exceptions(lines))
     last_check_mark = max(
-        (at for at, raw in enumerate(lines) if undecorated(raw[:_MAX_READ_CHARS]).startswith(_CHECK_MARK)), default=0
+        (at for at, raw in enumerate(lines) if undecorated_start(raw).startswith(_CHECK_MARK)), default=0
     )
     lines = [raw for at, raw in enumerate(lines) if at > last_check_mark or not raw.rstrip().endswith(_CROSS_MARK)]
     kind, line = kind_and_line(lines, is_server=is_server)
@@ -149,8 +155,8 @@ def end_of(lines: Sequence[str], *, is_server: bool = False) -> LogEnd:
         kind, line = WORK, row
     checked = gpu_related_lines(lines)
     if is_server:
-        checked = [raw for raw in list(lines)[-1:] if ADD_ON_ERROR.match(undecorated(raw[:_MAX_READ_CHARS])) is None]
-    last = [undecorated(last_bar_state(raw)[:_MAX_READ_CHARS]) for raw in checked if raw.strip()]
+        checked = [raw for raw in list(lines)[-1:] if ADD_ON_ERROR.match(undecorated_start(raw)) is None]
+    last = [undecorated_start(last_bar_state(raw)) for raw in checked if raw.strip()]
     last = last[-_CHECKED_LINES:]
     steps, doubt = 0, ""
     in_order = interrupts.received_sigterm(last) and reports_completion(last[-1])  # of a program that was asked to end
@@ -165,8 +171,8 @@ def end_of(lines: Sequence[str], *, is_server: bool = False) -> LogEnd:
 
 def store_last_lines(facts: LogFacts, lines: Sequence[str], end: LogEnd, program_lines: Sequence[str]) -> None:
     """Stores in ``facts`` what the last lines and ``end`` show; ``program_lines``: lines that a program wrote."""
-    last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:_MAX_LINE_CHARS])
-    crashed = any(_CRASH_OUTPUT.search(undecorated(raw[:_MAX_READ_CHARS])) for raw in lines)
+    last = undecorated(next((line for line in reversed(lines) if line and not line.isspace()), "")[:MAX_LINE_CHARS])
+    crashed = any(_CRASH_OUTPUT.search(undecorated_start(raw)) for raw in lines)
     warned = (raw for raw in list(lines)[-_WARNING_LINES:] if "Warning: " in raw)
     facts.ending_kind = end.kind
     facts.ending_line_is_last = bool(end.line) and end.line in last
@@ -191,7 +197,7 @@ def _shortened(text: str) -> str:
 
 def _last_numbers_row(lines: Sequence[str]) -> str:
     """The last row, if the last lines are rows of numbers, or of a number and a name."""
-    last = [undecorated(raw[:_MAX_READ_CHARS]) for raw in lines if raw.strip()][-NEAR_END_LINES:]
+    last = [undecorated_start(raw) for raw in lines if raw.strip()][-NEAR_END_LINES:]
     rows = [line for line in last if _NUMBERS_ROW.match(line) is not None]
     return rows[-1] if len(rows) * 3 > NEAR_END_LINES * 2 else ""
 
@@ -212,7 +218,7 @@ def _without_ignored_exceptions(lines: Sequence[str]) -> Iterator[str]:
             yield raw
             continue
         ignored.append(raw)
-        if _TRACEBACK_END.match(bare_message(raw, _MAX_READ_CHARS)) is not None:
+        if _TRACEBACK_END.match(without_prefixes(undecorated_start(raw))) is not None:
             ignored = []
     yield from ignored
 
@@ -227,7 +233,7 @@ def kind_and_line(lines: Sequence[str], *, is_server: bool = False) -> tuple[str
         if not is_server:
             return _kind_and_line(gpu_related_lines(lines))
         last = next((line for line in reversed(lines) if line.strip()), "")
-        of_part = ADD_ON_ERROR.match(undecorated(last[:_MAX_READ_CHARS])) is not None
+        of_part = ADD_ON_ERROR.match(undecorated_start(last)) is not None
         kept = [
             line
             for line in lines
@@ -236,11 +242,11 @@ def kind_and_line(lines: Sequence[str], *, is_server: bool = False) -> tuple[str
         found = _kind_and_line(kept)
         if of_part and not found[0]:
             return _kind_and_line(lines)
-        return found if found[0] or len(kept) == len(lines) else (WORK, undecorated(last[:_MAX_READ_CHARS]))
+        return found if found[0] or len(kept) == len(lines) else (WORK, undecorated_start(last))
     found = _kind_and_line(of_service)
     if found[0] or len(lines) < MIN_SERVICE_LINES:
         return found
-    return WORK, undecorated(lines[-1][:_MAX_READ_CHARS])
+    return WORK, undecorated_start(lines[-1])
 
 
 def _kind_and_line(lines: Sequence[str]) -> tuple[str, str]:
@@ -252,7 +258,7 @@ def _kind_and_line(lines: Sequence[str]) -> tuple[str, str]:
             followed += 1
             continue  # of several processes, one may have failed while another worked on
         for piece in reversed(raw.rstrip("\r\n").split("\r")):
-            whole = undecorated(piece[:_MAX_READ_CHARS])
+            whole = undecorated_start(piece)
             line = without_prefixes(whole)
             if not line:
                 continue
@@ -275,3 +281,83 @@ def _kind_and_line(lines: Sequence[str]) -> tuple[str, str]:
         return worked[:2]
     ended = interrupted or ended
     return (FAILURE, failed) if failed else (WORK, ended) if ended else ("", "")
+
+
+_MAX_LINES_AFTER_GROMACS = 9
+"""Lines that may follow GROMACS's text, if it ends the log: where help is, a ruler, a quotation, what MPI says."""
+_MAX_LINES_BETWEEN = 2
+"""Lines without a word of failure that may stand between two lines of one cluster."""
+_GROMACS = re.compile(r"Source (?:code )?file: .*\bline:? \d+\)?$")
+_GROMACS_DETAILS = ("Function: ", "MPI rank: ")
+_GROMACS_TEXT_END = ("----------", "For more information and tips")
+_TRITON_TABLE_HEAD = re.compile(r"\| Model +\| Version +\| Status +\|$")
+_NCCL_TRACE = re.compile(r"NCCL INFO .* -> \d+\b")
+"""NCCL's return trace, printed between two lines about an error."""
+_NO_DESCRIPTION = re.compile(
+    r":$|\b(?:abort|exit|quit)(?:ing|ed)\b|\bcode:? ?[#=]? ?-?\d+\W*$|exit (?:code|status)|^Error executing job"
+    r"|(?:check|see|read) the (?:\w+ )?logs?\b|build stopped|^g?make|\bmore information\b|^-{2,}|^\+{1,3} ",
+    re.IGNORECASE,
+)
+"""A heading of what follows it, what only follows from an error before, a shell's trace."""
+
+
+def report_line(lines: Sequence[str]) -> str:
+    """The report of several lines with which GROMACS, Triton or CMake stopped, as one line; empty without one."""
+    plain = [without_prefixes(undecorated_start(raw)) for raw in lines]
+    for at in (at for at in range(len(plain) - 1, 0, -1) if _GROMACS.match(plain[at]) is not None):
+        end = next((to for to in range(at + 1, len(plain)) if plain[to].startswith(_GROMACS_TEXT_END)), len(plain))
+        text = " ".join(line for line in plain[at + 1 : end] if not line.startswith(_GROMACS_DETAILS))
+        return f"{plain[at - 1]} \u2026 {text}" if text and len(plain) - end <= _MAX_LINES_AFTER_GROMACS else ""
+    table = [line.strip("> \r\n") for line in lines]
+    begun = max((at for at, line in enumerate(table) if _TRITON_TABLE_HEAD.match(line) is not None), default=len(table))
+    rows = takewhile(lambda line: line.startswith(("|", "+")), table[begun + 1 :])
+    if refused := next((line for line in rows if "UNAVAILABLE" in line), ""):
+        return refused
+    begun = next((at for at, line in enumerate(plain) if line.startswith("CMake Error")), len(plain))
+    end = next((at for at in range(begun + 1, len(plain)) if lines[at][:1] not in (" ", "\t")), len(plain))
+    return " ".join(plain[begun:end])
+
+
+def first_failed_line(lines: Sequence[str], failed: str) -> str:
+    """The first line that names what failed of those that end with ``failed``; ``failed`` itself without another."""
+    plain = [undecorated_start(last_bar_state(raw)) for raw in lines if raw.strip()]
+    first, apart = failed, 0
+    for line in reversed(plain[: max((at for at, line in enumerate(plain) if line == failed), default=0)]):
+        if reports_failure(line):
+            first, apart = (line if _NO_DESCRIPTION.search(line) is None else first), 0
+        elif _NCCL_TRACE.search(line) is None and (apart := apart + 1) > _MAX_LINES_BETWEEN:
+            break
+    return first
+
+
+_NAN = re.compile(
+    r"(?P<name>[A-Za-z][\w/.@-]{0,60})['\"]?(?: {0,20}[=:|] {0,20}| (?:(?:is|was|became) )?)\(?['\"]?-?(?:nan|inf)\b",
+    re.IGNORECASE,
+)
+_NAN_COLUMNS = re.compile(r"\s*\d{1,6}/\d{1,6}\s+[\d.]+G(?:\s+nan){2,}\s")
+"""Ultralytics' row of a step: epoch, memory, then each loss."""
+_OF_A_LOSS = re.compile(
+    r"loss|entropy|(?:^|[/_.])(?:ce|nll|elbo|kl|mse|rmse|mae|objective|ppl)$|smoothl1|cost|perplexity|grad.?norm",
+    re.IGNORECASE,
+)
+_NO_LOSS = re.compile(r"best|min|max|prev|old|limit|bound|clip|rew|len|return|time|eta", re.IGNORECASE)
+
+
+def nan_loss_line(lines: Sequence[str]) -> str:
+    """The last line with a loss that is NaN or infinite, if no later one shows it finite; empty without one."""
+    for at in range(len(lines) - 1, -1, -1):
+        if name := _nan_loss_name(lines[at]):
+            finite = re.compile(rf"{re.escape(name)}\W{{1,20}}-?\d")
+            return "" if any(map(finite.search, lines[at + 1 :])) else lines[at]
+    return ""
+
+
+def _nan_loss_name(line: str) -> str:
+    """The name of the loss that a line says to be NaN or infinite; empty without one."""
+    if _NAN_COLUMNS.match(line) is not None:
+        return "loss"
+    for found in _NAN.finditer(line):
+        name = found["name"]
+        if _OF_A_LOSS.search(name) is not None and _NO_LOSS.search(name) is None:
+            return name
+    return ""

@@ -181,7 +181,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     logged_error: str = ""
     """The first line that a logger called an error, and that no rule knows."""
     failed_items: str = ""
-    """The error that came for every item of the work (:mod:`gpuwatch.explain.logs.failed_items`)."""
+    """The error that came for every item of the work (:mod:`gpuwatch.explain.logs.work_despite_errors`)."""
     not_a_number: str = ""
     """A line near the end with a loss that is NaN or infinite."""
     last_lines: tuple[str, ...] = ()

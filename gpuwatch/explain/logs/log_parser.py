@@ -14,10 +14,11 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.safe_text import bounded
-from gpuwatch.explain.logs import dcgm_metrics, log_ending, message_topics, pytorch_oom
-from gpuwatch.explain.logs.failed_items import FailedItems
+from gpuwatch.explain.logs import log_ending, message_topics, pytorch_oom
 from gpuwatch.explain.logs.failure_lines import is_error_line
+from gpuwatch.explain.logs.line_origins import program_lines
 from gpuwatch.explain.logs.line_prefixes import (
+    MAX_LINE_CHARS,
     bare_message,
     json_text,
     last_bar_state,
@@ -31,18 +32,16 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import drop_unused_frameworks, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, MessageReader, absl_thread
 from gpuwatch.explain.logs.multiline_messages import OpenMessages
-from gpuwatch.explain.logs.nvidia_smi_table import driver_version_of_table
+from gpuwatch.explain.logs.nvidia_tool_output import DCGM_PREFIX, driver_version_of_table, topics_of_dcgm_metric
 from gpuwatch.explain.logs.oom_collector import OomCollector
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
-from gpuwatch.explain.logs.program_output import program_lines
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, is_compile_place
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
 from gpuwatch.explain.logs.tensorflow_and_jax_oom import refused_bytes
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
-from gpuwatch.explain.logs.work_after_error import MIN_MANY_STEPS, WorkAfterError
+from gpuwatch.explain.logs.work_despite_errors import MIN_MANY_STEPS, FailedItems, WorkAfterError
 
-_MAX_LINE_CHARS = 20_000
 _MAX_KEPT_CHARS = 2000
 _ENVIRONMENT_OF_PATH = (("/users/", "macos"), ("webui", "webui"), ("/content/", "colab"))
 """The system or service on which a program ran, by a part of its path."""
@@ -137,10 +136,10 @@ class LogParser:
             self._after_exception(line)
         if self._frames.open:
             self._frames.rank = rank_prefix(line)
-            self._frames.take_code(bare_message(line, _MAX_LINE_CHARS))
+            self._frames.take_code(bare_message(line))
         if framed:
             self._frames.rank = rank_prefix(line)
-        if framed and self._frames.take_frame(bare_message(line, _MAX_LINE_CHARS)):
+        if framed and self._frames.take_frame(bare_message(line)):
             if self._frames.is_new_program and self._is_another_start(line):
                 return
             facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.lines
@@ -286,7 +285,7 @@ class LogParser:
         for part, environment in _ENVIRONMENT_OF_PATH:
             if part in file.lower():
                 facts.note(f"environment.{environment}", file)
-        closing = [bare_message(text, _MAX_LINE_CHARS) for text in list(last_lines)[-2:]]
+        closing = [bare_message(text) for text in list(last_lines)[-2:]]
         self._reported_ends.close(closing[-1] if closing else "", closing[0] if closing else "")
         kept, printed = program_lines([*last_lines], whole=len(last_lines) < log_ending.LAST_LINES)
         end = log_ending.end_of(kept, is_server="server.started" in facts.topics)
@@ -300,7 +299,7 @@ class LogParser:
                 facts.missing_libraries.clear()
                 facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(last_lines))
-        facts.lines_after_ending_line = sum(1 for text in since if bare_message(text, _MAX_LINE_CHARS))
+        facts.lines_after_ending_line = sum(1 for text in since if bare_message(text))
         if worked and log_ending.shows_work(line):
             self._reported_ends.forget_unstarted_command(facts.lines - facts.lines_after_ending_line)
         self._name_packages()
@@ -325,7 +324,7 @@ class LogParser:
     def _take_source_line(self, line: str, tail: str) -> None:
         if self._take_bar_states(line):
             return
-        line = undecorated(line[:_MAX_LINE_CHARS])
+        line = undecorated(line[:MAX_LINE_CHARS])
         found = source_message(line)
         if found is None:
             self._take_plain_line(line)
@@ -379,7 +378,7 @@ class LogParser:
         """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
         if self._take_bar_states(raw) or self._take_unfinished_line(raw):
             return True
-        facts, whole = self._facts, undecorated(raw[:_MAX_LINE_CHARS])
+        facts, whole = self._facts, undecorated(raw[:MAX_LINE_CHARS])
         line = without_prefixes(whole)
         if self._multiline.open and self._take_message_line(line):
             return True
@@ -390,8 +389,8 @@ class LogParser:
         if "Executing op " in line:
             self._placements.take_eager_line(line)
             return True
-        if line.startswith(dcgm_metrics.PREFIX):
-            for topic, evidence in dcgm_metrics.topics_of(line):
+        if line.startswith(DCGM_PREFIX):
+            for topic, evidence in topics_of_dcgm_metric(line):
                 facts.note(topic, evidence)
                 facts.note_xid(evidence, evidence)
             return True
@@ -481,7 +480,7 @@ class LogParser:
 
     def _take_table_line(self, raw: str) -> bool:
         """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
-        if not self._multiline.take_table_line(raw[:_MAX_LINE_CHARS].rstrip()):
+        if not self._multiline.take_table_line(raw[:MAX_LINE_CHARS].rstrip()):
             return False
         faulty = "ERR!" in raw and _MIG_ERROR_COLUMN.match(raw) is None
         if "E. Process" in raw or "Prohibited" in raw or faulty:

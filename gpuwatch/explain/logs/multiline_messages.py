@@ -6,7 +6,7 @@ import re
 
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.explain.logs.log_facts import LogFacts, LoggedGpu
-from gpuwatch.explain.logs.nvidia_smi_table import SmiTableReader
+from gpuwatch.explain.logs.nvidia_tool_output import SmiTableReader
 from gpuwatch.explain.logs.op_placement_lines import ColocationReader
 from gpuwatch.explain.logs.tensorflow_device_lines import add_gpu_properties, parse_cut_mapping, parse_mapping
 

@@ -66,7 +66,6 @@ _MAX_LINES_AFTER_FRAME = 4
 """Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
 _MAX_TRACEBACK_LINES = 100
 """Lines of the traceback after "Exception ignored in", at most."""
-_MAX_LINE_CHARS = 20_000
 
 
 _HEADING = re.compile(
@@ -159,14 +158,14 @@ class ExceptionFinder:
         """Takes a line, as it is, after the head of a traceback or an exception."""
         prefix = self._prefix.match(line) if self._prefix is not None else None
         rest = line[prefix.end() :] if prefix is not None else line
-        if self._message_follows and (text := bare_message(rest, _MAX_LINE_CHARS)):
+        if self._message_follows and (text := bare_message(rest)):
             self._message_follows = False
             if not is_error(text):
                 self._set_message(text)
                 return
         if self._lines_below_heading and self._take_line_below_heading(line):
             return
-        if self._pydantic_lines_left and self._take_pydantic_line(bare_message(rest, _MAX_LINE_CHARS)):
+        if self._pydantic_lines_left and self._take_pydantic_line(bare_message(rest)):
             return
         if _CONTINUATION.match(rest):
             if self._in_traceback and rest.lstrip()[:1] in _BOX_CHARS:
@@ -178,9 +177,9 @@ class ExceptionFinder:
         self._in_message = False
         if self._in_traceback and ", line " not in line:
             self._in_traceback = False
-            text = bare_message(rest, _MAX_LINE_CHARS)
+            text = bare_message(rest)
             named = _NAMED_ERROR.match(text)
-            if named is not None and not is_error(bare_message(line, _MAX_LINE_CHARS)):
+            if named is not None and not is_error(bare_message(line)):
                 self._add(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message or self._lines_below_heading > 0
 
@@ -198,7 +197,7 @@ class ExceptionFinder:
     def _take_line_below_heading(self, line: str) -> bool:
         """Takes a line below TensorFlow's heading of a message; whether it is the message."""
         self._lines_below_heading -= 1
-        text = bare_message(line, _MAX_LINE_CHARS)
+        text = bare_message(line)
         node, self._after_node = self._after_node, text.startswith("Node: '") or text.strip() == "^"
         if (found := _FIRST_ROOT_ERROR.match(text)) is None and (not node or is_heading(text)):
             return False

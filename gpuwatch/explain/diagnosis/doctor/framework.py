@@ -23,7 +23,7 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
     support_of_build,
 )
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
-from gpuwatch.explain.diagnosis.reference.driver_update_advice import driver_update_advice
+from gpuwatch.explain.diagnosis.reference.driver_releases import driver_update_advice
 from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import DRIVER_LIBRARIES
 from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS

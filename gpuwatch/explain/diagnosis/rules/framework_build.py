@@ -22,10 +22,11 @@ from gpuwatch.explain.diagnosis.reference.compute_capability import (
     support_of_build,
 )
 from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel
-from gpuwatch.explain.diagnosis.reference.driver_releases import FIRST_RELEASES, release_branch
-from gpuwatch.explain.diagnosis.reference.driver_update_advice import (
+from gpuwatch.explain.diagnosis.reference.driver_releases import (
+    FIRST_RELEASES,
     driver_update_advice,
     driver_update_advice_from_log,
+    release_branch,
 )
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, raised_for

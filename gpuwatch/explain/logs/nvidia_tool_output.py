@@ -1,12 +1,14 @@
-"""Tables that nvidia-smi prints, in a log: GPUs with their memory, processes, the driver's version.
+"""What NVIDIA's tools print into a log: the tables of nvidia-smi, the metrics of dcgm-exporter (Prometheus' text).
 
-Layouts: drivers up to 450 (no columns for MIG instances), later ones, and later ones with a table of MIG devices, whose
-rows are not GPUs, between GPUs and processes.
+nvidia-smi's layouts: drivers up to 450 (no columns for MIG instances), later ones, and later ones with a table of MIG
+devices, whose rows are not GPUs, between GPUs and processes. Names and meanings of dcgm-exporter's metrics: DCGM's
+field identifiers (dcgm_fields.h); reasons of throttling are NVML's bits.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -60,3 +62,34 @@ class SmiTableReader:
             self.gpus.append(replace(self._gpu, total_bytes=total, free_bytes=max(total - used, 0)))
             self._gpu = None
         return True
+
+
+DCGM_PREFIX = "DCGM_FI_"
+_SAMPLE = re.compile(r"^(DCGM_FI_\w{1,60})\{(.{0,2000})\} (\d{1,20}(?:\.\d{1,10})?(?:e\+?\d{1,3})?)\b")
+_BUS = re.compile(r'pci_bus_id="([\da-fA-F:.]{7,20})"')
+_MIN_BLANK = 2.0**62
+"""DCGM's "no value" is near the largest 64-bit integer."""
+_THERMAL, _POWER = 0x20 | 0x40, 0x80
+_XID_METRIC = "DCGM_FI_DEV_XID_ERRORS"
+_FAULT_COUNTERS = tuple(
+    f"DCGM_FI_DEV_{name}" for name in ("ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "ROW_REMAP_PENDING", "RETIRED_PENDING")
+)
+"""Counters that are 0 on a healthy GPU."""
+_THROTTLE_REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+
+
+def topics_of_dcgm_metric(line: str) -> Iterator[tuple[str, str]]:
+    """The topics of a sample, each with the line that shows it; an Xid is written as the kernel writes it."""
+    sample = _SAMPLE.match(line)
+    if sample is None or (value := float(sample[3])) >= _MIN_BLANK:
+        return
+    yield "driver.answered", line
+    if sample[1] == _XID_METRIC and value:
+        bus = _BUS.search(sample[2])
+        yield "hardware.fault", f"Xid (PCI:{bus[1] if bus else '?'}): {int(value)}, the last that {_XID_METRIC} tells"
+    elif value and sample[1] in _FAULT_COUNTERS:
+        yield "hardware.fault", line
+    elif sample[1] in _THROTTLE_REASONS and int(value) & _THERMAL:
+        yield "throttle.thermal", line
+    elif sample[1] in _THROTTLE_REASONS and int(value) & _POWER:
+        yield "throttle.power", line

@@ -1,15 +1,15 @@
-"""Which lines a program printed, whatever program: not source code, configuration, or what people wrote around a log.
+"""Who wrote the lines of a log: a program, people around its output, a kernel or X server, ``gpuwatch run``.
 
-A program prints lines that inform: what it measured, where it is, what it wrote. Code and markup
-have statements, keys and brackets; prose has sentences; people put logs between Markdown's fences.
+A program prints lines that inform: what it measured, where it is, what it wrote. Code and markup have statements, keys
+and brackets; prose has sentences; people put logs between Markdown's fences.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from gpuwatch.explain.logs.failure_words import speaks_of_failure
+from gpuwatch.explain.logs.failure_lines import speaks_of_failure
 from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated
 
 _CODE = re.compile(
@@ -73,3 +73,72 @@ def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list
         printed += [raw] * (not of_a_person)
         kept += [raw] * (not of_a_person or not speaks_of_failure(undecorated(raw)))
     return kept, printed
+
+
+_JOURNAL_LINE = re.compile(r"^\S{2,6} [ \d]?\d \d\d:\d\d:\d\d \S{1,80} (?P<program>[\w.@-]{1,80})(?:\[\d{1,10}\])?: ")
+_GPU_WORDS = re.compile(
+    r"nvidia|nvrm|\bnv-|cuda|\bgpu|\bxid|nouveau|\bdrm\b|amdgpu|dcgm|docker|containerd|kubelet|slurm|python|torch"
+    r"|tensorflow",
+    re.IGNORECASE,
+)
+_KERNEL_LINE = re.compile(r"^(?:kern +:\w+ +: )?\[ {0,8}\d{1,9}\.\d{6}\] ")
+"""A line of dmesg."""
+_XORG_LINE = re.compile(r"^\[ {0,8}\d{1,9}\.\d{3}\] \((?:II|WW|EE|NI|--|\*\*|==|\+\+|!!|\?\?)\) ")
+_XORG_FAILED = re.compile(
+    r"\(EE\) (?:NVIDIA|no screens found|Caught signal|Server terminated with error)|Fatal server error"
+)
+"""What ends an X server; its other lines marked (EE) are about parts that it does without."""
+MIN_SERVICE_LINES = 20
+"""Lines of a kernel or an X server that show it at work, if none is about a failure of a GPU."""
+_MIN_JOURNAL_PROGRAMS = 3
+"""Programs beside the kernel and systemd whose lines make a journal that of a whole machine."""
+
+
+def service_lines(lines: Sequence[str]) -> list[str] | None:
+    """In the log of a kernel or an X server, the lines that may be about a GPU failure; None for other logs."""
+    if lines and all(map(_KERNEL_LINE.match, lines)):
+        return [line for line in lines if _GPU_WORDS.search(line)]
+    if sum(map(bool, map(_XORG_LINE.match, lines))) * 2 > len(lines):
+        return [line for line in lines if _XORG_FAILED.search(line)]
+    return None
+
+
+def gpu_related_lines(lines: Sequence[str]) -> list[str]:
+    """The lines; of a kernel, an X server or a whole machine only those about GPUs, their drivers, what uses them."""
+    if (of_service := service_lines(lines)) is not None:
+        return of_service
+    programs = {found["program"] for line in lines if (found := _JOURNAL_LINE.match(line)) is not None}
+    if len(programs - {"kernel", "systemd"}) < _MIN_JOURNAL_PROGRAMS:
+        return list(lines)
+    return [line for line in lines if _GPU_WORDS.search(line)]
+
+
+_FIRST_LINE = re.compile(r"\S.{0,4000}? {3}gpuwatch run (?:·|-) ")
+_TABLE_TITLE = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,5}$")
+"""Title of a table; an empty line precedes it."""
+_LAST_LINE_START = "written: "
+_MAX_SUMMARY_LINES = 1000
+
+
+def without_summaries(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a log; those of summaries are empty, or left out at its end. All lines if there are no others."""
+    summary_lines, omitted, has_output = list[str](), 0, False
+    before: str | None = None  # the previous line of the summary; None outside one
+    for line in lines:
+        if before is None:
+            in_summary = "gpuwatch run " in line and _FIRST_LINE.match(line) is not None
+        else:
+            in_summary = (
+                line[:1] in ("", " ", "\n")
+                or line.startswith(_LAST_LINE_START)
+                or _FIRST_LINE.match(before) is not None
+            )
+            in_summary = in_summary or (not before.strip() and _TABLE_TITLE.match(line) is not None)
+        if in_summary:
+            before, omitted = None if line.startswith(_LAST_LINE_START) else line, omitted + 1
+            summary_lines += [line] * (len(summary_lines) < _MAX_SUMMARY_LINES)
+            continue
+        yield from [""] * omitted
+        yield line
+        before, omitted, has_output = None, 0, has_output or bool(line.strip())
+    yield from summary_lines if not has_output else ()
