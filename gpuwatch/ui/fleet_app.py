@@ -79,10 +79,8 @@ class FleetApp(GpuwatchApp):
 
     def current_preferences(self) -> Preferences:
         """The preferences as they would be saved now; those of single machines stay."""
-        before = self.preferences
-        return replace(
-            super().current_preferences(), tab=before.tab, interval=before.interval, read_only=before.read_only
-        )
+        own = self.preferences
+        return replace(super().current_preferences(), tab=own.tab, interval=own.interval, read_only=own.read_only)
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -117,11 +115,8 @@ class FleetApp(GpuwatchApp):
         if host is None or host.view.snapshot is None:
             return {}
         listed = {row.device_uuid for row in host.view.snapshot.processes}
-        return {
-            gpu.device.uuid: gpu.reason
-            for gpu in host.gpus
-            if gpu.instance is None and gpu.holders and gpu.device.uuid not in listed
-        }
+        others = [gpu for gpu in host.gpus if gpu.instance is None and gpu.holders and gpu.device.uuid not in listed]
+        return {gpu.device.uuid: gpu.reason for gpu in others}
 
     async def open_host(self, name: str) -> None:
         session = Session(self._open_feed(name), clock=self.now)

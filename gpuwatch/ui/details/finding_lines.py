@@ -12,7 +12,7 @@ from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import FINDING_MARKS
-from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.panes.verdict import notable_notes
 
@@ -150,5 +150,4 @@ def cause_head(cause: str) -> list[tuple[str, str]]:
 def folded_page(cause: str, room: int, *, headed: bool = True) -> SpanLines:
     """The page of a cause in ``room`` cells; ``headed``: with its heading, which is the cause's id."""
     text = page(cause)
-    lines = page_lines(text if headed else text.partition("\n\n")[2])
-    return [part for line in lines for part in wrap_line(line, room)]
+    return wrap_lines(page_lines(text if headed else text.partition("\n\n")[2]), room)

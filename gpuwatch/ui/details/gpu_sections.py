@@ -171,14 +171,12 @@ def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
         found = topology.between(device.uuid, other.uuid)
         if found is None:
             continue
-        name = f"GPU {other.index}"
+        label: Span = (f"{f'GPU {other.index}':<8}", "strong")
         if found.level is None and not found.nvlinks:
             why = found.missing.detail or found.missing.reason if found.missing is not None else "not reported"
-            lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} ", "dim"), (printable(why), "dim")])
+            lines.append([label, (f"{UNKNOWN} ", "dim"), (printable(why), "dim")])
             continue
-        lines.append(
-            [(f"{name:<8}", "strong"), (f"{found.name or UNKNOWN:<6}", "accent"), (_connection_text(found), "text")]
-        )
+        lines.append([label, (f"{found.name or UNKNOWN:<6}", "accent"), (_connection_text(found), "text")])
     switched = topology.switch_nvlinks.get(device.uuid)
     if switched:
         text = f"{switched} NVLinks to an NVSwitch, which connects all GPUs with such links"
@@ -233,12 +231,11 @@ def probe_run_lines(device: Device, runs: Iterable[Run], now: float, width: int)
             builder = LineBuilder(width)
             wide = width >= 100
             builder.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
-            builder.add(f"physical {device.index}", "strong").add(
-                f" {device.uuid[:12]}…" if width >= 130 else "", "dim"
+            builder.add(f"physical {device.index}", "strong")
+            builder.add(f" {device.uuid[:12]}…" if width >= 130 else "", "dim").add(
+                "  config " if wide else "  ", "dim"
             )
-            builder.add("  config " if wide else "  ", "dim").add(
-                align_left(printable(run.config), 18 if width >= 80 else 11), "text"
-            )
+            builder.add(align_left(printable(run.config), 18 if width >= 80 else 11), "text")
             builder.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             if width >= 70:
                 builder.add("  peak ", "dim").add(f"{memory(run.memory.nvml_peak_bytes):>9}", "memory")

@@ -33,7 +33,6 @@ _HOW_OFTEN = {
     Lane.ONCE: "queried until it is known",
     Lane.GPM: "queried with every sample",
 }
-_RETRIED = "retried once a minute"
 _TITLES = {column.reading: (column.title, column.help) for column in COLUMNS if column.reading}
 
 
@@ -60,13 +59,12 @@ def _missing_lines(
             lines.append([("    ", "text"), (detail, "text")])
             continue
         code = f", NVML code {why.code}" if why.code is not None else ""
-        lines.append(
-            [("    ", "text"), (_REASON_TEXTS[why.reason] + code, "warning" if why.reason == "failed" else "text")]
-        )
+        style = "warning" if why.reason == "failed" else "text"
+        lines.append([("    ", "text"), (_REASON_TEXTS[why.reason] + code, style)])
         call = spec.call if spec is not None else ""
         notes = [detail or (f"queried with {call}" if call else "")]
         if spec is not None and spec.lane in _HOW_OFTEN and (why.code is not None or why.reason != "not_supported"):
-            notes.append(_RETRIED if why.reason == "not_supported" else _HOW_OFTEN[spec.lane])
+            notes.append("retried once a minute" if why.reason == "not_supported" else _HOW_OFTEN[spec.lane])
         notes.append(last_known(name) if last_known is not None else "")
         lines += [[("    ", "text"), (note, "dim")] for note in notes if note]
     return lines

@@ -106,8 +106,8 @@ def _event_span(event: Event) -> Span:
         case "framework":
             return f"{data.get('name')} {data.get('version') or ''} imported; starting the devices", "text"
         case "phase":
-            took = data.get("seconds")
-            return f"{str(data.get('name')).replace('_', ' ')} took {measured_seconds(_as_number(took))}", "dim"
+            took = measured_seconds(_as_number(data.get("seconds")))
+            return f"{str(data.get('name')).replace('_', ' ')} took {took}", "dim"
         case "setting":
             effective = data.get("effective")
             in_effect = f", in effect: {effective}" if effective is not None else ""
@@ -119,15 +119,11 @@ def _event_span(event: Event) -> Span:
             actual = str(data.get("actual", "")).rpartition("device:")[2]
             return f"{data.get('op')} ran on {actual}", "accent" if "GPU" in actual else "text"
         case "memory":
-            return (
-                f"allocator: {size(_as_number(data.get('current')))}, peak {size(_as_number(data.get('peak')))}",
-                "memory",
-            )
+            current, peak = (size(_as_number(data.get(name))) for name in ("current", "peak"))
+            return f"allocator: {current}, peak {peak}", "memory"
         case "progress":
-            return (
-                f"measuring: {data.get('steps')} steps in {measured_seconds(_as_number(data.get('seconds')))}",
-                "text",
-            )
+            took = measured_seconds(_as_number(data.get("seconds")))
+            return f"measuring: {data.get('steps')} steps in {took}", "text"
         case "throughput":
             steps = _as_number(data.get("steps_per_second"))
             return f"{UNKNOWN if steps is None else format(steps, '.1f')} steps/s", "ok"

@@ -28,7 +28,6 @@ from gpuwatch.ui.drawing.styled_lines import Span, SpanLines
 from gpuwatch.ui.panes.overview_summary import idle_text
 from gpuwatch.ui.tables.process_columns import command_text, device_prefix
 
-_NO_FRAMEWORK = "no framework recognized in its memory maps"
 _MAX_DEVICES = 2
 """Devices that a process may see before those without memory share a line."""
 
@@ -62,7 +61,8 @@ def identity_lines(
     if first.create_time is not None:
         lasted = clock_duration(first.run_seconds(at))
         started = [("since ", "dim"), (date_and_time(first.create_time), "text"), (f" ({lasted})", "dim")]
-    framework = (printable(first.framework), "accent") if first.framework else (_NO_FRAMEWORK, "dim")
+    unknown = ("no framework recognized in its memory maps", "dim")
+    framework = (printable(first.framework), "accent") if first.framework else unknown
     two: list[Span] = [(" ", "text"), *started, ("  ", "text"), framework]
     if first.container:
         two += [("  in ", "dim"), (printable(first.container), "text")]
@@ -99,10 +99,8 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
         lines.append([(f"{name}{mapping.ordinal} → physical {mapping.index}", "strong"), certainty, (amount, "dim")])
         add([("  ", "text"), (printable(mapping.uuid), "dim")], row)
     if folded:
-        ordinals, indices = (
-            _number_ranges(mapping.ordinal for mapping in folded),
-            _number_ranges(mapping.index for mapping in folded),
-        )
+        ordinals = _number_ranges(mapping.ordinal for mapping in folded)
+        indices = _number_ranges(mapping.index for mapping in folded)
         text = f"{len(folded)} more: {name}{ordinals} → physical {indices}"
         lines.append([(text, "text"), ("  no memory", "dim")])
     for row in (row for row in held.values() if row.device_index is not None):
@@ -248,9 +246,8 @@ def cpu_lines(process: Process, view: View, details: ProcessDetails | None) -> S
     snapshot = view.snapshot
     if snapshot is None or not view.devices:
         why = "; ".join(printable(problem.detail) for problem in snapshot.problems) if snapshot is not None else ""
-        lines: SpanLines = [
-            [("– ", "dim"), ("unknown: gpuwatch sees no GPU here, so it cannot see who uses one", "text")]
-        ]
+        unseen = "unknown: gpuwatch sees no GPU here, so it cannot see who uses one"
+        lines: SpanLines = [[("– ", "dim"), (unseen, "text")]]
         lines += [[("  · ", "dim"), (why, "text")]] if why else []
         return [*lines, *_command_lines(process, details)]
     lines = [[("on no GPU", "strong"), ("  NVML lists it on none", "dim")]]

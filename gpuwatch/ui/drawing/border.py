@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span, spans_width
 from gpuwatch.ui.drawing.text_width import width_of
 
 
@@ -43,7 +43,7 @@ def with_border(
     framed = [builder.line()]
     for y in range(height - 2):
         line = lines[y] if y < len(lines) else BLANK
-        used = sum(width_of(text) for text, _ in line.spans)
+        used = spans_width(line.spans)
         rest = " " * max(width - 2 - used, 0)
         end = ("┃", "thumb") if y - scroll_bar_top in scroll_bar else ("│", edge)
         framed.append(Line((("│", edge), *line.spans, (rest, "text"), end), line.highlighted))

@@ -135,10 +135,8 @@ def _valid_seconds(times: tuple[float, ...], interval: float) -> tuple[float, ..
         return ()
     valid_seconds = []
     for place, step in enumerate(steps):
-        usual = max(usual_step(steps, place), interval)
-        valid_seconds.append(
-            step + 1e-6 if step <= usual * _MISSING_AFTER_INTERVALS else usual * _MISSING_AFTER_INTERVALS
-        )
+        longest = max(usual_step(steps, place), interval) * _MISSING_AFTER_INTERVALS
+        valid_seconds.append(step + 1e-6 if step <= longest else longest)
     return (*valid_seconds, interval * _MISSING_AFTER_INTERVALS)
 
 

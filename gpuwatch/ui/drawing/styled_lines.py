@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
@@ -24,15 +25,20 @@ SpanLines = list[list[Span]]
 """Lines as lists of spans, for sheets and sections."""
 
 
+def spans_width(spans: Iterable[Span]) -> int:
+    """Cells of all spans together."""
+    return sum(width_of(text) for text, _ in spans)
+
+
 def wrap_line(line: list[Span], width: int) -> SpanLines:
     """``line`` wrapped to ``width``; the last span continues below its start.
 
     If that start is far to the right, it continues near the left edge: a very narrow column is unreadable.
     """
-    if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
+    if width <= 0 or spans_width(line) <= width:
         return [line]
     *before, (text, style) = line
-    indent = sum(width_of(part) for part, _ in before)
+    indent = spans_width(before)
     if indent <= width // 2:
         parts = _wrap_text(text, max(width - indent, 8)) or [""]
         return [[*before, (parts[0], style)], *([(" " * indent, "text"), (part, style)] for part in parts[1:])]
@@ -44,6 +50,11 @@ def wrap_line(line: list[Span], width: int) -> SpanLines:
     first = gap + first if first else ""
     parts = _wrap_text(" ".join(rest), max(width - near, 8))
     return [[*before, (first, style)], *([(" " * near, "text"), (part, style)] for part in parts)]
+
+
+def wrap_lines(lines: Iterable[list[Span]], width: int) -> SpanLines:
+    """Each of the lines wrapped, see :func:`wrap_line`."""
+    return [part for line in lines for part in wrap_line(line, width)]
 
 
 def _wrap_text(text: str, width: int) -> list[str]:
@@ -64,7 +75,7 @@ def _wrap_text(text: str, width: int) -> list[str]:
 def cut_line(line: list[Span], width: int) -> list[Span]:
     """``line`` cut to ``width`` in its last span."""
     *before, (text, style) = line
-    return [*before, (cut_to_width(text, max(width - sum(width_of(part) for part, _ in before), 0)), style)]
+    return [*before, (cut_to_width(text, max(width - spans_width(before), 0)), style)]
 
 
 _SEPARATORS = (re.compile(r"[/,;:=&|]"), re.compile(r"[_.-]"))

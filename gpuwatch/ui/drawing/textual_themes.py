@@ -31,13 +31,9 @@ def textual_themes() -> tuple[Theme, ...]:
     """Our themes as Textual's objects, and those of Textual that need a correction."""
     from textual.theme import BUILTIN_THEMES, Theme
 
-    sixteen = replace(
-        BUILTIN_THEMES["ansi-dark"],
-        name=SIXTEEN_COLORS,
-        primary="ansi_cyan",
-        secondary="ansi_magenta",
-        accent="ansi_cyan",
-    )
+    cyan, magenta = "ansi_cyan", "ansi_magenta"
+    base = BUILTIN_THEMES["ansi-dark"]
+    sixteen = replace(base, name=SIXTEEN_COLORS, primary=cyan, secondary=magenta, accent=cyan)
     corrected = (replace(BUILTIN_THEMES[name], **colors) for name, colors in _CORRECTIONS.items())
     return (*(Theme(accent=palette.accent, **asdict(palette)) for palette in PALETTES), sixteen, *corrected)
 

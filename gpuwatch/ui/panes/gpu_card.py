@@ -242,9 +242,8 @@ def _lost_device(
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
         names = [f"{units.memory(row.number('gpu_memory_bytes'))} {owner_and_pid(row)}" for row in held]
-        builders.append(
-            LineBuilder(inner).add("LAST HELD ", "dim").add(cut_to_width(" · ".join(names), inner - 10), "dim")
-        )
+        held_text = cut_to_width(" · ".join(names), inner - 10)
+        builders.append(LineBuilder(inner).add("LAST HELD ", "dim").add(held_text, "dim"))
     room = height - len(builders)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
         for builder in _graphs(

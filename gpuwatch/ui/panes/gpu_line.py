@@ -86,9 +86,8 @@ def fit_columns(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
         return LineColumns(index, name, 1, 1, total, shown, 0)
     for field in fields:
         # A field that was explicitly chosen may replace the trend.
-        beside = _MIN_BARS_WITH_NAME_CELLS + (
-            _BARS_AND_TREND_CELLS if field.shown_by_default and "trend" in chosen else 0
-        )
+        trend_stays = field.shown_by_default and "trend" in chosen
+        beside = _MIN_BARS_WITH_NAME_CELLS + _BARS_AND_TREND_CELLS * trend_stays
         if field.id not in _KEPT_FIELDS and free() - field.line_cells >= beside:
             kept_ids.append(field.id)
     bars = max(free(), 2)
@@ -107,9 +106,8 @@ def draw_heading(builder: LineBuilder, columns: LineColumns, view: View, sorted_
     )
     for load, title, cells in (("utilization", " UTIL", columns.gpu_bar), ("memory", " MEMORY", columns.memory_bar)):
         room = (cells + 2 if cells > 1 else 1) + 6 + columns.total * (title != " UTIL")
-        builder.add(
-            align_left(title + SORT_ARROW * (load == sorted_by), room), "sorted" if load == sorted_by else "header"
-        )
+        sorts = load == sorted_by
+        builder.add(align_left(title + SORT_ARROW * sorts, room), "sorted" if sorts else "header")
     for field in columns.fields:
         sorts = field.load != "" and field.load == sorted_by
         builder.add(f"{SORT_ARROW * sorts + field.title:>{field.line_cells}}", "sorted" if sorts else "header")
@@ -152,9 +150,8 @@ def draw_gpu_line(
     gpu = device.number("utilization.gpu_percent")
     level = load_level("utilization", device, thresholds)
     _bar(builder, fraction(gpu, 100), columns.gpu_bar, bar_style("gpu", level))
-    builder.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text").add(
-        level_mark("utilization", level), LEVEL_STYLES[level]
-    )
+    builder.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text")
+    builder.add(level_mark("utilization", level), LEVEL_STYLES[level])
     total = device.number("memory.total_bytes")
     level = load_level("memory", device, thresholds)
     _bar(builder, fraction(used, total), columns.memory_bar, bar_style("memory", level))
@@ -200,9 +197,8 @@ def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> lis
     line: list[Span] = [("MIG ", "dim"), (f"{instance.index:<3}", "strong")]
     if cells >= _ROOMY_BAR_CELLS:
         line.append((f"{printable(instance.id) if instance.gpu_instance is not None else UNKNOWN:<5}", "dim"))
-    line.append(
-        (f"{printable(instance.profile) if instance.profile else UNKNOWN:<9} ", "text" if instance.profile else "dim")
-    )
+    profile = (printable(instance.profile), "text") if instance.profile else (UNKNOWN, "dim")
+    line.append((f"{profile[0]:<9} ", profile[1]))
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
     line.append((f"{UNKNOWN if used is None else gib_text(used):>6}", "dim" if used is None else "strong"))
@@ -218,10 +214,8 @@ def processes_text(rows: Sequence[Process]) -> str:
     """``4711 alice train.py, 4712 bob a.out and 3 more``: most memory first, unknown memory last."""
     held = {row.key: row.number("gpu_memory_bytes") for row in rows}
     ordered = sorted(rows, key=lambda row: -1.0 if held[row.key] is None else held[row.key] or 0.0, reverse=True)
-    named = [
-        " ".join(filter(None, (str(row.pid), printable(row.user or ""), program_name(row)))) for row in ordered[:3]
-    ]
-    return ", ".join(named) + and_more(len(rows) - 3)
+    names = ((str(row.pid), printable(row.user or ""), program_name(row)) for row in ordered[:3])
+    return ", ".join(" ".join(filter(None, parts)) for parts in names) + and_more(len(rows) - 3)
 
 
 def processes_by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:

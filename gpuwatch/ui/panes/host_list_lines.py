@@ -10,7 +10,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder, vertical_bar
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import MainProblem, draw_problem
 from gpuwatch.ui.panes.verdict import error_count
@@ -49,10 +49,9 @@ def fleet_top_line(
         if age > interval + _LATE_SECONDS:
             marks.append((f"data {age:.0f} s old", "warning"))
         errors = sum(finding.severity == "error" for _, finding in summary.errors_and_warnings)
-        marks += [
-            (f" {text} ", style) for text, style in error_count(errors, len(summary.errors_and_warnings) - errors)
-        ]
-    room = builder.width - sum(width_of(text) for text, _ in ends) - sum(width_of(text) + 2 for text, _ in marks)
+        warnings = len(summary.errors_and_warnings) - errors
+        marks += [(f" {text} ", style) for text, style in error_count(errors, warnings)]
+    room = builder.width - spans_width(ends) - spans_width(marks) - 2 * len(marks)
     builder.add(" gpuwatch ", "title")
     text, style = answered_hosts(fleet)
     if builder.x + width_of(text) + 4 > room:
@@ -177,9 +176,8 @@ def _free_cell(builder: LineBuilder, host: HostSummary) -> None:
         _add_value(builder, None)
         return
     text = f"{host.free}/{len(host.gpus)}"
-    builder.fill_to(builder.width - len(text)).add(str(host.free), "ok" if host.free else "dim").add(
-        f"/{len(host.gpus)}", "dim"
-    )
+    builder.fill_to(builder.width - len(text)).add(str(host.free), "ok" if host.free else "dim")
+    builder.add(f"/{len(host.gpus)}", "dim")
 
 
 def _gpus_cell(builder: LineBuilder, host: HostSummary) -> None:

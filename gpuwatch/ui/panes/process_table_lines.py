@@ -119,9 +119,8 @@ def header_line(layout: TableLayout, shown: Sequence[Row]) -> Line:
         if placed.at_right and (len(title) < placed.width or blank):
             # The arrow goes before the name if there is a cell, so that headers stay above their numbers.
             wide = placed.width + (len(title) >= placed.width)
-            builder.fill_to(placed.start + placed.width - wide, style="header").add(
-                align_right(mark + title, wide), style
-            )
+            builder.fill_to(placed.start + placed.width - wide, style="header")
+            builder.add(align_right(mark + title, wide), style)
         elif placed.at_right:
             builder.fill_to(placed.start, style="header").add(align_right(title, placed.width), style).add(mark, style)
         else:
@@ -220,10 +219,8 @@ def _unexplained(builder: LineBuilder, row: UnexplainedMemory, layout: TableLayo
             case "pid":
                 text, style = cut_to_width("unexplained", following - placed.start - 1), "warning"
             case _:
-                text, style = (
-                    align_right(memory_text(row.amount, placed.width, layout.largest_memory), placed.width),
-                    "strong",
-                )
+                amount = memory_text(row.amount, placed.width, layout.largest_memory)
+                text, style = align_right(amount, placed.width), "strong"
         cells.append((placed.start, text, style))
         ends.append((following - placed.start - len(text), placed.start + len(text)))
     ends.append((starts[0] - builder.x, builder.x - 2))
@@ -249,9 +246,8 @@ def initial_table(view: View, chosen: Preferences, width: int, height: int, *, f
     assert snapshot is not None
     gpus = bool(snapshot.devices)
     sort, descending = preferred_order(chosen) or ("memory" if gpus else "cpu", True)
-    ids = tuple(
-        name for name in chosen.columns if name in COLUMN_BY_ID and not why_unavailable(COLUMN_BY_ID[name], snapshot)
-    )
+    known = [name for name in chosen.columns if name in COLUMN_BY_ID]
+    ids = tuple(name for name in known if not why_unavailable(COLUMN_BY_ID[name], snapshot))
     inner = width - 2 * framed
     at = snapshot.taken_at.timestamp()
     rows = sorted_rows(table_rows(snapshot), COLUMN_BY_ID[sort], reverse=descending)

@@ -10,7 +10,7 @@ from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import SEVERITY_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.overview_layout import MIN_HEIGHT, MIN_WIDTH
-from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span, SpanLines, wrap_line
+from gpuwatch.ui.drawing.styled_lines import BLANK, Line, Span, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.panes.overview_summary import main_problem, summary_items
@@ -50,11 +50,7 @@ def _fill_height(lines: list[Line], last: Line, height: int) -> list[Line]:
 def _top_line(view: View, width: int) -> Line:
     now = f"{clock_text(view.moment)} "
     words, style = verdict(view)
-    builder = (
-        LineBuilder(width).add(" gpuwatch ", "title")
-        if width >= len(now) + width_of(words) + 12
-        else LineBuilder(width).add(" ")
-    )
+    builder = LineBuilder(width).add(" gpuwatch " if width >= len(now) + width_of(words) + 12 else " ", "title")
     builder.add(cut_to_width(words, max(width - builder.x - len(now) - 1, 0)), style)
     return (builder.fill_to(width - len(now)).add(now, "dim") if builder.cells_left >= len(now) else builder).line()
 
@@ -88,7 +84,7 @@ def _finding_lines(view: View, width: int) -> list[Line]:
         spans += [[(" → ", style), (wrong.action, "dim")]] if wrong.action else []
     else:
         spans = [[(f" {part.forms[0]}", part.style)] for part in summary_items(view) if part.id == "idle"]
-    return [Line(tuple(part)) for line in spans for part in wrap_line(line, max(width - 1, 8))]
+    return [Line(tuple(line)) for line in wrap_lines(spans, max(width - 1, 8))]
 
 
 def _size_line(width: int, height: int) -> Line:

@@ -11,7 +11,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.ui.drawing.styled_lines import Span, spans_width
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.host_line import WIDTHS_WITH_VERSIONS, gpu_count
 from gpuwatch.ui.panes.verdict import verdict
@@ -68,10 +68,6 @@ _HOST_CELLS = 8
 _WITH_SOURCE = -1
 """The level at which there is room to say that the samples come from a recorder."""
 _SHORTENING_LEVELS = range(_WITH_SOURCE, 7)
-
-
-def _cells_of(marks: list[Span]) -> int:
-    return sum(width_of(text) for text, _ in marks)
 
 
 def _with_gaps(marks: list[Span], level: int) -> list[Span]:
@@ -137,7 +133,7 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
         calm.append((_LONGEST_REPLAY, "text"))
     titled = width >= (80 if view.played is None else 100)
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
-    still = sum(width_of(text) for _, text, _ in title) + _cells_of([*_with_gaps(calm, 0), *in_full[1]]) + _BADGE_CELLS
+    still = spans_width([*_with_gaps(calm, 0), *in_full[1]]) + len(" gpuwatch ") * titled + _BADGE_CELLS
     usual = tab_labels(tab, width - still - _HOST_CELLS, view.unseen_events)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
@@ -153,7 +149,7 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
                 if not view.status.recording:
                     continue
                 marks = [*_with_gaps([("recorded", "dim")], 0), *marks]
-            need = sum(width_of(text) for _, text, _ in left) + _cells_of([*marks, *ends])
+            need = sum(width_of(text) for _, text, _ in left) + spans_width([*marks, *ends])
             if need + spare[min(level, 1)] <= width:
                 return left, marks, ends
     return left, marks, ends
@@ -173,7 +169,7 @@ def top_line(builder: LineBuilder, view: View, tab: str) -> list[tuple[int, int,
     """
     snapshot = view.snapshot
     names, marks, ends = _fit_parts(builder.width, view, tab)
-    reserve = _cells_of([*marks, *ends])
+    reserve = spans_width([*marks, *ends])
     places = []
     for tab_id, text, tab_style in names:
         if tab_id:

@@ -75,11 +75,8 @@ def error_count(errors: int, warnings: int) -> list[Span]:
 
 def notable_notes(findings: Sequence[Finding]) -> list[Finding]:
     """Notes that somebody should know."""
-    return [
-        finding
-        for finding in findings
-        if finding.severity == "info" and finding.until is None and finding.id not in _UNREMARKABLE
-    ]
+    notes = (finding for finding in findings if finding.severity == "info" and finding.until is None)
+    return [finding for finding in notes if finding.id not in _UNREMARKABLE]
 
 
 def _looks_bad(device: Device) -> bool:

@@ -301,9 +301,8 @@ class TabScreen(Screen[None]):
             return
         if recording := self.view.status.recording:  # which knows since when, as a single sample does not
             last = f"{_REPORTED_SECONDS / 60:.0f}"
-            self._write_report(
-                f"the last {last} min recorded here", [recording, f"--since=-{last}min"], f"{_DOCTOR} and probe runs"
-            )
+            past = [recording, f"--since=-{last}min"]
+            self._write_report(f"the last {last} min recorded here", past, f"{_DOCTOR} and probe runs")
         else:
             self._write_report("this machine", ["--no-doctor"], _DOCTOR)  # which would use GPUs without asking
 

@@ -18,8 +18,6 @@ from gpuwatch.ui.tables import gpu_fields, host_columns, process_columns
 from gpuwatch.ui.tables.process_columns import Column
 from gpuwatch.ui.widgets.preferences_app import key_name
 
-_KEY_HELP = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
@@ -50,10 +48,8 @@ def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[
     def why_hidden(field: gpu_fields.GpuField) -> str:
         return gpu_fields.why_unavailable(field, devices) or _no_room(field.id, shown, chosen)
 
-    return [
-        ColumnChoice(field.id, field.id, field.help, field.unit, why_hidden(field))
-        for field in gpu_fields.OPTIONAL_FIELDS
-    ]
+    fields = gpu_fields.OPTIONAL_FIELDS
+    return [ColumnChoice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in fields]
 
 
 def graphs_of(count: int, chosen: Sequence[str]) -> list[ColumnChoice]:
@@ -96,7 +92,8 @@ class ColumnChooser(LinesModal[None]):
         self._order = self._ordered_ids(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
         sheet = Sheet([], cursor=0, wrap=self._lines, notes=self._help)
-        sheet.ending, sheet.always_shows_ending = _KEY_HELP, True
+        sheet.ending = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
+        sheet.always_shows_ending = True
         super().__init__(title, [], sheet=sheet)
 
     def _ordered_ids(self, chosen: Sequence[str]) -> list[str]:
@@ -213,10 +210,8 @@ class SortMenu(LinesModal[None]):
         self.sheet.styles.max_width = "100%"
 
     def on_mount(self) -> None:
-        self.sheet.ending, self.sheet.always_shows_ending = (
-            f"{key_name(self, '↵')} sorts  type a name  Esc closes",
-            True,
-        )
+        self.sheet.ending = f"{key_name(self, '↵')} sorts  type a name  Esc closes"
+        self.sheet.always_shows_ending = True
 
     @property
     def names(self) -> list[str]:

@@ -20,7 +20,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text, date_and_time
 from gpuwatch.ui.drawing.glyphs import EVENT_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, cut_line, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, cut_line, wrap_lines
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
@@ -95,9 +95,8 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
     if view.since.events is not None:
         return [Line((("  ● ", "ok"), (f"No events since {clock_text(view.since.events, view.now)}.", "text")))]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
-    return lines + [
-        Line((("    ", "text"), (part, "dim"))) for part in wrap(_WHAT_IS_RECORDED, max(min(width - 6, 90), 20))
-    ]
+    parts = wrap(_WHAT_IS_RECORDED, max(min(width - 6, 90), 20))
+    return lines + [Line((("    ", "text"), (part, "dim"))) for part in parts]
 
 
 class EventsScreen(FilterableScreen):
@@ -153,10 +152,7 @@ class EventsScreen(FilterableScreen):
             if self._below is None or self._below[0] is not event or self._below[1] != room:
                 self._below = (event, room, self._lines_below(event, room))
                 self.about.top = 0
-            lines = [
-                part for line in _event_lines(event, self.gpuwatch.session.clock()) for part in wrap_line(line, room)
-            ]
-            lines += self._below[2]
+            lines = wrap_lines(_event_lines(event, self.gpuwatch.session.clock()), room) + self._below[2]
         self.about.set_text(lines, stale=self.view.stale)
 
     def _lines_below(self, event: MachineEvent, room: int) -> SpanLines:

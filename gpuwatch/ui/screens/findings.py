@@ -29,7 +29,7 @@ from gpuwatch.ui.details.finding_lines import (
     page_lines,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
@@ -250,7 +250,7 @@ class FindingsScreen(FilterableScreen):
         self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
         lines = entry_lines(entry, view.snapshot) if entry is not None else _checked_causes(view) if checked else []
         room = max(self._list_width - 4, 10)
-        folded = [part for line in lines for part in wrap_line(line, room)]
+        folded = wrap_lines(lines, room)
         if self.page.display:
             self._draw_page(entry)
         elif self.app.size.height >= _FRAMED_ROWS and isinstance(entry, Finding):
@@ -286,7 +286,7 @@ class FindingsScreen(FilterableScreen):
             self.page.title, folded = cause_head(cause), folded_page(cause, room)
         elif healthy:
             self.page.title = [("What is looked for", "title")]
-            folded = [part for line in _checked_causes(self.view) for part in wrap_line(line, room)]
+            folded = wrap_lines(_checked_causes(self.view), room)
         else:
             self.page.title = [("Cause page", "title")]
             folded = [[("none: the cause is not known", "dim")]] if entry is not None else []

@@ -186,9 +186,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
     AUTO_FOCUS = "#readings"
     TAB = "gpu"
     PANES: ClassVar[dict[str, str]] = {
-        "readings": "readings",
-        "about": "readings",
-        "device-events": "readings",
+        **dict.fromkeys(("readings", "about", "device-events"), "readings"),
         "processes": "processes",
     }
 
@@ -273,9 +271,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
     def titles(self) -> dict[str, str]:
         """The key that folds says what it does; without a GPU, keys about it are hidden."""
         if self.device is None:
-            return super().titles() | dict.fromkeys(
-                ("unfold", "move('left')", "missing_device", "filter", "signal", "gpu_number", "past(-1)"), ""
-            )
+            about_gpu = ("unfold", "move('left')", "missing_device", "filter", "signal", "gpu_number", "past(-1)")
+            return super().titles() | dict.fromkeys(about_gpu, "")
         return super().titles() | ({"unfold": "fold"} if self.readings.unfolded else {})
 
     def action_unfold(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 
-from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, spans_width, wrap_line
 from gpuwatch.ui.drawing.text_width import align_left, width_of
 from gpuwatch.ui.screens.sheet import LinesModal, Sheet
 from gpuwatch.ui.settings.actions import ACTIONS, REPLAY_ACTIONS, Action, absent_actions
@@ -146,7 +146,7 @@ def help_lines(groups: Sequence[HelpGroup], width: int) -> SpanLines:
     lines: SpanLines = []
     nothing: list[Span] = []
     for before, behind in zip_longest(first, second, fillvalue=nothing):
-        room = width - half - sum(width_of(text) for text, _ in before)
+        room = width - half - spans_width(before)
         lines.append([*before, (" " * room, "text"), *behind] if behind else list(before))
     return lines
 

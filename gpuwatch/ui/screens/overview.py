@@ -44,12 +44,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     AUTO_FOCUS = "#processes"
     TAB = "overview"
     EXAMPLES = "words  user:alice  gpu:1  mem>2GiB  -xorg"
-    PANES: ClassVar[dict[str, str]] = {
-        "gpus": "gpus",
-        "summary": "summary",
-        "processes": "processes",
-        "users": "users",
-    }
+    PANES: ClassVar[dict[str, str]] = {name: name for name in ("gpus", "summary", "processes", "users")}
 
     def __init__(self) -> None:
         super().__init__()
@@ -302,9 +297,8 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         """The key of the totals says what comes next."""
         nothing = {} if self.view.devices else dict.fromkeys(("idle", "probe_gpu", "gpu_number"), "")
         nothing |= {"sort": "simulated GPUs"} if offers_simulation(self.view) else {}
-        return (
-            super().titles() | nothing | ({} if self.users is None else {"users": "by job" if self._jobs_next else ""})
-        )
+        users = {} if self.users is None else {"users": "by job" if self._jobs_next else ""}
+        return super().titles() | nothing | users
 
     async def action_open_user(self) -> None:
         """Shows the processes of the user or job under the cursor; without totals on screen, shows them first."""
@@ -371,9 +365,8 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         uuid = freest[0] if freest is not None and freest[0] and self.focused_pane != "gpus" else device.uuid
         app = self.gpuwatch
         app.probe_runs.choose_gpu(uuid)
-        app.opens_probe_finder = (
-            not app.session.recorded and app.probe_runs.live is None and "probe_gpu" not in app.unavailable_actions
-        )
+        allowed = not app.session.recorded and "probe_gpu" not in app.unavailable_actions
+        app.opens_probe_finder = allowed and app.probe_runs.live is None
         await app.show_tab("probes")
 
     @property

@@ -25,7 +25,7 @@ from gpuwatch.session.probe_preflight import Preflight
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
-from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.screens.sheet import Choice, ChoiceModal, LinesModal, Modal
 from gpuwatch.ui.settings.preferences import InvalidValue
@@ -150,7 +150,7 @@ class PreflightSheet(ChoiceModal[bool]):
         room = min(width * 9 // 10, 104) - 4
         count = len(preflight.configs)
         what = printable(preflight.configs[0] if count == 1 else f"{count} configurations")
-        lines = [part for line in _preflight_lines(preflight, seconds, room) for part in wrap_line(line, room)]
+        lines = wrap_lines(_preflight_lines(preflight, seconds, room), room)
         choices = (Choice("Cancel", "start nothing", "starts nothing"), Choice("Run", what, f"runs {what}", "y"))
         super().__init__(f"Run {what}?", [*lines, []], choices)
 
@@ -189,9 +189,8 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
         are = "are not used: they are" if len(preflight.busy_devices) > 1 else "is not used: it is"
         notes.append(f"{gpu_list_text(device.index for device in preflight.busy_devices)} {are} busy")
     if preflight.sets_visible_itself:
-        chooses = (
-            "select their GPUs themselves" if len(preflight.sets_visible_itself) > 1 else "selects its GPUs itself"
-        )
+        several = len(preflight.sets_visible_itself) > 1
+        chooses = "select their GPUs themselves" if several else "selects its GPUs itself"
         notes.append(f"{_names_text(preflight.sets_visible_itself)} {chooses}")
     lines.append([])
     for process in preflight.compute_processes[:_MAX_PROGRAMS]:
@@ -231,10 +230,8 @@ def _memory_to_take(preflight: Preflight) -> str:
         known = [amount for amount in free if amount is not None]
         total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
         return f"{most}: {total}"
-    free_of = ", ".join(
-        f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in preflight.devices
-    )
-    return f"{most}: {free_of}"
+    free_of = (f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in preflight.devices)
+    return f"{most}: {', '.join(free_of)}"
 
 
 def _names_text(names: tuple[str, ...]) -> str:
@@ -247,12 +244,8 @@ def run_lines(run: Run, width: int) -> SpanLines:
     shown = masked(run)
     assert isinstance(shown, Run)
     content = run_content(shown)
-    lines: SpanLines = [
-        [
-            (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_STYLES[content.state]),
-            (content.reason, "text"),
-        ]
-    ]
+    verdict = (f"{GLYPHS[content.state]} {content.verdict}  ", STATE_STYLES[content.state])
+    lines: SpanLines = [[verdict, (content.reason, "text")]]
     if content.simulated:
         lines.append([(" SIMULATED ", "badge-neutral"), (" " + content.simulated, "dim")])
     lines += [[], *[[(f"  {name:<14}", "dim"), (text, "text")] for name, text in content.facts]]
@@ -310,9 +303,8 @@ class CodeModal(LinesModal[None]):
     """Source code with dim comments."""
 
     def __init__(self, title: str, source: str) -> None:
-        super().__init__(
-            f"{title} as code", [_code_spans(line) for line in source.splitlines()], to_copy=source, keys={"e": None}
-        )
+        lines = [_code_spans(line) for line in source.splitlines()]
+        super().__init__(f"{title} as code", lines, to_copy=source, keys={"e": None})
         self.sheet.ending = "c copies  Esc closes"
 
 

@@ -30,7 +30,7 @@ from gpuwatch.ui.details.probe_descriptions import (
     why_not_comparable,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width, wrap_line, wrap_lines
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import free_gpus
@@ -104,7 +104,7 @@ class ProbesScreen(FilterableScreen):
     def _draw_head(self, builder: LineBuilder, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
         live, done = self.probe_runs.live, runs_progress(self.probe_runs)
-        reserve = sum(width_of(text) for text, _ in done) + (_BAR_CELLS + 3 if live is not None else 0)
+        reserve = spans_width(done) + (_BAR_CELLS + 3 if live is not None else 0)
         for number, text in enumerate(next_run_facts(self.probe_runs, view)):
             if builder.cells_left - reserve < width_of(text) + 5:
                 break
@@ -119,9 +119,8 @@ class ProbesScreen(FilterableScreen):
         lines: list[list[Span]] = []
         if comparison.runs:
             bad = sum(map(run_failed, comparison.runs))
-            glyph, style = (
-                ("●", "ok") if not bad else ("✖", "error") if bad == len(comparison.runs) else ("▲", "warning")
-            )
+            all_bad = bad == len(comparison.runs)
+            glyph, style = ("●", "ok") if not bad else ("✖", "error") if all_bad else ("▲", "warning")
             words = wrap_line([(f" {glyph} ", style), (printable(conclusion(comparison)), "strong")], width - 1)
             most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1
             lines = words[:most]
@@ -210,7 +209,7 @@ class ProbesScreen(FilterableScreen):
             lines += configuration_lines(self.probe_runs.scripts.get(config), run)
             lines += self._mark_lines(run)
         width = max(self.app.size.width - 4, 20)
-        self.below.show_text(title, [part for line in lines for part in wrap_line(line, width)])
+        self.below.show_text(title, wrap_lines(lines, width))
 
     def _mark_lines(self, run: Run | None) -> list[list[Span]]:
         comparison = self.comparison()
@@ -434,9 +433,8 @@ class ProbesScreen(FilterableScreen):
         app.opens_probe_finder = False
         uuid = self.probe_runs.parameters.gpu
         device = self._live_view.device(uuid)
-        where = (
-            f" on GPU {device.index} ({'free' if self._are_free([uuid]) else 'in use: asks first'})" if device else ""
-        )
+        use = "free" if self._are_free([uuid]) else "in use: asks first"
+        where = f" on GPU {device.index} ({use})" if device else ""
         enter = app.key_name("↵")
         await self.open_bar(ProbeFinder("", f"type a name · {enter} runs it{where} · Esc: the list"))
 

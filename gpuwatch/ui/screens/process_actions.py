@@ -16,7 +16,6 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.sources.process_signals import SignalResult
     from gpuwatch.ui.screens.column_chooser import ColumnChoice
 
 READ_ONLY_MESSAGE = "signals are disabled: gpuwatch was started with --read-only"
@@ -52,18 +51,14 @@ def ask_signal(
             screen.say("nothing was sent; in that sheet y sends TERM, arrows choose", "text")
         if not number:
             return
-        outcomes: list[tuple[Process, SignalResult]] = [
-            (p, host.signal(p.pid, p.create_time, number)) for p in processes
-        ]
+        outcomes = [(process, host.signal(process.pid, process.create_time, number)) for process in processes]
         got = {process_identity(process) for process, outcome in outcomes if outcome.state == "delivered"}
         delivered([process for process in chosen if process_identity(process) in got])
         screen.say(*outcome_message(outcomes, number))
 
     # A pid of the host may by chance be that of an innocent process in here: start times cannot tell.
-    doubt = any(
-        finding.id == "container.pid-namespace" and finding.until is None
-        for finding in screen.gpuwatch.session.findings
-    )
+    findings = screen.gpuwatch.session.findings
+    doubt = any(finding.id == "container.pid-namespace" and finding.until is None for finding in findings)
     screen.app.push_screen(SignalSheet(processes, screen.app.size.width, doubt=doubt), answered)
 
 

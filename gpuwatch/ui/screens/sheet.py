@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, cut_line, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, cut_line, wrap_line, wrap_lines
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -79,7 +79,7 @@ class Sheet(ScrollingPane, can_focus=True):
             return self._wrap_to(width)
         if self._is_menu:
             return [cut_line(line, width) for line in self.content]
-        return [part for line in self.content for part in wrap_line(line, width)]
+        return wrap_lines(self.content, width)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._wrap(width)) + len(self._notes(width))

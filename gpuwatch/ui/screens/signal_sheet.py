@@ -70,10 +70,8 @@ def _target_lines(processes: Sequence[Process], room: int) -> SpanLines:
     for process in processes[:_MAX_PROCESSES]:
         user = align_left(printable(process.user) if process.user else UNKNOWN, 9)
         begin = f" {align_right(str(process.pid), 7)}  "
-        rest = f"{_since(process)}  {short_command(process)}"
-        lines.append(
-            [(begin, "strong"), (user, "text"), ("  ", "text"), (cut_to_width(rest, room - len(begin) - 11), "dim")]
-        )
+        rest = cut_to_width(f"{_since(process)}  {short_command(process)}", room - len(begin) - 11)
+        lines.append([(begin, "strong"), (user, "text"), ("  ", "text"), (rest, "dim")])
     if len(processes) > _MAX_PROCESSES:
         lines.append([(f" and {len(processes) - _MAX_PROCESSES} more", "dim")])
     return lines
@@ -102,10 +100,9 @@ class SignalSheet(ChoiceModal[int]):
         target = f"{signalable} processes" if signalable > 1 else f"{processes[0].pid} {_short(processes[0])}"
         choices = [Choice("Cancel", "send nothing", "sends nothing")]
         choices += [Choice(name, text, f"sends {name} to {target}", key) for _, name, text, key in SIGNALS]
-        several = f" to {len(processes)} processes" if len(processes) > 1 else f" to {processes[0].pid}"
-        super().__init__(
-            f"Send a signal{several}" if signalable else "No signal can be sent", lines, choices if signalable else ()
-        )
+        of = f"{len(processes)} processes" if len(processes) > 1 else str(processes[0].pid)
+        title = f"Send a signal to {of}" if signalable else "No signal can be sent"
+        super().__init__(title, lines, choices if signalable else ())
         self._able = bool(signalable)
 
     def take(self, number: int) -> None:

@@ -27,6 +27,7 @@ class TimePrompt(Modal[float]):
         """``begin`` and ``end`` of the recording, in seconds since the epoch."""
         super().__init__()
         self._begin, self._end = begin, end
+        self._span = f"{time_text(begin)} to {time_text(end)}"
         self._input = Input(placeholder="14:05  '20 min ago'  -2h  yesterday 14:05  2026-05-11T14:05", compact=True)
         self._note = PaintedPane()
         self._entered = False
@@ -39,7 +40,7 @@ class TimePrompt(Modal[float]):
             yield self._note
 
     def on_mount(self) -> None:
-        self._say(f"samples: {time_text(self._begin)} to {time_text(self._end)}", "dim")
+        self._say(f"samples: {self._span}", "dim")
         self._input.focus()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
@@ -67,8 +68,6 @@ class TimePrompt(Modal[float]):
             self._say(f"✖ {printable(error.message)}", "error")
             return
         if not self._begin - 1 <= wanted <= self._end + 1:
-            self._say(
-                f"✖ {time_text(wanted)} is not in it: {time_text(self._begin)} to {time_text(self._end)}", "error"
-            )
+            self._say(f"✖ {time_text(wanted)} is not in it: {self._span}", "error")
             return
         self.dismiss(wanted)

@@ -88,9 +88,8 @@ async def _write_report(app: GpuwatchApp, arguments: Sequence[str], *, redact: b
             link_style(file_url(path), "ok"),
         )
         folder = f", in {tilde_path(path.parent)}"
-        text += folder * (
-            width_of(text + folder) <= app.size.width - HELP_AND_QUIT_CELLS
-        )  # cut, it could not be copied
+        if width_of(text + folder) <= app.size.width - HELP_AND_QUIT_CELLS:  # cut, it could not be copied
+            text += folder
     else:
         lines = errors.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1].removeprefix("gpuwatch: ") if lines else f"exit code {process.returncode}"

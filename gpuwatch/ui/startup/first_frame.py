@@ -53,10 +53,8 @@ def first_frame_lines(
         return []
     top, host = LineBuilder(width), LineBuilder(width)
     top_line(top, view, preferences.tab)
-    lines = [
-        (top.fill_to(width).line(), _SURFACE),
-        (_summary_line(view, width) if with_processes else BLANK, _BACKGROUND),
-    ]
+    summary = _summary_line(view, width) if with_processes else BLANK
+    lines = [(top.fill_to(width).line(), _SURFACE), (summary, _BACKGROUND)]
     if layout.host:
         host_line(host, view)
         lines.append((host.fill_to(width).line(), _BACKGROUND))
@@ -70,24 +68,16 @@ def first_frame_lines(
         titles = gpu_number_title(view) | ({} if table_rows(view.snapshot) else NO_PROCESS_TITLES)
         table, note = initial_table(view, preferences, width, room, framed=layout.framed)
     else:
-        waiting = [LineBuilder(width - 2 * layout.framed).fill_to(width - 2 * layout.framed, style="header").line()]
-        waiting.append(Line((("  waiting for the first sample", "dim"),)))
+        inner = width - 2 * layout.framed
+        table = [LineBuilder(inner).fill_to(inner, style="header").line()]
+        table.append(Line((("  waiting for the first sample", "dim"),)))
         note = visible_rows(0, max(room - 1, 1), rows) if not layout.framed else ""
-        table = (
-            with_border(waiting, width, room, title=[("Processes", "title")], focused=True)
-            if layout.framed
-            else waiting
-        )
+        if layout.framed:
+            table = with_border(table, width, room, title=[("Processes", "title")], focused=True)
     lines += [(line, _BACKGROUND) for line in table[:room]]
     lines += [(BLANK, _BACKGROUND)] * (height - 1 - len(lines))
-    keys, _ = key_line(
-        width,
-        "processes",
-        preferences.tab,
-        titles=titles,
-        note=(note, False),
-        name=ascii_key_name if ascii_only else str,
-    )
+    name = ascii_key_name if ascii_only else str
+    keys, _ = key_line(width, "processes", preferences.tab, titles=titles, note=(note, False), name=name)
     return [*lines, (keys, _SURFACE)]
 
 

@@ -107,9 +107,8 @@ def reserved_note(device: Device, snapshot: Snapshot | None) -> str:
     """``reserved by alice (4711)``, with ``gpuwatch pick --reserve``; empty if it is not."""
     if snapshot is None or not snapshot.reservations:
         return ""
-    parts = {device.uuid: ""} | {
-        instance.uuid: f"MIG {instance.id} " for instance in device.mig_instances if instance.uuid
-    }
+    instances = {instance.uuid: f"MIG {instance.id} " for instance in device.mig_instances if instance.uuid}
+    parts = {device.uuid: ""} | instances
     names = [
         f"{parts[found.uuid]}by {found.holder}{'' if found.counts else ', over the per-user limit'}"
         for found in snapshot.reservations

@@ -121,11 +121,8 @@ THROTTLE_REASONS = (
 
 def _most_throttled(device: Device) -> tuple[float | None, str]:
     """The largest share of time since the previous reading, in percent, and its reason."""
-    shares = [
-        (share, words)
-        for name, words in THROTTLE_REASONS
-        if (share := device.number(f"events.{name}_percent")) is not None
-    ]
+    known = ((device.number(f"events.{name}_percent"), words) for name, words in THROTTLE_REASONS)
+    shares = [(share, words) for share, words in known if share is not None]
     if not shares:
         return None, ""
     share, words = max(shares, key=lambda share: share[0])
@@ -224,11 +221,8 @@ def available_fields(chosen: Sequence[str], devices: Sequence[Device], seen: Col
 
 def fields_with_values(chosen: Sequence[str], devices: Sequence[Device]) -> set[str]:
     """The chosen fields of which some device has a value."""
-    return {
-        name
-        for name in chosen
-        if name in FIELDS and (metric := FIELDS[name].metric) and any(metric in device.readings for device in devices)
-    }
+    metrics = {name: FIELDS[name].metric for name in chosen if name in FIELDS and FIELDS[name].metric}
+    return {name for name, metric in metrics.items() if any(metric in device.readings for device in devices)}
 
 
 def _style(field: GpuField, device: Device, level: int) -> str:

@@ -74,9 +74,8 @@ def threshold_celsius(device: Device, name: str) -> float | None:
     reported = device.number(f"temperature.{name}_celsius")
     if reported:
         return reported
-    celsius, margin, least = (
-        device.number(f"temperature.{part}_celsius") for part in ("gpu", "margin", f"{name}_margin")
-    )
+    parts = ("gpu", "margin", f"{name}_margin")
+    celsius, margin, least = (device.number(f"temperature.{part}_celsius") for part in parts)
     return celsius + margin - least if celsius is not None and margin is not None and least is not None else None
 
 

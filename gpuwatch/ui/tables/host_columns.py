@@ -43,9 +43,8 @@ class Column:
 
 def natural_sort_key(name: str) -> tuple[object, ...]:
     """``n2`` before ``n10``."""
-    return tuple(
-        (1, "", int(part)) if part.isdecimal() else (0, part.lower(), 0) for part in _DIGITS.split(name[:200]) if part
-    )
+    parts = filter(None, _DIGITS.split(name[:200]))
+    return tuple((1, "", int(part)) if part.isdecimal() else (0, part.lower(), 0) for part in parts)
 
 
 def _problem_rank(host: HostSummary) -> float:

@@ -50,9 +50,7 @@ def _sees_test(wanted: str) -> ProcessTest:
     pair = _DEVICE_PAIR.match(wanted)
     if pair is not None:
         own, index = int(pair[1]), int(pair[2])
-        return lambda process, moment: any(
-            (mapping.ordinal, mapping.index) == (own, index) for mapping in process.device_map
-        )
+        return lambda process, moment: any((m.ordinal, m.index) == (own, index) for m in process.device_map)
     index = parse_integer("sees", wanted, "the number of a GPU, or 0>1 for its own device 0 on GPU 1")
     return lambda process, moment: any(mapping.index == index for mapping in process.device_map)
 

@@ -185,8 +185,7 @@ def _append_branches(node: _Node, lead: str, children: str, depth: int, found: l
     for number, child in enumerate(node.children):
         last = number == len(node.children) - 1
         if depth < _MAX_DEPTH:
-            _append_branches(
-                child, children + ("└─ " if last else "├─ "), children + ("   " if last else "│  "), depth + 1, found
-            )
+            branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+            _append_branches(child, children + branch, children + below, depth + 1, found)
         else:
             _append_branches(child, lead, children, depth, found)

@@ -74,12 +74,11 @@ class Graph(NamedTuple):
             under = LineBuilder(_BESIDE_CELLS).add(whole if last and width_of(whole) < _BESIDE_CELLS else axis, "dim")
             left = [builder, under, *(LineBuilder(_BESIDE_CELLS) for _ in range(rows - 2))]
             padded = [(row.ljust(width - _BESIDE_CELLS), self.style) for row in dots]
-            return [
-                Line((*builder.fill_to(_BESIDE_CELLS).spans, row)) for builder, row in zip(left, padded, strict=True)
-            ]
-        note = (
-            self.note if builder.cells_left >= width_of(self.note) + 2 else self.note.replace(_TIME_SPAN_LABEL, "   ")
-        )
+            first = (builder.fill_to(_BESIDE_CELLS).spans for builder in left)
+            return [Line((*spans, row)) for spans, row in zip(first, padded, strict=True)]
+        note = self.note
+        if builder.cells_left < width_of(note) + 2:
+            note = note.replace(_TIME_SPAN_LABEL, "   ")
         most = f"  max {self.form(self.most)}" if self.most is not None else ""
         if builder.cells_left >= width_of(most) + width_of(note) + 2:
             builder.add(most, "dim")
@@ -95,9 +94,8 @@ class Graph(NamedTuple):
         shown = zip(reversed(times), reversed(self.values), strict=False)  # both end now
         seen = [value for at, value in shown if view.moment - span <= at <= view.moment and value is not None]
         most = max(seen, default=None)  # of the samples: a column of dots is the mean of some
-        return self._replace(
-            values=series, most=most, note=f"{self.note}{_TIME_SPAN_LABEL}{durations.rounded_duration(span)}"
-        )
+        note = f"{self.note}{_TIME_SPAN_LABEL}{durations.rounded_duration(span)}"
+        return self._replace(values=series, most=most, note=note)
 
 
 class Graphs(PaintedPane):
@@ -135,11 +133,8 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
     found = []
     for field in GRAPHS.values():
         if field.load:
-            spec, value, level = (
-                BY_ID[field.metric],
-                device.get(field.metric),
-                load_level(field.load, device, thresholds),
-            )
+            spec, value = BY_ID[field.metric], device.get(field.metric)
+            level = load_level(field.load, device, thresholds)
             text = f"{level_mark(field.load, level)} {reading_text(spec, value)}".strip()
             current = (text, "dim" if isinstance(value, Missing) else bar_style("strong", level))
             values, axis = view.history.series(device.uuid, field.metric), axis_ends(spec, device, view.history)

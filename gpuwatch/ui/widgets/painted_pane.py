@@ -164,9 +164,8 @@ class PaintedPane(Widget):
         background, sixteen = self.background_colors[1], self.app.native_ansi_color
         if name == "cursor":
             foreground = self._theme_color("foreground")
-            background = (
-                background if sixteen else background.blend(self._theme_color(HIGHLIGHT_COLOR), HIGHLIGHT_SHARE)
-            )
+            if not sixteen:
+                background = background.blend(self._theme_color(HIGHLIGHT_COLOR), HIGHLIGHT_SHARE)
             return Style(color=foreground.rich_color, bgcolor=background.rich_color, reverse=sixteen or None)
         style_rule = STYLES[name]
         foreground = self._theme_color(style_rule.foreground)

@@ -51,9 +51,9 @@ class PreferencesApp(App[None]):
         self._ascii_filter = AsciiFilter()
         for item in textual_themes.textual_themes():
             self.register_theme(item)
-        chosen = (
-            self.preferences.theme if self.preferences.theme in self.available_themes else textual_themes.DEFAULT_THEME
-        )
+        chosen = self.preferences.theme
+        if chosen not in self.available_themes:
+            chosen = textual_themes.DEFAULT_THEME
         self._replaced_theme = chosen if few_colors and not self.available_themes[chosen].ansi else ""
         """The chosen theme, if one of sixteen colors replaces it."""
         self.theme = textual_themes.SIXTEEN_COLORS if self._replaced_theme else chosen

@@ -249,9 +249,8 @@ class ProbeTable(ItemList[ProbeRow]):
         builder = LineBuilder(self.inner_width)
         if isinstance(row, GroupRow):
             mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
-            builder.add("  ").add(f"{mark} ", "accent").add(
-                f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title"
-            )
+            builder.add("  ").add(f"{mark} ", "accent")
+            builder.add(f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title")
             return builder.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
         if isinstance(row, EarlierRunRow):
             shown = cells(row.run)

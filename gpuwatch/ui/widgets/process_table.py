@@ -117,14 +117,8 @@ class ProcessTable(ItemList[Row]):
         before, self._view = self._view, view
         old, new = before.snapshot if before is not None else None, view.snapshot
         marks = finding_marks(view.findings)
-        state = (
-            framed,
-            view.stale,
-            self.only_device,
-            preferences_of(self).columns,
-            marks,
-            view.events[-1] if view.events else None,
-        )
+        latest = view.events[-1] if view.events else None
+        state = (framed, view.stale, self.only_device, preferences_of(self).columns, marks, latest)
         if old is None or new is None or state != self._state or not _same_rows(old, new):
             self.column_ids = self._usable_columns(view)
             self.framed, self._state = framed, state
@@ -278,9 +272,8 @@ class ProcessTable(ItemList[Row]):
         if where in ("left", "right"):
             longest = max((width_of(full_command(row)) for row in self.items), default=0)
             step = SCROLL_CELLS if where == "right" else -SCROLL_CELLS
-            self._scrolled_cells = min(
-                max(self._scrolled_cells + step, 0), max(longest // SCROLL_CELLS * SCROLL_CELLS, 0)
-            )
+            last = longest // SCROLL_CELLS * SCROLL_CELLS
+            self._scrolled_cells = min(max(self._scrolled_cells + step, 0), last)
             self.redraw()
             return
         if self._process_gone and where == "down" and self.cursor is not None:
@@ -289,10 +282,8 @@ class ProcessTable(ItemList[Row]):
 
     def jump_rows(self) -> list[JumpRow]:
         """The visible rows, each identified by its process in case the order changes."""
-        shown = self.items[self.top : self.top + self.room]
-        return [
-            (int(self.framed), int(self.framed) + 1 + y, partial(self._jump_to, row.key)) for y, row in enumerate(shown)
-        ]
+        inset, shown = int(self.framed), self.items[self.top : self.top + self.room]
+        return [(inset, inset + 1 + y, partial(self._jump_to, row.key)) for y, row in enumerate(shown)]
 
     def go_to(self, key: RowKey) -> None:
         """Puts the cursor on a process and the focus on this table; a filter that hides it is cleared."""
@@ -375,9 +366,8 @@ class ProcessTable(ItemList[Row]):
         rows = table_rows(view.snapshot, self.only_device)
         self.total, self._largest_memory = process_count(rows), largest_memory(rows)
         here = {process_identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
-        rows = sorted_rows(
-            filtered_rows(rows, self.filter, view.moment), COLUMN_BY_ID[self.sort_column], reverse=self.sort_reverse
-        )
+        rows = filtered_rows(rows, self.filter, view.moment)
+        rows = sorted_rows(rows, COLUMN_BY_ID[self.sort_column], reverse=self.sort_reverse)
         self.items, self._requested, self._branches = rows, process_count(rows), {}
         if self.as_tree:
             made = tree_branches(rows, view.snapshot)

@@ -10,7 +10,7 @@ from textual import events
 
 from gpuwatch.ui.drawing.border import scroll_thumb, with_border
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_line
+from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, spans_width, wrap_line
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.painted_pane import JumpRow
@@ -157,7 +157,7 @@ class ScrollList(ScrollingPane, can_focus=True):
         """The line under the cursor; its first two cells hold the mark."""
         (first, style), *rest = line.spans or (("  ", "text"),)
         style = "focus" if self.has_focus else "dim"
-        used = width_of(first) + sum(width_of(text) for text, _ in rest)
+        used = width_of(first) + spans_width(rest)
         spans = (("▶ ", style), (first[2:], line.spans[0][1] if line.spans else "text"), *rest)
         return Line((*spans, (" " * max(self.inner_width - used, 0), "text")), self.has_focus)
 
@@ -267,9 +267,8 @@ class SectionsPane(ScrollList):
                     starts.append(len(text))
                 announced = line[-1][0].endswith(":") if line else False
                 text += wrap_line(line, room)
-        self.set_lines(
-            [LineBuilder(self.inner_width).add(" ").add_spans(line).line() for line in text] or [NO_MATCH], stale=stale
-        )
+        drawn = [LineBuilder(self.inner_width).add(" ").add_spans(line).line() for line in text]
+        self.set_lines(drawn or [NO_MATCH], stale=stale)
 
     def in_view(self) -> list[Line]:
         """Without the beginning of what does not fit."""

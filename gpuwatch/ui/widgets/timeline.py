@@ -18,7 +18,7 @@ from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span
+from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width
 from gpuwatch.ui.drawing.text_width import cut_to_width, drop_last_clauses, width_of
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.one_line_panes import OneLinePane
@@ -96,7 +96,7 @@ class Timeline(OneLinePane, can_focus=True):
         if long:
             moves = ("← →", "PgUp PgDn") if self.has_focus else ("[ ]", "{ }")  # as the line of keys has them
             ends = [(moves[0], "key"), (" sample  ", "dim"), (moves[1], "key"), (" minute  ", "dim"), *ends]
-        reserve = sum(width_of(text) for text, _ in ends)
+        reserve = spans_width(ends)
         around = self._track.incident_at(position.moment)
         if not self._framed:
             self._draw_track(builder, view, position, 0, builder.width - reserve)
@@ -144,9 +144,8 @@ class Timeline(OneLinePane, can_focus=True):
         position = self._position
         if position is not None and start <= event.x < start + width and event.y >= line:
             begin, cell_seconds = _cell_times(position, width)
-            self.post_message(
-                self.Clicked(min(max(begin + (event.x - start + 0.5) * cell_seconds, position.begin), position.end))
-            )
+            moment = begin + (event.x - start + 0.5) * cell_seconds
+            self.post_message(self.Clicked(min(max(moment, position.begin), position.end)))
 
 
 def _kept_text(position: PlayheadPosition, now: float) -> str:

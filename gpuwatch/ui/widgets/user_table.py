@@ -121,9 +121,8 @@ class UserTable(ItemList[Total]):
         heads += [align_right("CPU%", columns.cpu), align_right("HOST", columns.host)]
         gpus = [align_right(f"GPU{'' if columns is _TIGHT else ' '}{index}", columns.gpu_cells) for index in indices]
         heads += gpus if fits else ["  ON GPU"] * bool(indices)
-        self.head = [
-            LineBuilder(self.inner_width).add("".join(heads), "header").fill_to(self.inner_width, style="header").line()
-        ]
+        head = LineBuilder(self.inner_width).add("".join(heads), "header")
+        self.head = [head.fill_to(self.inner_width, style="header").line()]
         lines = [self._line(total, indices, columns, side_by_side=bool(fits)) for total in self.items]
         self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
