@@ -19,7 +19,7 @@ from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing import textual_themes
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.panes.top_line import top_line
+from gpuwatch.ui.panes.machine_lines import top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import LoadedSettings
 from gpuwatch.ui.tables.gpu_fields import GRAPHS

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.ui.screens.jump_mode import JumpScreen, jump_labels
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.tables.probe_table_rows import ConfigRow
+from gpuwatch.ui.widgets.probe_table import ConfigRow
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.pictures import made_up_probe_runs

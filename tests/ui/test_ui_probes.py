@@ -30,9 +30,8 @@ from gpuwatch.ui.details.probe_descriptions import current_activity
 from gpuwatch.ui.screens.probe_sheets import ParametersModal, PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen
 from gpuwatch.ui.screens.sheet import LinesModal
-from gpuwatch.ui.tables.probe_table_rows import ConfigRow, EarlierRunRow, GroupRow
 from gpuwatch.ui.widgets.probe_details import probe_bar_lines
-from gpuwatch.ui.widgets.probe_table import fit_cell, place_columns
+from gpuwatch.ui.widgets.probe_table import ConfigRow, EarlierRunRow, GroupRow, fit_cell, place_columns
 from tests.terminal import family
 from tests.ui import machines, waiting
 from tests.ui.conftest import Stage

@@ -74,12 +74,6 @@ def _growth_effect(value: str) -> str:
     return effects.get(value, "!TensorFlow accepts only true and false here, and ignores this")
 
 
-def _tf_allocator_effect(value: str) -> str:
-    if value == "cuda_malloc_async":
-        return "CUDA's own pool: memory is taken as needed and can be given back"
-    return f"allocator {value}"
-
-
 def _tf_log_effect(value: str) -> str:
     hidden = {"0": "nothing", "1": "INFO", "2": "INFO and WARNING", "3": "INFO, WARNING and ERROR"}
     return f"its log hides {hidden.get(value, 'levels up to ' + value)}"
@@ -114,7 +108,9 @@ _EFFECTS: dict[str, Callable[[str], str]] = {
         "numbered as in nvidia-smi" if v == "PCI_BUS_ID" else "numbered from the fastest GPU"
     ),
     "TF_FORCE_GPU_ALLOW_GROWTH": _growth_effect,
-    "TF_GPU_ALLOCATOR": _tf_allocator_effect,
+    "TF_GPU_ALLOCATOR": lambda v: {
+        "cuda_malloc_async": "CUDA's own pool: memory is taken as needed and can be given back"
+    }.get(v, f"allocator {v}"),
     "TF_CPP_MIN_LOG_LEVEL": _tf_log_effect,
     "PYTORCH_CUDA_ALLOC_CONF": _torch_allocator_effect,
     "PYTORCH_ALLOC_CONF": _torch_allocator_effect,

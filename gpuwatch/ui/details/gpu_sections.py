@@ -59,11 +59,8 @@ def throttling_lines(
     ordered = sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL)
     lines: SpanLines = [_throttling_line(reason, episodes_of_reason, now) for reason, episodes_of_reason in ordered]
     lines = lines or [[("● ", "ok"), (f"not throttled since {since}", "text")]]
-    counted = [
-        f"{words} {rounded_duration(seconds)}"
-        for metric, words in _THROTTLE_COUNTERS
-        if (seconds := device.number(metric)) is not None and seconds >= 0.5
-    ]
+    known = [(words, device.number(metric)) for metric, words in _THROTTLE_COUNTERS]
+    counted = [f"{words} {rounded_duration(seconds)}" for words, seconds in known if seconds and seconds >= 0.5]
     if counted:
         lines.append([("  driver counters since it was loaded: ", "dim"), (", ".join(counted), "text")])
     return lines

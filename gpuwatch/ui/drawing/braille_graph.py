@@ -180,12 +180,11 @@ def braille(columns: tuple[float | None, ...], *, low: float, high: float, rows:
     lines = []
     for row in range(rows - 1, -1, -1):
         base = row * 4
-        lines.append(
-            "".join(
-                chr(0x2800 + _FILL_LEFT[min(max(a - base, 0), 4)] + _FILL_RIGHT[min(max(b - base, 0), 4)])
-                if a > base or b > base
-                else " "
-                for a, b in pairs
-            )
+        cells = (
+            chr(0x2800 + _FILL_LEFT[min(max(a - base, 0), 4)] + _FILL_RIGHT[min(max(b - base, 0), 4)])
+            if a > base or b > base
+            else " "
+            for a, b in pairs
         )
+        lines.append("".join(cells))
     return tuple(lines)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
@@ -134,27 +134,17 @@ def plan_layout(
         narrow = _side_by_side(width, gpus, most_rows, _MIN_LINE_WIDTH)
         columns = narrow if math.ceil(gpus / narrow) <= most_rows_with_small_table else columns
     rows = math.ceil(gpus / columns)
+    lines = Plan(gpus_as="line", columns=columns, host=False, framed=framed)
     if rows > most_rows:
         if rows <= most_rows_with_small_table:
             named = rows < height - 3 - _MIN_TABLE_LINES
-            return Plan(
-                gpus_as="line", columns=columns, host=False, heading=named, gpu_height=rows + int(named), framed=framed
-            )
-        shown = max(most_rows, (height - 3) // 2)
-        return Plan(gpus_as="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
+            return replace(lines, heading=named, gpu_height=rows + int(named))
+        return replace(lines, gpu_height=max(most_rows, (height - 3) // 2), scrolls=True)
     mig_lines = max(instances, default=0) if columns == 1 else 0
     while mig_lines and rows + sum(min(count, mig_lines) for count in instances) > most_rows:
         mig_lines -= 1
     rows += sum(min(count, mig_lines) for count in instances)
-    return Plan(
-        gpus_as="line",
-        columns=columns,
-        heading=True,
-        host=rows + 2 <= most_rows,
-        mig_lines=mig_lines,
-        gpu_height=rows + 1,
-        framed=framed,
-    )
+    return replace(lines, heading=True, host=rows + 2 <= most_rows, mig_lines=mig_lines, gpu_height=rows + 1)
 
 
 def _side_by_side(width: int, gpus: int, most_rows: int, cells: int) -> int:

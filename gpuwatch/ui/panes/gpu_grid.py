@@ -86,14 +86,9 @@ def _cards(
         row: list[list[Span]] = [[] for _ in range(plan.card_height)]
         for place, device in enumerate(view.devices[first : first + plan.columns]):
             start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
+            finding, selected = findings.get(device.uuid), first + place == cursor
             card = gpu_card.gpu_card(
-                device,
-                view,
-                end - start,
-                plan,
-                finding=findings.get(device.uuid),
-                selected=first + place == cursor,
-                display=display,
+                device, view, end - start, plan, finding=finding, selected=selected, display=display
             )
             for spans, more in zip(row, card, strict=True):
                 spans.extend(more)

@@ -129,12 +129,8 @@ def draw_gpu_line(
 ) -> None:
     """One device."""
     holder = holder_note(device, view)
-    glyph, style = attention_mark(
-        device,
-        finding=finding,
-        throttled=bool(throttled_text(device, view.findings)),
-        reserved=bool(reserved_note(device, view.snapshot)),
-    )
+    throttled, reserved = throttled_text(device, view.findings), reserved_note(device, view.snapshot)
+    glyph, style = attention_mark(device, finding=finding, throttled=bool(throttled), reserved=bool(reserved))
     vertical_bars = columns.gpu_bar == 1
     builder.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.

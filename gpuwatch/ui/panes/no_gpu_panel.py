@@ -7,9 +7,8 @@ import textwrap
 from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import with_border
 from gpuwatch.ui.drawing.clock_text import clock_text
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes.verdict import why_no_gpus
 from gpuwatch.ui.settings.tabs import number_of

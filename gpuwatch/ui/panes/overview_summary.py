@@ -156,10 +156,8 @@ def draw_summary(builder: LineBuilder, view: View, chosen: str = "") -> list[Pla
     least = 0
     if wrong is not None:
         around = width_of(wrong.lead + _count_text(wrong)) + len(f" ▲ {SEVERITY_LABELS[wrong.severity]}: [f] ")
-        least = min(
-            _MIN_WRONG_CELLS,
-            width_of(drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, builder.width // 2) - around)) + around,
-        )
+        shown = drop_last_clauses(wrong.text, max(_MIN_WRONG_CELLS, builder.width // 2) - around)
+        least = min(_MIN_WRONG_CELLS, width_of(shown) + around)
     texts = [item.forms[0] for item in items]
     for number in range(max((len(item.forms) for item in items), default=1)):
         for place, item in enumerate(items):
@@ -203,10 +201,8 @@ def summary_items(view: View) -> list[SummaryItem]:
 
 
 def _is_silent(view: View) -> bool:
-    return any(
-        finding.id in _CAUSES_OF_SILENCE and finding.severity == "error" and finding.device_uuid is None
-        for finding in view.errors_and_warnings
-    )
+    errors = (f for f in view.errors_and_warnings if f.severity == "error" and f.device_uuid is None)
+    return any(finding.id in _CAUSES_OF_SILENCE for finding in errors)
 
 
 GpuOrInstance = tuple[Device, MigInstance | None]
@@ -222,10 +218,8 @@ def free_gpus(view: View) -> frozenset[str]:
 
 def _free_or_used(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
     reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
-    return [
-        (device, instance, idle and device.uuid not in view.owners)
-        for device, instance, idle in idle_devices(snapshot, reserved, view.findings)
-    ]
+    found = idle_devices(snapshot, reserved, view.findings)
+    return [(device, instance, idle and device.uuid not in view.owners) for device, instance, idle in found]
 
 
 def _free_item(view: View, snapshot: Snapshot) -> SummaryItem:

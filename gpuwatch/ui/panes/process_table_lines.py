@@ -12,10 +12,9 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import scroll_thumb, visible_rows, with_border
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import EVENT_MARKS, SEVERITY_MARKS
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, visible_rows, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.preferences import Preferences

@@ -302,13 +302,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
-        happened = gpu_facts.event_lines(
-            device,
-            view.events,
-            view.now,
-            most=_MAX_EVENTS if granted else 40,
-            since=_since_text(view.since.events, view.now),
-        )
+        most, since = _MAX_EVENTS if granted else 40, _since_text(view.since.events, view.now)
+        happened = gpu_facts.event_lines(device, view.events, view.now, most=most, since=since)
         return [("Events", happened), ("Latest probe runs", granted or none)]
 
     def choose(self, uuid: str) -> None:

@@ -15,7 +15,7 @@ from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
 from gpuwatch.ui.panes.gpu_grid import plan_overview
-from gpuwatch.ui.panes.host_line import host_line
+from gpuwatch.ui.panes.machine_lines import host_line
 from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
 from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen

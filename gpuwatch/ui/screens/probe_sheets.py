@@ -171,12 +171,9 @@ def _preflight_lines(preflight: Preflight, seconds: float, room: int) -> SpanLin
             _named_line("at risk", "nothing on a GPU", "ok"),
         ]
     programs = {(process.pid, process.create_time) for process in preflight.compute_processes}
+    on_gpu = f"{_gpus_text(preflight)}: {_programs_text(preflight, len(programs))}"
     lines: SpanLines = [
-        _named_line(
-            "on the GPU",
-            f"{_gpus_text(preflight)}: {_programs_text(preflight, len(programs))}",
-            "warning" if programs else "ok",
-        ),
+        _named_line("on the GPU", on_gpu, "warning" if programs else "ok"),
         _named_line("takes", _memory_to_take(preflight), "text"),
     ]
     if programs:

@@ -36,12 +36,11 @@ from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.tables.probe_table_rows import ConfigRow, EarlierRunRow, GroupRow, probe_rows
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
 from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from gpuwatch.ui.widgets.probe_details import ProbeDetails, probe_bar_lines
-from gpuwatch.ui.widgets.probe_table import ProbeTable
+from gpuwatch.ui.widgets.probe_table import ConfigRow, EarlierRunRow, GroupRow, ProbeTable, probe_rows
 
 _BAR_CELLS = 12
 _TALL_LINES = 30

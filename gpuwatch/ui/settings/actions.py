@@ -310,12 +310,7 @@ def bindings(pane: str) -> list[BindingType]:
     replay = pane == "replay"
     return [
         Binding(
-            action.keys,
-            f"screen.{action.id}",
-            action.title,
-            id=f"gpuwatch.{action.id}",
-            show=False,
-            priority=replay,
+            action.keys, f"screen.{action.id}", action.title, id=f"gpuwatch.{action.id}", show=False, priority=replay
         )
         for action in (REPLAY_ACTIONS if replay else ACTIONS[pane])
         if not action.run

@@ -18,16 +18,14 @@ from gpuwatch.core.parse_integer import parse_integer
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import visible_rows, with_border
 from gpuwatch.ui.drawing.glyphs import ascii_key_name, to_ascii
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, visible_rows, with_border
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
 from gpuwatch.ui.drawing.text_styles import color_depth, escape_sequences, palette_of
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_overview
-from gpuwatch.ui.panes.host_line import host_line
 from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES, gpu_number_title, key_line
-from gpuwatch.ui.panes.top_line import top_line
+from gpuwatch.ui.panes.machine_lines import host_line, top_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import available_fields
 from gpuwatch.ui.tables.gpu_loads import sorted_devices, with_devices

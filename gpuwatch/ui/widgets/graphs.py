@@ -15,9 +15,8 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.session.process_history import ProcessHistory, total_reading
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import with_border
 from gpuwatch.ui.drawing.braille_graph import axis_ends, axis_text, braille, recent_columns
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.gpu_fields import GRAPHS

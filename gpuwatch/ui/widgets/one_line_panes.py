@@ -10,8 +10,8 @@ from textual import events
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
+from gpuwatch.ui.panes.machine_lines import top_line
 from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
-from gpuwatch.ui.panes.top_line import top_line
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane

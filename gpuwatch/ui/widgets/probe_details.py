@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from gpuwatch.session.background_probes import RunningBatch
 
 _SPANS_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-_SAMPLE_SECONDS = 0.1
+_INTERVAL_SECONDS = 0.2
+"""Twice that of the samples."""
 
 
 class ProbeDetails(TextPane):
@@ -67,14 +68,8 @@ def _graph(live: RunningBatch, width: int, height: int) -> list[Line]:
         rows = max((number + 1) * height // 2 - number * height // 2, 2)
         now = values[-1] if values else None
         current = (UNKNOWN, "dim") if now is None else (f"{gib_text(now)} GiB", "strong")
-        columns = column_means(
-            live.times,
-            values,
-            columns=width * 2,
-            span=span,
-            until=max(until, span - 1e-9),
-            interval=_SAMPLE_SECONDS * 2,
-        )
+        end = max(until, span - 1e-9)
+        columns = column_means(live.times, values, columns=width * 2, span=span, until=end, interval=_INTERVAL_SECONDS)
         note = f"0–{gib_text(total)} GiB  {span:.0f}s"
         lines += Graph(caption, current, "memory", columns, (0.0, total), note).lines(width, rows)
     return lines[:height]

@@ -1,9 +1,9 @@
-"""The table of the Probes tab: its columns, with texts abbreviated to them, and its rows."""
+"""The table of the Probes tab: its rows, its columns with texts abbreviated to them, the widget."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -13,6 +13,7 @@ from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
+from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.comparison_report import BEST, speed_marks
 from gpuwatch.share.reports.report_elements import GLYPHS
 from gpuwatch.share.reports.run_report import fallback_text, state_of
@@ -21,8 +22,87 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.probe_table_rows import ConfigRow, EarlierRunRow, GroupRow, ProbeRow
+from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, ItemList
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group heading."""
+
+    name: str
+    count: int
+    chosen: int
+    ran: int
+    folded: bool = False
+    """Whether its configurations are hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRow:
+    """A configuration, and its latest run if there is one."""
+
+    script: ProbeScript
+    run: Run | None
+    chosen: bool
+    state: str = ""
+    """``running``, ``waiting`` or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRunRow:
+    """An older run of the configuration above."""
+
+    run: Run
+
+
+ProbeRow = GroupRow | ConfigRow | EarlierRunRow
+_PROGRAMS = "run"
+"""Group of runs of users' programs: one that was tried with growth is no run of the probe of that name."""
+
+
+def probe_rows(
+    scripts: Mapping[str, ProbeScript],
+    runs: Mapping[str, Run],
+    earlier: Sequence[Run],
+    *,
+    chosen: set[str],
+    running: str,
+    waiting: frozenset[str],
+    with_earlier: bool,
+    folded: Set[str] = frozenset(),
+    wanted: WordFilter | None = None,
+) -> list[ProbeRow]:
+    """Groups, their configurations and, if ``with_earlier``, the earlier runs of each.
+
+    ``folded``: groups that show only their heading; a filter (``wanted``, by name, title and group) opens them.
+    """
+    if wanted is not None:
+        scripts = {name: script for name, script in scripts.items() if wanted(name, script.title, script.group)}
+        folded = frozenset()
+    earlier_by_config: dict[str, list[Run]] = {}
+    for run in earlier:
+        if run.group != _PROGRAMS:
+            earlier_by_config.setdefault(run.config, []).append(run)
+    rows: list[ProbeRow] = []
+    for group in dict.fromkeys(script.group for script in scripts.values()):
+        members = [script for script in scripts.values() if script.group == group]
+        names = {script.name for script in members}
+        rows.append(GroupRow(group, len(members), len(names & chosen), len(names & runs.keys()), group in folded))
+        if group in folded:
+            continue
+        for script in members:
+            state = "running" if script.name == running else "waiting" if script.name in waiting else ""
+            rows.append(ConfigRow(script, runs.get(script.name), script.name in chosen, state))
+            if with_earlier:
+                rows += [EarlierRunRow(run) for run in earlier_by_config.get(script.name, [])[:5]]
+    if with_earlier:
+        # Runs of configurations that were removed from the catalog are still results.
+        removed = [run for run in earlier if run.config not in scripts or run.group == _PROGRAMS]
+        if removed and wanted is None:
+            rows += [GroupRow("no longer in the catalog", len(removed), 0, len(removed)), *map(EarlierRunRow, removed)]
+    return rows
+
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
 _UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")

@@ -18,7 +18,7 @@ from textual.message import Message
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.border import visible_rows
+from gpuwatch.ui.drawing.line_builder import visible_rows
 from gpuwatch.ui.drawing.styled_lines import BLANK, with_spans_replaced
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.process_table_lines import (
@@ -64,10 +64,7 @@ def _same_rows(before: Snapshot, now: Snapshot) -> bool:
 
 def _device_data(snapshot: Snapshot) -> list[object]:
     """Device data that the table shows: unexplained memory and MIG instances."""
-    return [
-        (device.uuid, device.readings.get("memory.unexplained_bytes"), device.mig_instances)
-        for device in snapshot.devices
-    ]
+    return [(d.uuid, d.readings.get("memory.unexplained_bytes"), d.mig_instances) for d in snapshot.devices]
 
 
 class ProcessTable(ItemList[Row]):
@@ -417,14 +414,9 @@ class ProcessTable(ItemList[Row]):
             self._last_note = self.footer_note
             self.post_message(self.Scrolled())
         layout = self._table_layout
+        cursor, empty = -1 if self._process_gone else self.cursor or 0, self._empty_text()
         lines = table_lines(
-            self.items,
-            layout,
-            self.room,
-            top=self.top,
-            cursor=-1 if self._process_gone else self.cursor or 0,
-            tagged=self._is_tagged,
-            empty=self._empty_text(),
+            self.items, layout, self.room, top=self.top, cursor=cursor, tagged=self._is_tagged, empty=empty
         )
         if self.only_device is None and self._view.events:
             lines = with_latest_events(lines, self._view.events, self._view.now, layout.width, self.room + 1)

@@ -8,8 +8,7 @@ from typing import Generic, TypeVar, overload
 
 from textual import events
 
-from gpuwatch.ui.drawing.border import scroll_thumb, with_border
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, spans_width, wrap_line
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
