@@ -2,6 +2,6 @@
 
 A message that states a cause, or is evidence for one, whoever prints it: a text of its topic in
 `explain/logs/message_topic_texts.py`; if it has numbers, the parser of its framework. That memory ran out:
-`explain/logs/tensorflow_and_jax_oom.py` (its dump: `explain/logs/allocator_dump.py`), `explain/logs/pytorch_oom.py`,
-others `explain/logs/other_oom_messages.py`. That a launcher or scheduler ended a job: `explain/logs/reported_ends.py`.
+`explain/logs/oom_messages.py` (the allocator's dump: `explain/logs/allocator_dump.py`). That a launcher or scheduler
+ended a job: `explain/logs/reported_ends.py`.
 """

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.safe_text import bounded
-from gpuwatch.explain.logs import log_ending, message_topics, pytorch_oom
+from gpuwatch.explain.logs import log_ending, message_topics
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_origins import program_lines
 from gpuwatch.explain.logs.line_prefixes import (
@@ -34,11 +34,11 @@ from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, Message
 from gpuwatch.explain.logs.multiline_messages import OpenMessages
 from gpuwatch.explain.logs.nvidia_tool_output import DCGM_PREFIX, driver_version_of_table, topics_of_dcgm_metric
 from gpuwatch.explain.logs.oom_collector import OomCollector
+from gpuwatch.explain.logs.oom_messages import is_pytorch_oom, refused_bytes
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, is_compile_place
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
-from gpuwatch.explain.logs.tensorflow_and_jax_oom import refused_bytes
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
 from gpuwatch.explain.logs.work_despite_errors import MIN_MANY_STEPS, FailedItems, WorkAfterError
 
@@ -199,7 +199,7 @@ class LogParser:
             elif not self._take_plain_line(line):
                 of_an_item = is_error_line(line) and self._failed_items.take(shape, line)
                 self._remember(shape, _ERROR_KIND if of_an_item else _MEANINGLESS_KIND)
-            elif self._ooms.is_full() and pytorch_oom.is_out_of_memory(line) and "\r" not in line:
+            elif self._ooms.is_full() and is_pytorch_oom(line) and "\r" not in line:
                 # The list of failures is full: only count further ones with the same wording.
                 self._remember(shape, _TORCH_OOM_KIND)
             return

@@ -8,13 +8,14 @@ from itertools import islice
 
 from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping, Oom
-from gpuwatch.explain.logs import cuda_errors, log_ending, message_topics, other_oom_messages, pytorch_oom
+from gpuwatch.explain.logs import cuda_errors, log_ending, message_topics
 from gpuwatch.explain.logs.failure_lines import is_warning, reports_skipping
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
 from gpuwatch.explain.logs.missing_libraries import LIBDEVICE, missing_libraries
 from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES, OpenMessages
-from gpuwatch.explain.logs.oom_collector import OomCollector, is_oom_without_dump
+from gpuwatch.explain.logs.oom_collector import OomCollector
+from gpuwatch.explain.logs.oom_messages import is_oom_without_dump, is_pytorch_oom, parse_other_oom, parse_pytorch_oom
 from gpuwatch.explain.logs.python_exceptions import is_error
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type, pci_address
 from gpuwatch.explain.logs.tensorflow_device_lines import (
@@ -161,13 +162,13 @@ class MessageReader:
             self._understood = True
         elif "cuMemAllocAsync failed" in message and self._ooms.take_message_without_dump(message):
             self._note("memory.oom", line)
-        elif (oom := other_oom_messages.parse_oom(message)) is not None:
+        elif (oom := parse_other_oom(message)) is not None:
             self._ooms.add_complete(oom)
             self.add_framework(oom.allocator or "")
             self._note("memory.oom", line)
-        elif pytorch_oom.is_out_of_memory(message):
+        elif is_pytorch_oom(message):
             if not self._ooms.is_full():
-                self._ooms.add_complete(pytorch_oom.parse_oom(message))
+                self._ooms.add_complete(parse_pytorch_oom(message))
             self.add_framework("pytorch")
             self._note("memory.oom", line)
         elif (

@@ -5,16 +5,13 @@ from __future__ import annotations
 from operator import attrgetter
 
 from gpuwatch.core.model.run import Oom, RunError
-from gpuwatch.explain.logs import pytorch_oom
 from gpuwatch.explain.logs.allocator_dump import OomDraft, starts_in_dump
-from gpuwatch.explain.logs.other_oom_messages import library_oom
-from gpuwatch.explain.logs.tensorflow_and_jax_oom import (
-    FailedRequest,
+from gpuwatch.explain.logs.oom_messages import (
+    is_pytorch_oom,
     is_tensor_request_cut_off,
     may_be_same_bytes,
-    names_oom_without_dump,
-    oom_without_dump,
     parse_dump_head,
+    parse_oom_without_dump,
     parse_tensor_request,
 )
 
@@ -31,7 +28,7 @@ class OomCollector:
         self.drafts: list[OomDraft] = []
         self._dumps: list[OomDraft] = []
         """The dumps that are being read, the latest last: several processes may write to one log at the same time."""
-        self._retried_request = FailedRequest(None, None, None)
+        self._retried_request = Oom()
         """The latest refusal that its caller, such as XLA, reports itself if it is a failure."""
 
     def in_dump(self) -> bool:
@@ -51,7 +48,7 @@ class OomCollector:
             return False
         if self._dumps and self._dumps[-1].thread == thread:
             self._finish_dump()
-        self._dumps = [*self._dumps[-_MAX_OTHER_DUMPS:], OomDraft(Oom(**head._asdict()), thread=thread)]
+        self._dumps = [*self._dumps[-_MAX_OTHER_DUMPS:], OomDraft(head, thread=thread)]
         return True
 
     def take_headless_dump(self, message: str, thread: str) -> bool:
@@ -83,7 +80,7 @@ class OomCollector:
         known = next((draft for draft in candidates if _may_be_of(request, draft)), None)
         if known is None:
             self._finish_dump()
-            self._add(OomDraft(Oom(**request._asdict()), exact=True))
+            self._add(OomDraft(request, exact=True))
             return True
         known.change(allocator=known.oom.allocator or request.allocator, device=request.device or known.oom.device)
         if request.requested_bytes is not None:
@@ -96,7 +93,7 @@ class OomCollector:
 
     def take_message_without_dump(self, message: str) -> bool:
         """Failures without a dump: context creation, XLA, the async allocator, copies to a device, other libraries."""
-        draft = _draft_without_dump(message)
+        draft = parse_oom_without_dump(message)
         if draft is not None:
             retried, requested = self._retried_request, draft.oom.requested_bytes
             same = retried.requested_bytes and requested and may_be_same_bytes(retried.requested_bytes, requested)
@@ -152,7 +149,7 @@ class OomCollector:
         self._add(draft)
 
 
-def _may_be_of(request: FailedRequest, draft: OomDraft) -> bool:
+def _may_be_of(request: Oom, draft: OomDraft) -> bool:
     """Whether a message's request may be the one of a failure."""
     oom = draft.oom
     if oom.verdict is not None:
@@ -168,20 +165,11 @@ def _may_be_of(request: FailedRequest, draft: OomDraft) -> bool:
     return may_be_same_bytes(request.requested_bytes, oom.requested_bytes)
 
 
-def _draft_without_dump(message: str) -> OomDraft | None:
-    return library_oom(message) or oom_without_dump(message)
-
-
-def is_oom_without_dump(message: str) -> bool:
-    """Whether a copy, a transfer between devices or another library ran out of memory."""
-    return names_oom_without_dump(message) or library_oom(message) is not None
-
-
 def is_out_of_memory_error(error: RunError) -> bool:
     """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
     if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
         return True
-    if pytorch_oom.is_out_of_memory(error.message) or parse_tensor_request(error.message) is not None:
+    if is_pytorch_oom(error.message) or parse_tensor_request(error.message) is not None:
         return True
-    draft = _draft_without_dump(error.message)
+    draft = parse_oom_without_dump(error.message)
     return draft is not None and draft.oom.device != "CPU:0"

@@ -31,8 +31,8 @@ from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, hea
 from gpuwatch.explain.diagnosis.rules.error_evidence import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.oom_messages import may_be_of_request
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
-from gpuwatch.explain.logs.tensorflow_and_jax_oom import same_request
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 
 ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": GENERAL_ADVICE}
@@ -173,7 +173,7 @@ def _advice_beyond_batch_size(evidence: Evidence, oom: Oom, cause: str) -> str:
         shapes = (
             _SHAPE.search(line)
             for line in evidence.log.lines_of("memory.oom")
-            if same_request(line, oom.requested_bytes)
+            if may_be_of_request(line, oom.requested_bytes)
         )
         shape = next((found[1].split(",") for found in shapes if found), [])
         return _SPLIT_ACTION.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
@@ -290,7 +290,7 @@ def _framework_lines(lines: tuple[str, ...], failures: list[Oom], *, several: bo
     ``several``: there are failures with another cause, whose lines are no evidence for this one.
     """
     if several:
-        lines = tuple(line for line in lines if any(same_request(line, oom.requested_bytes) for oom in failures))
+        lines = tuple(line for line in lines if any(may_be_of_request(line, oom.requested_bytes) for oom in failures))
     if failures[0].limit_bytes is None:
         return list(lines[:2])
     return [next((line for line in lines if "shape" in line), lines[0])] if lines else []
