@@ -190,10 +190,9 @@ class ConditionEngine:
     def observe(self, snapshot: Snapshot) -> list[MachineEvent]:
         """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
         at = snapshot.taken_at.timestamp()
-        if self._last_at is not None and (
-            at < self._last_at or (at == self._last_at and snapshot.unchanged(self._snapshot))
-        ):
-            if self._last_at - at < MAX_UNOBSERVED_SECONDS:
+        last = self._last_at
+        if last is not None and (at < last or (at == last and snapshot.unchanged(self._snapshot))):
+            if last - at < MAX_UNOBSERVED_SECONDS:
                 return []
             self._begin()  # the clock was set back: earlier times cannot be compared
             self._history.restart()

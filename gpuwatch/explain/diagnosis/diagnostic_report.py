@@ -77,9 +77,8 @@ def provoked_by_probe(run: Run, found: Finding) -> bool:
     """Whether a probe provoked the finding itself, so that it says nothing about the machine."""
     if run.is_program:
         return False
-    provoked = found.id.startswith(("visibility.", "placement.")) and found.id in {
-        fallback.reason for fallback in run.fallbacks
-    }
+    reasons = {fallback.reason for fallback in run.fallbacks}
+    provoked = found.id.startswith(("visibility.", "placement.")) and found.id in reasons
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or provoked)
 
 

@@ -13,8 +13,8 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
 """What a rule takes: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.doctor_facts.Facts`, or samples."""
-Needs = Literal["log", "run", "program"]
-"""A part of :class:`.evidence.Evidence`, by its name there."""
+Needs = Literal["log", "run", "program", "snapshot", "system", "driver", "installation", "installed"]
+"""A part of the input, by its name there."""
 _F = TypeVar("_F", bound=Callable[..., Iterable[Finding]])
 
 
@@ -54,14 +54,14 @@ def rule(
 ) -> Callable[[_F], _F]:
     """Declares a function as a rule, with the fields of :class:`Rule`.
 
-    ``needs``: a part of the evidence that is passed to the function as well; without that it is not called.
+    ``needs``: a part of the input that is passed to the function as well; without that it is not called.
     """
 
     def declare(function: _F) -> _F:
         @wraps(function)
-        def find(evidence: Any) -> Iterable[Finding]:
-            part = getattr(evidence, needs or "")
-            return function(evidence, part) if part is not None else ()
+        def find(facts: Any) -> Iterable[Finding]:
+            part = getattr(facts, needs or "")
+            return function(facts, part) if part is not None else ()
 
         register(Rule(function.__name__, causes, find if needs else function, takes, replaces_conditions, unless))
         return function

@@ -291,12 +291,9 @@ class Condition(ABC):
         self, occurrence: Occurrence, severity: Severity, certainty: Certainty = "fact", **fields: Any
     ) -> Finding:
         """A finding with the cause, device and process of the occurrence; ``fields`` as in :func:`finding`."""
-        sign = occurrence.sign
-        subject = {
-            "device_uuid": sign.device.uuid if sign.device is not None else None,
-            "pid": sign.process.pid if sign.process is not None else None,
-        }
-        return finding(sign.cause, severity, certainty, **(subject | fields))
+        device, process = occurrence.sign.device, occurrence.sign.process
+        subject = {"device_uuid": device and device.uuid, "pid": process and process.pid}
+        return finding(occurrence.sign.cause, severity, certainty, **(subject | fields))
 
     def is_listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         """Whether it is a finding; otherwise it only has events."""
@@ -342,19 +339,16 @@ def coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) ->
         lines.append(f"not observed: {steady_duration(unobserved)} without samples")
     judged, not_judged = [], []
     for condition in filter(lambda condition: condition.looks_for, conditions()):
-        missing_metric = next(
-            (name for name in condition.needed_metrics if all(name not in d.readings for d in snapshot.devices)), ""
-        )
+        needed = condition.needed_metrics
+        missing = next((name for name in needed if all(name not in d.readings for d in snapshot.devices)), "")
         if condition.judges_processes and not listed:
             not_judged.append(f"not judged: {condition.looks_for} (processes are not reported)")
-        elif not missing_metric:
+        elif not missing:
             judged.append(condition.looks_for)
         elif snapshot.devices:
-            reason = next(
-                (d.missing[missing_metric].reason for d in snapshot.devices if missing_metric in d.missing), ""
-            )
+            reason = next((d.missing[missing].reason for d in snapshot.devices if missing in d.missing), "")
             why = f": {reason.replace('_', ' ')}" if reason else ""
-            not_judged.append(f"not judged: {condition.looks_for} ({missing_metric}{why})")
+            not_judged.append(f"not judged: {condition.looks_for} ({missing}{why})")
     if judged and snapshot.devices:
         lines.append(f"looked for: {'; '.join((*judged, 'GPUs in an exclusive or prohibited compute mode'))}")
     return (*lines, *not_judged)

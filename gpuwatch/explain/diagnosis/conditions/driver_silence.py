@@ -71,11 +71,8 @@ class DriverSilence:
 
     def answered(self, at: float) -> None:
         """A snapshot of this moment arrived: the successor of a replaced collector works."""
-        if (
-            self.replacement is not None
-            and self.replacement.since is not None
-            and at > self.replacement.since.timestamp()
-        ):
+        since = self.replacement.since if self.replacement is not None else None
+        if since is not None and at > since.timestamp():
             self.replacement = None
 
 

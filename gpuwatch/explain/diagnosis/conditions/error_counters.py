@@ -35,10 +35,8 @@ class _ErrorCounters(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         """One per device. A reset starts over; a counter that cannot be read has not changed."""
         for device in context.devices.values():
-            known = [
-                count for metric in self.descriptions if (count := _update_count(context, device, metric)) is not None
-            ]
-            if not known:
+            counts = [_update_count(context, device, metric) for metric in self.descriptions]
+            if all(count is None for count in counts):
                 yield Sign(cause="hardware.fault", device=device, variant=self.name, holds=None)
             elif self._nonzero_counters(context, device):
                 yield Sign(cause="hardware.fault", device=device, variant=self.name)

@@ -117,9 +117,8 @@ class HardwareXid(Condition):
 
 def _xid_lines(device: Device, context: SampleContext) -> list[str]:
     xids = context.history.xids.get(device.uuid, ())[-_MAX_XIDS_SHOWN:]
-    return [
-        f"driver reported {xid.text} at {datetime.datetime.fromtimestamp(xid.at):%Y-%m-%d %H:%M:%S}" for xid in xids
-    ]
+    times = (datetime.datetime.fromtimestamp(xid.at) for xid in xids)
+    return [f"driver reported {xid.text} at {at:%Y-%m-%d %H:%M:%S}" for xid, at in zip(xids, times, strict=True)]
 
 
 def _gpu_identity(device: Device) -> str:
@@ -146,11 +145,8 @@ class UnreadableGpu(Condition):
     def signs(self, context: SampleContext) -> Iterator[Sign]:
         for device in context.devices.values():
             if unreadable := unreadable_metrics(device):
-                yield Sign(
-                    cause="driver.bad-state",
-                    device=device,
-                    variant=" and ".join(map(_ALWAYS_READABLE.__getitem__, unreadable)),
-                )
+                what = " and ".join(map(_ALWAYS_READABLE.__getitem__, unreadable))
+                yield Sign(cause="driver.bad-state", device=device, variant=what)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         device, what = occurrence.device, occurrence.sign.variant

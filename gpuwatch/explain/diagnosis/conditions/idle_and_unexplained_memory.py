@@ -79,9 +79,8 @@ class IdleMemory(Condition):
         single = occurrence.samples < 2 and not occurrence.known_before_seconds
         held, total = process.number("gpu_memory_bytes"), device.number("memory.total_bytes")
         rows = context.rows_of_process.get((process.pid, process.create_time), [])
-        elsewhere = [
-            row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > MAX_IDLE_PERCENT
-        ]
+        others = [row for row in rows if row.device_uuid != device.uuid]
+        elsewhere = [row for row in others if (row.number("sm_percent") or 0) > MAX_IDLE_PERCENT]
         action = _advice_by_framework(process)
         if process.note.startswith("zombie"):
             action = "End the parent of this zombie process: only then does the driver free its memory."
@@ -94,8 +93,8 @@ class IdleMemory(Condition):
         if single and not alone:
             return None
         where = f"idle GPU {device.index}" if alone else f"GPU {device.index} and does not compute there"
-        others = occurrence.statistics.get("others")
-        by_others = ", by others" * (others is not None and others.maximum > MAX_IDLE_PERCENT)
+        used_by_others = occurrence.statistics.get("others")
+        by_others = ", by others" * (used_by_others is not None and used_by_others.maximum > MAX_IDLE_PERCENT)
         cpu, on_cpu = occurrence.statistics.get("cpu"), ""
         if cpu is not None and cpu.mean >= _MIN_WORKING_CPU_PERCENT:  # so silent soft placement looks from outside
             where_shown = "its work may run on the CPU (gpuwatch run --placement shows where)"
@@ -174,10 +173,8 @@ class UnexplainedMemory(Condition):
         amount = size(sum(held for _, held in parts))
         where = f"GPU {parts[0][0].index}" if len(parts) == 1 else f"{len(parts)} GPUs"
         severity: Severity = "warning"
-        whose, why = (
-            "no listed process",
-            "possibly a worker whose parent was killed, a container's process, or an MPS client",
-        )
+        whose = "no listed process"
+        why = "possibly a worker whose parent was killed, a container's process, or an MPS client"
         nodes = " ".join(f"/dev/nvidia{device.index}" for device, _ in parts)
         action = f"As root: fuser -v {nodes} shows who has the devices open; end leftover processes."
         if host.container:

@@ -52,13 +52,12 @@ def growth_rate(samples: Samples, total: float) -> float | None:
     count, duration = len(samples), times[-1]
     mean_time, mean = sum(times) / count, sum(values) / count
     spread = sum((time - mean_time) ** 2 for time in times)
-    slope = sum((time - mean_time) * (value - mean) for time, value in zip(times, values, strict=True)) / spread
+    offsets = [(time - mean_time, value - mean) for time, value in zip(times, values, strict=True)]
+    slope = sum(time * value for time, value in offsets) / spread
     growth = slope * duration
     if growth < _MIN_GROWTH_SHARE * total:
         return None
-    squared_errors = sum(
-        (value - mean - slope * (time - mean_time)) ** 2 for time, value in zip(times, values, strict=True)
-    )
+    squared_errors = sum((value - slope * time) ** 2 for time, value in offsets)
     if growth < _MIN_GROWTH_TO_SCATTER * (squared_errors / count) ** 0.5:
         return None
     part_ends = [round(part * (count - 1) / _WINDOW_PARTS) for part in range(_WINDOW_PARTS + 1)]
@@ -170,9 +169,8 @@ class MemoryNearlyFull(Condition):
         """Only its title is used, for the event."""
         device = occurrence.device
         used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
-        return self.make_finding(
-            occurrence, "info", title=f"GPU {device.index} memory is nearly full: {used} of {total}"
-        )
+        title = f"GPU {device.index} memory is nearly full: {used} of {total}"
+        return self.make_finding(occurrence, "info", title=title)
 
     def is_listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
         return False

@@ -72,10 +72,7 @@ def thermal_title_and_action(
 def _temperatures_text(device: Device) -> str:
     """Temperatures of one sample, and their thresholds; empty if none is known."""
     threshold, margin = _lowest_threshold(device), device.number("temperature.margin_celsius")
-    memory, memory_maximum = (
-        device.number("temperature.memory_celsius"),
-        device.number("temperature.memory_max_celsius"),
-    )
+    memory, memory_maximum = (device.number(f"temperature.memory_{name}celsius") for name in ("", "max_"))
     core, texts = device.number("temperature.gpu_celsius"), []
     if core is not None:
         texts.append(f"core {core:.0f} °C" + (f" (maximum {threshold:.0f} °C)" if threshold else ""))

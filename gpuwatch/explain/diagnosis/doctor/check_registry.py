@@ -69,11 +69,7 @@ def run_checks(facts: Facts, checks: Iterable[DeclaredCheck]) -> tuple[Check, ..
                 "Report this as a gpuwatch bug; the other checks are complete.",
             )
         if answer is not None:
-            found.append(
-                Check(
-                    id=declared.id, title=declared.title, state=answer.state, detail=answer.detail, action=answer.action
-                )
-            )
+            found.append(Check(id=declared.id, title=declared.title, **msgspec.structs.asdict(answer)))
     return tuple(found)
 
 

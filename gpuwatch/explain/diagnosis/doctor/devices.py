@@ -82,10 +82,8 @@ def listed_gpus(facts: Facts) -> Answer | None:
             "Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
         )
     if not facts.gpus:
-        return fail(
-            "the driver answers but lists no GPU",
-            "Check lspci and dmesg; in a container, check which GPUs it was given.",
-        )
+        action = "Check lspci and dmesg; in a container, check which GPUs it was given."
+        return fail("the driver answers but lists no GPU", action)
     listed = "; ".join(f"{device.index} {device.name}" for device in facts.gpus[:16])
     simulated = " (simulated)" if facts.simulated else ""
     return ok(f"{count_text(len(facts.gpus), 'GPU')}{simulated}: {listed}")
@@ -199,9 +197,7 @@ def free_memory(facts: Facts) -> Answer | None:
         summary.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{of_driver}")
         held = holders(facts.snapshot, device) if facts.snapshot is not None else []
         if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY_HELD_SHARE * total):
-            by = (
-                ", ".join(_holder_name(amount, process) for amount, process in held[:3]) or "no process that NVML lists"
-            )
+            by = ", ".join(_holder_name(*holder) for holder in held[:3]) or "no process that NVML lists"
             tight_texts.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
             tight_gpus.append(device)
     if tight_texts:

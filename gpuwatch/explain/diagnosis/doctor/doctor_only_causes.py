@@ -11,9 +11,11 @@ from functools import partial
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
-from gpuwatch.core.model.doctor import Library
+from gpuwatch.core.model.doctor import DriverAnswer, FrameworkFacts, Library, System
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
+from gpuwatch.core.model.run import Run
+from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.doctor import framework
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
@@ -50,11 +52,10 @@ _TIGHT_BYTES = 500 << 20
 """Free memory below which a CUDA context may not fit."""
 
 
-@_rule("driver.missing")
-def no_driver(facts: Facts) -> Iterator[Finding]:
+@_rule("driver.missing", needs="system")
+def no_driver(facts: Facts, system: System) -> Iterator[Finding]:
     """Why there is no driver: nouveau, a container without GPUs, no card, or nothing installed."""
-    system = facts.system
-    if facts.nvml_answers or facts.simulated or facts.cuda_starts or system is None:
+    if facts.nvml_answers or facts.simulated or facts.cuda_starts:
         return
     if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
         return  # it is installed but does not start
@@ -83,12 +84,10 @@ def versions_differ(facts: Facts) -> Iterator[Finding]:
         yield error_finding("driver.mismatch", evidence=lines, action=REBOOT)
 
 
-@_rule("driver.mismatch", "driver.bad-state", "container.lost-devices")
-def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
+@_rule("driver.mismatch", "driver.bad-state", "container.lost-devices", needs="driver")
+def driver_does_not_start(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
     """The result of cuInit, without a framework."""
-    answer = facts.driver
-    code = answer.cuinit_code if answer is not None else None
-    if code is None or code == 0:
+    if not (code := answer.cuinit_code):
         return
     line = cuinit_error_text(code)
     if code in MISMATCH_CODES:
@@ -109,11 +108,10 @@ def driver_does_not_start(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("driver.missing")
-def driver_library_missing(facts: Facts) -> Iterator[Finding]:
+@_rule("driver.missing", needs="driver")
+def driver_library_missing(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
     """Only one of the driver's two libraries is present: a container started with half of the driver."""
-    answer = facts.driver
-    if answer is None or answer.libcuda is None or answer.nvml is None:
+    if answer.libcuda is None or answer.nvml is None:
         return
     if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
         yield finding(
@@ -132,12 +130,9 @@ def driver_library_missing(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("driver.bad-state")
-def nvml_hangs(facts: Facts) -> Iterator[Finding]:
+@_rule("driver.bad-state", needs="driver")
+def nvml_hangs(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
     """NVML was called and did not return, even if a framework got its GPUs anyway."""
-    answer = facts.driver
-    if answer is None:
-        return
     started = answer.nvml_code == 0 and facts.snapshot is None
     if answer.late != "nvmlInit" and not started:
         return
@@ -152,11 +147,10 @@ def nvml_hangs(facts: Facts) -> Iterator[Finding]:
     )
 
 
-@_rule("driver.bad-state", "container.lost-devices")
-def unusable_device_files(facts: Facts) -> Iterator[Finding]:
+@_rule("driver.bad-state", "container.lost-devices", needs="system")
+def unusable_device_files(facts: Facts, system: System) -> Iterator[Finding]:
     """Device files that this user may not use, or that are missing although the driver is loaded."""
-    system = facts.system
-    if facts.simulated or system is None or facts.framework_has_gpu or system.kernel_module is None:
+    if facts.simulated or facts.framework_has_gpu or system.kernel_module is None:
         return
     unusable = [entry for entry in system.device_files if not entry.usable]
     if unusable:
@@ -174,12 +168,10 @@ def unusable_device_files(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("cuda.libraries-missing", "cuda.version-mismatch")
-def unusable_libraries(facts: Facts) -> Iterator[Finding]:
+@_rule("cuda.libraries-missing", "cuda.version-mismatch", needs="installation")
+def unusable_libraries(facts: Facts, installation: FrameworkFacts) -> Iterator[Finding]:
     """Libraries that cannot be loaded, or that shadow the build's own."""
-    found = facts.installation.libraries if facts.installation is not None else None
-    if not found or facts.installation is None:
-        return
+    found = installation.libraries or ()
     bad = [library for library in found if library.state != "loaded"]
     if bad and facts.has_driver_trace:
         yield finding(
@@ -206,12 +198,9 @@ def _why_unusable(library: Library) -> str:
     return text if text.startswith(f"{library.name}:") else f"{library.name}: {text}"
 
 
-@_rule("unknown", "build.cpu-only")
-def not_installed(facts: Facts) -> Iterator[Finding]:
+@_rule("unknown", "build.cpu-only", needs="installation")
+def not_installed(facts: Facts, installation: FrameworkFacts) -> Iterator[Finding]:
     """The framework is not installed, or two distributions overwrite each other."""
-    installation = facts.installation
-    if installation is None:
-        return
     if installation.missing:
         severity: Severity = "error" if facts.named_by_user else "warning"
         yield finding("unknown", severity, title=installation.missing, action=framework.INSTALL_IT)
@@ -226,12 +215,12 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("build.cpu-only", "unknown")
-def pytorch_build_or_simulation(facts: Facts) -> Iterator[Finding]:
+@_rule("build.cpu-only", "unknown", needs="installed")
+def pytorch_build_or_simulation(facts: Facts, installation: FrameworkFacts) -> Iterator[Finding]:
     """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
-    if facts.installation is None or facts.installation.name != "torch" or facts.installation.missing:
+    if installation.name != "torch":
         return
-    if facts.installation.gpu_build is False:
+    if installation.gpu_build is False:
         yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
     elif facts.run is not None and (obstacle := why_pytorch_has_no_gpu(facts.run)):
         yield warning_finding(
@@ -241,15 +230,13 @@ def pytorch_build_or_simulation(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("memory.other-process")
-def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
+@_rule("memory.other-process", needs="snapshot")
+def mostly_held_gpus(facts: Facts, snapshot: Snapshot) -> Iterator[Finding]:
     """A GPU whose memory others mostly hold, perhaps so much that not even a context fits.
 
     A note if a program can start there and another one has room: that others work on a GPU is as it should be.
     """
-    snapshot, full_gpus = facts.snapshot, []
-    if snapshot is None:
-        return
+    full_gpus = []
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes") or 0
         held = any(row.device_uuid == device.uuid for row in snapshot.processes)
@@ -269,10 +256,10 @@ def mostly_held_gpus(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("hardware.fault")
-def wrong_matrix_product(facts: Facts) -> Iterator[Finding]:
+@_rule("hardware.fault", needs="installation")
+def wrong_matrix_product(facts: Facts, installation: FrameworkFacts) -> Iterator[Finding]:
     """A device whose matrix product is wrong."""
-    for test in facts.installation.tests if facts.installation is not None else ():
+    for test in installation.tests:
         if test.correct is False:
             yield likely_error(
                 "hardware.fault",
@@ -282,21 +269,21 @@ def wrong_matrix_product(facts: Facts) -> Iterator[Finding]:
             )
 
 
-@_rule("unknown")
-def framework_timed_out(facts: Facts) -> Iterator[Finding]:
+@_rule("unknown", needs="installation")
+def framework_timed_out(facts: Facts, installation: FrameworkFacts) -> Iterator[Finding]:
     """The framework did not finish before its deadline."""
-    if facts.installation is not None and facts.installation.late and facts.run is not None:
+    if installation.late and facts.run is not None:
         yield error_finding(
             "unknown",
-            title=f"{facts.installation.late} did not finish before its deadline",
+            title=f"{installation.late} did not finish before its deadline",
             action="Check dmesg for a hung GPU, and look for a slow file system.",
         )
 
 
-@_rule("unknown")
-def shadowing_files(facts: Facts) -> Iterator[Finding]:
+@_rule("unknown", needs="system")
+def shadowing_files(facts: Facts, system: System) -> Iterator[Finding]:
     """The user's own file or folder with the framework's name, which Python imports instead."""
-    for path, in_python_path in facts.system.in_the_way if facts.system is not None else ():
+    for path, in_python_path in system.in_the_way:
         name = path.removesuffix("/").rpartition("/")[2].removesuffix(".py")
         programs = "every program, because its folder is in PYTHONPATH" if in_python_path else "programs in its folder"
         yield finding(
@@ -308,11 +295,10 @@ def shadowing_files(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule(*CAUSES)
-def broken_import(facts: Facts) -> Iterator[Finding]:
+@_rule(*CAUSES, needs="run")
+def broken_import(facts: Facts, run: Run) -> Iterator[Finding]:
     """The import failed with a message that ``explain`` recognizes."""
-    run = facts.run
-    if run is None or run.framework is not None or not run.errors:
+    if run.framework is not None or not run.errors:
         return
     log = parse("\n".join((*run.log_tail, *(f"{error.type}: {error.message}" for error in run.errors))))
     for found in diagnose(Evidence(log=log)):
@@ -330,22 +316,19 @@ def broken_import(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@_rule("unknown", unless=())
-def failed_import(facts: Facts) -> Iterator[Finding]:
+@_rule("unknown", needs="run", unless=())
+def failed_import(facts: Facts, run: Run) -> Iterator[Finding]:
     """How the import ended, where nothing says why."""
-    if facts.run is not None and facts.run.framework is None:
-        yield from (found for found in facts.run.findings if found.id == "unknown")
+    if run.framework is None:
+        yield from (found for found in run.findings if found.id == "unknown")
 
 
 @_rule("unknown", unless=NO_GPU)
 def no_gpu_without_reason(facts: Facts) -> Iterator[Finding]:
     """The framework was imported and has no GPU, although there are some."""
-    if (
-        facts.framework is None
-        or facts.framework_has_gpu
-        or not facts.gpus
-        or (facts.run and why_pytorch_has_no_gpu(facts.run))
-    ):
+    if facts.framework is None or facts.framework_has_gpu or not facts.gpus:
+        return
+    if facts.run and why_pytorch_has_no_gpu(facts.run):
         return
     yield error_finding(
         "unknown",

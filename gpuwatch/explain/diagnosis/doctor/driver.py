@@ -70,6 +70,12 @@ def deadline_answer(facts: Facts) -> Answer:
     return skip(f"no answer within {facts.deadline:g} s", "Check dmesg for a hung GPU or file system.")
 
 
+def _not_looked_for(facts: Facts) -> Answer:
+    """The answer of a check of a library that nobody tried to load."""
+    problem = facts.driver.problem if facts.driver is not None else None
+    return skip(problem, "See the message.") if problem else deadline_answer(facts)
+
+
 @check("driver.cards", "NVIDIA cards on the bus")
 def cards_on_bus(facts: Facts) -> Answer | None:
     """The installed cards, with any kernel driver."""
@@ -100,9 +106,8 @@ def nouveau(facts: Facts) -> Answer | None:
     if any(card.driver == "nouveau" for card in taken):
         return fail(f"nouveau has claimed {taken[0].bus_id}: CUDA needs NVIDIA's driver", NOUVEAU)
     if taken:
-        return warn(
-            f"{taken[0].bus_id} belongs to {taken[0].driver}", "Return the card to the nvidia driver to use it here."
-        )
+        action = "Return the card to the nvidia driver to use it here."
+        return warn(f"{taken[0].bus_id} belongs to {taken[0].driver}", action)
     if all(card.driver is None for card in system.cards):
         return fail("the card has no kernel driver", INSTALL)
     return ok("nvidia")
@@ -134,11 +139,7 @@ def libcuda(facts: Facts) -> Answer | None:
     """The driver's CUDA library, which never comes with the framework."""
     answer = facts.driver
     if answer is None or answer.libcuda is None:
-        return (
-            skip(answer.problem, "See the message.")
-            if answer is not None and answer.problem
-            else deadline_answer(facts)
-        )
+        return _not_looked_for(facts)
     library = answer.libcuda
     if library.error is not None:
         if facts.system is not None and facts.system.wsl:
@@ -171,11 +172,7 @@ def nvml(facts: Facts) -> Answer | None:
     """Needed by nvidia-smi, and by TensorFlow since 2.21."""
     answer = facts.driver
     if answer is None or answer.nvml is None:
-        return (
-            skip(answer.problem, "See the message.")
-            if answer is not None and answer.problem
-            else deadline_answer(facts)
-        )
+        return _not_looked_for(facts)
     if answer.nvml.error is not None:
         if facts.cuda_starts:
             return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", DRIVER_CAPABILITIES_ACTION)

@@ -160,9 +160,8 @@ def library_path(facts: Facts) -> Answer | None:
                 f"{entry.folder} contains {', '.join(drivers)}: the {kind} library shadows the driver's",
                 f"Remove {entry.folder} from LD_LIBRARY_PATH.",
             )
-    shadowing = [
-        library for library in (facts.installation.libraries if facts.installation else None) or () if library.shadows
-    ]
+    libraries = (facts.installation.libraries if facts.installation else None) or ()
+    shadowing = [library for library in libraries if library.shadows]
     if shadowing:
         listed = ", ".join(f"{library.name} from {library.path}" for library in shadowing[:4])
         return warn(f"it shadows the wheel's own CUDA libraries: {listed}", "unset LD_LIBRARY_PATH")

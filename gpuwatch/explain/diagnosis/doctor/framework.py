@@ -97,9 +97,8 @@ def framework_import(facts: Facts, installation: FrameworkFacts) -> Answer | Non
         return skip("; ".join(installation.problems) or _NOT_IMPORTED)
     if run.framework is None:
         if installation.late:
-            return fail(
-                _deadline_text(installation.late), "Look for a slow file system, and check dmesg for a hung GPU."
-            )
+            action = "Look for a slow file system, and check dmesg for a hung GPU."
+            return fail(_deadline_text(installation.late), action)
         number = ended_by(run)
         if number is not None and not run.errors:
             return fail(*SIGNALS[number][:2])
@@ -121,9 +120,8 @@ def cuda_build(facts: Facts, installation: FrameworkFacts) -> Answer | None:
         action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
         return fail(f"{facts.product} is a build without CUDA", TORCH_BUILD if facts.checks_pytorch else action)
     build = framework.build if framework is not None else {}
-    needs = [
-        f"{name} {build[key]}" for name, key in (("CUDA", "cuda_version"), ("cuDNN", "cudnn_version")) if key in build
-    ]
+    keys = {"CUDA": "cuda_version", "cuDNN": "cudnn_version"}
+    needs = [f"{name} {build[key]}" for name, key in keys.items() if key in build]
     return ok(f"built for {', '.join(needs)}" if needs else "built with CUDA")
 
 
