@@ -34,11 +34,8 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
-_ENDED_FROM_OUTSIDE = reported_ends.ENDED_FROM_OUTSIDE | {
-    reported_ends.KILLED,
-    reported_ends.TERMINATED,
-    reported_ends.HOST_MEMORY,
-}
+_KILLED = {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
+_ENDED_FROM_OUTSIDE = reported_ends.ENDED_FROM_OUTSIDE | _KILLED
 _OUT_OF_MEMORY = "memory.oom"
 _MAX_LATE_STEP_LINES = 2
 """Lines of steps after an error that may have been printed before it."""
@@ -182,11 +179,9 @@ def _without_survived_failures(log: LogFacts) -> LogFacts:
 
 def _was_stopped(log: LogFacts) -> bool:
     """Whether a signal, a scheduler or a person ended the program, as the last lines tell."""
-    at = (
-        log.reported_end_line_number
-        if log.reported_end in _ENDED_FROM_OUTSIDE
-        else log.topic_line_numbers.get("ended.killed", 0)
-    )
+    at = log.topic_line_numbers.get("ended.killed", 0)
+    if log.reported_end in _ENDED_FROM_OUTSIDE:
+        at = log.reported_end_line_number
     interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
     return interrupted or (at > 0 and log.lines - at <= END_LINES)
 
@@ -203,9 +198,8 @@ def _with_survived_as_notes(found: Iterable[Finding], of_all: Iterable[Finding],
     """The findings of what counts, with notes of those that do not: ``of_all`` has both."""
     found, of_all = [*found], [*of_all]
     known = {finding.id for finding in found}
-    causes = [
-        finding for finding in of_all if finding.id in NO_GPU and finding.id not in known and finding.severity != "info"
-    ]
+    new = [finding for finding in of_all if finding.id not in known and finding.severity != "info"]
+    causes = [finding for finding in new if finding.id in NO_GPU]
     if causes and any(finding.title.endswith(WITHOUT_REASON) for finding in found):
         found = [finding for finding in found if not finding.title.endswith(WITHOUT_REASON)]
         found += [replace(finding, severity="warning") for finding in causes]
@@ -233,10 +227,8 @@ def _warning_if_program_worked(found: Finding, log: LogFacts) -> Finding:
     if found.id not in NO_GPU or found.severity != "error" or log.ending_kind not in (WORK, KERAS_WORK):
         return found
     causes = [topic for topic in log.topics if names_cause([topic])]
-    went_on = (
-        log.last_survived_error_line >= (log.last_error_line or 0)
-        or log.steps_printed_after_error > _MAX_LATE_STEP_LINES
-    )
+    went_on = log.last_survived_error_line >= (log.last_error_line or 0)
+    went_on = went_on or log.steps_printed_after_error > _MAX_LATE_STEP_LINES
     if not went_on or announces_work(log.ending_line) or not all(topic in log.warnings_by_topic for topic in causes):
         return found
     return replace(found, severity="warning", title=f"{found.title}; the program worked without a GPU")

@@ -129,12 +129,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
             title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
             return healthy_finding(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):
-            return likely_info(
-                "unknown",
-                title=NOTHING_KNOWN,
-                evidence=(log.last_line,),
-                action=_WHAT_WOULD_SHOW_IT,
-            )
+            return likely_info("unknown", title=NOTHING_KNOWN, evidence=(log.last_line,), action=_WHAT_WOULD_SHOW_IT)
         return healthy_finding(title=_ERRORS_BEFORE if log.errors else _DEVICE_UNKNOWN)
     placed = sum(placement.count for placement in log.placements)
     return healthy_finding(
@@ -169,17 +164,14 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
         last = None
     line = log.interrupt_line or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not line or "server.started" in log.topics:
-        by_a_person = (
-            bool(line) and interrupts.mentions_keyboard(log.interrupt_line) and not log.unexplained_failure_line
-        )
-        stopped = healthy_finding(
-            title="The server was stopped by Ctrl+C (SIGINT); no failure in the log", evidence=(line,)
-        )
-        return stopped if by_a_person and log.ending_kind != log_ending.FAILURE else None
+        failed = log.unexplained_failure_line or log.ending_kind == log_ending.FAILURE
+        if not line or failed or not interrupts.mentions_keyboard(log.interrupt_line):
+            return None
+        title = "The server was stopped by Ctrl+C (SIGINT); no failure in the log"
+        return healthy_finding(title=title, evidence=(line,))
     if last is None and _TIME_LIMIT.search(line) is not None:
-        return healthy_finding(
-            title="The program stopped at its own time limit; no failure in the log", evidence=(line,)
-        )
+        title = "The program stopped at its own time limit; no failure in the log"
+        return healthy_finding(title=title, evidence=(line,))
     if last is not None and log_ending.reports_all_done(log.ending_line):
         return healthy_finding(title=_AFTER_WORK, evidence=(log.ending_line,))
     while_started = last is not None and last.message == "terminated"

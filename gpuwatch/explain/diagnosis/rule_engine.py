@@ -56,16 +56,10 @@ def momentary_conditions(evidence: Evidence) -> Iterator[Finding]:
         for sign in condition.signs(context):
             if not sign.holds or (sign.process is not None and evidence.run is not None):
                 continue
-            if (
-                used_uuids
-                and sign.device is not None
-                and sign.device.uuid not in used_uuids
-                and not condition.judges_lost_gpus
-            ):
+            other_gpu = used_uuids and sign.device is not None and sign.device.uuid not in used_uuids
+            if other_gpu and not condition.judges_lost_gpus:
                 continue  # of the others only what may be why it did not get them
-            occurrence = Occurrence.from_first_sign(
-                sign, at, report_after_seconds=0.0, end_after_seconds=0.0, first=True
-            )
+            occurrence = Occurrence.from_first_sign(sign, at, 0.0, 0.0, first=True)
             if occurrence.known_before_seconds and occurrence.known_before_seconds < condition.report_after_seconds:
                 continue  # since when is known, and that is too short
             occurrence.add(sign, at, 0.0)
@@ -121,9 +115,8 @@ def diagnose_machine(facts: Facts, run_findings: Iterable[Finding]) -> tuple[Fin
     """The findings of a machine, most severe first: those of its run, and what only the doctor's facts show."""
     found = [found for found in run_findings if found.id != "healthy"]
     for entry in RULES["machine"]:
-        explained = entry.unless is not None and any(
-            item.severity == "error" or item.id in entry.unless for item in found
-        )
+        unless = entry.unless
+        explained = unless is not None and any(item.severity == "error" or item.id in unless for item in found)
         for result in () if explained else rule_results([entry], facts):
             found = _with_joined(found, result)
     return tuple(_deduplicated(_hidden_as_warnings(found) if facts.lacks_libcuda else found, Evidence()))
@@ -175,10 +168,8 @@ def _hidden_as_warnings(found: list[Finding]) -> list[Finding]:
     """Without libcuda no program can use a GPU, so what hides GPUs is only a warning then."""
     if not any(item.id.startswith("driver.") and item.severity == "error" for item in found):
         return found
-    return [
-        replace(item, severity="warning") if item.id in _HIDDEN_GPU_CAUSES and item.severity != "info" else item
-        for item in found
-    ]
+    hidden = [item for item in found if item.id in _HIDDEN_GPU_CAUSES and item.severity != "info"]
+    return [replace(item, severity="warning") if item in hidden else item for item in found]
 
 
 def rule_results(rules: Iterable[Rule], rule_input: object) -> Iterator[Finding]:
@@ -206,9 +197,8 @@ def _explained_failures(found: Mapping[_Key, Finding]) -> list[_Key]:
 def _is_same_message(line: str, other: str) -> bool:
     """Whether one line contains what the other says after its heading."""
     text, other_text = line.partition(": ")[2].strip() or line.strip(), other.partition(": ")[2].strip()
-    return len(text) >= _MIN_EQUAL_CHARS and (
-        text in other or (len(other_text) >= _MIN_EQUAL_CHARS and other_text in text)
-    )
+    other_within = len(other_text) >= _MIN_EQUAL_CHARS and other_text in text
+    return len(text) >= _MIN_EQUAL_CHARS and (text in other or other_within)
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:

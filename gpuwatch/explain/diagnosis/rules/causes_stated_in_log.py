@@ -117,10 +117,8 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
                 hint = " Keep other copies out of LD_LIBRARY_PATH." if what in ("cuDNN", "CUDA") else ""
                 title = f"The program was built for {what} {needed}{and_loaded}"
                 if _TOOLKIT_MISMATCH in line:
-                    toolkit = f"the toolkit that would build the extension is {loaded}"
-                    return f"PyTorch was built for CUDA {needed}, and {toolkit}", _TOOLKIT_ACTION.format(
-                        f"CUDA {needed}"
-                    )
+                    toolkit, cuda = f"the toolkit that would build the extension is {loaded}", f"CUDA {needed}"
+                    return f"PyTorch was built for {cuda}, and {toolkit}", _TOOLKIT_ACTION.format(cuda)
                 if what == "PJRT":
                     action = 'Install jax, jaxlib and the CUDA plugin in one version: pip install -U "jax[cuda12]".'
                     return title, action

@@ -104,10 +104,8 @@ def raised_at(log: LogFacts, error: RunError) -> list[str]:
     """The user's own line that led to an exception, if its traceback is in the log, and the first of its chain."""
     frame = frame_of(log, error)
     first = first_in_chain(log, error)
-    return [
-        *([at_line("raised at", frame)] if frame is not None else []),
-        *([f"{FIRST_IN_CHAIN_LABEL} {first}"] if first else []),
-    ]
+    lines = [at_line("raised at", frame)] if frame is not None else []
+    return [*lines, f"{FIRST_IN_CHAIN_LABEL} {first}"] if first else lines
 
 
 def ends_log(log: LogFacts) -> bool:

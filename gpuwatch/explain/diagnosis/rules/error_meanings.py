@@ -27,7 +27,7 @@ _GENERAL_EXCEPTION = re.compile(
 PROGRAM_ERROR = "program.error"
 _SPOOLED_SCRIPT = re.compile(r"/slurm_script$|/spool/(?:slurm|pbs|lsf)")
 _ADVICE = re.compile(
-    r"(?:^|[.!?;:,(] ?)(?P<told>(?:[Pp]lease(?= [a-z])|[Tt]ry|[Cc]onsider|[Yy]ou (?:should|must|need to)|[Mm]ake sure"
+    r"(?:^|[.!?;:,(] ?)(?P<advice>(?:[Pp]lease(?= [a-z])|[Tt]ry|[Cc]onsider|[Yy]ou (?:should|must|need to)|[Mm]ake sure"
     r"|[Ee]nsure|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Pp]ass|[Aa]dd|[Ii]ncrease|[Rr]educe|[Dd]ecrease|[Uu]pgrade|[Uu]pdate"
     r"|[Cc]heck|[Ss]pecify|[Dd]ownload|[Rr]emove|[Rr]ename|[Rr]e-?run) (?:\([^()\n]*\)|[^()\n]|\n(?=[a-z])){6,300}?)"
     r"(?=[.!?]+(?:\s|$)|\)|\s*$)",
@@ -80,11 +80,9 @@ _DRIVER_OR_CUDA_FILE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|
 
 def advice_in_message(said: str) -> str:
     """What a message itself says to do, shortened; empty if it says nothing of the kind."""
-    advice = next(
-        (match["told"] for match in _ADVICE.finditer(said) if _ADVICE_ON_OTHER_MATTERS.search(match["told"]) is None),
-        "",
-    )
-    return quoted(advice.replace("\n", " "), _MAX_QUOTED_CHARS)
+    advice = (match["advice"] for match in _ADVICE.finditer(said))
+    first = next((text for text in advice if _ADVICE_ON_OTHER_MATTERS.search(text) is None), "")
+    return quoted(first.replace("\n", " "), _MAX_QUOTED_CHARS)
 
 
 def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:
@@ -94,14 +92,9 @@ def meaning_of_frame(error: RunError, log: LogFacts) -> Meaning | None:
         return None
     if _SPOOLED_SCRIPT.search(frame.file) is not None:
         return first_match((row_named("spooled-script"),), error_line(error))
-    missing_module = error.message.partition("No module named ")[2].strip("'\"").partition(".")[0]
+    module = error.message.partition("No module named ")[2].strip("'\"").partition(".")[0]
     folder = PurePath(frame.file.replace("\\", "/")).parent.name
-    if (
-        missing_module
-        and missing_module == folder
-        and missing_module not in _GPU_PACKAGES
-        and f"{missing_module}." in frame.code
-    ):
+    if module and module == folder and module not in _GPU_PACKAGES and f"{module}." in frame.code:
         return first_match((row_named("own-folder"),), error_line(error))
     rows = (row for row in section_rows("named") if row.code and re.search(row.code, frame.code) is not None)
     return first_match([*rows][:1], error_line(error))
@@ -129,12 +122,11 @@ def meaning_by_type(error: RunError, log: LogFacts, how: str) -> Meaning | None:
         or code.startswith("raise ")
         or (bool(package) and package not in _GPU_PACKAGES)
     )
-    text = f"{essential_line(error.message)} {code}"
+    message = essential_line(error.message)
+    text = f"{message} {code}"
     if error.type in _NEVER_GPU_EXCEPTIONS or (raised_by_python and not _POSSIBLE_GPU_WORDS.search(text)):
         title, cause = f"{how} {error.type}: the program's own error, not the GPU's", PROGRAM_ERROR
-    elif log.last_error_has_traceback and not _POSSIBLE_GPU_WORDS.search(
-        f"{error.type} {essential_line(error.message)}"
-    ):
+    elif log.last_error_has_traceback and not _POSSIBLE_GPU_WORDS.search(f"{error.type} {message}"):
         title = f"{how} {shorten(error_line(error), MAX_TITLE_CHARS)}"
         cause = "unknown" if _GENERAL_EXCEPTION.match(error.type) or package in _GPU_PACKAGES else PROGRAM_ERROR
     else:

@@ -144,9 +144,8 @@ def no_native_code_for_gpu(evidence: Evidence) -> Iterator[Finding]:
         if support == "no":
             title = f"{framework.name} {framework.version} has no code for GPU {device.index}"
             action = _OTHER_BUILD_ACTION
-        yield finding(
-            "build.gpu-unsupported", severity, title=title, evidence=lines, action=action, device_uuid=device.uuid
-        )
+        uuid = device.uuid
+        yield finding("build.gpu-unsupported", severity, title=title, evidence=lines, action=action, device_uuid=uuid)
 
 
 @rule("build.cpu-only")
@@ -161,12 +160,9 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     if (of_package := [line for line in lines if _PACKAGE_WITHOUT_CUDA.search(line)]) and not stated:
-        frames = (
-            frame.last_package
-            for said, frame in evidence.log.error_frames.items()
-            if _PACKAGE_WITHOUT_CUDA.search(said)
-        )
-        title = f"{next(filter(None, frames), 'A package')} was built without CUDA support: that package, not PyTorch"
+        frames = evidence.log.error_frames.items()
+        packages = (frame.last_package for said, frame in frames if _PACKAGE_WITHOUT_CUDA.search(said))
+        title = f"{next(filter(None, packages), 'A package')} was built without CUDA support: that package, not PyTorch"
         yield error_finding("build.cpu-only", title=title, evidence=of_package)
         return
     ended_the_work = raised_for(evidence, "build.cpu-only")
@@ -206,26 +202,16 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     too_old_gpus = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
     lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
     versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _JIT_CAPABILITY.search(line))}
-    too_old = sorted(
-        version
-        for version in versions
-        if (parse_capability(version) or _OLDEST_PTX_CAPABILITY) < _OLDEST_PTX_CAPABILITY
-    )
+    oldest = _OLDEST_PTX_CAPABILITY
+    too_old = sorted(version for version in versions if (parse_capability(version) or oldest) < oldest)
     severity: Severity = "warning" if evidence.gpu_usable else "error"
     certainty: Certainty = "likely"
     if too_old_gpus or "build.gpu-unsupported" in log.topics:
-        unsupported_feature = next(
-            (row for row in _UNSUPPORTED_FEATURES if lines and all(map(row[0].search, lines))), None
-        )
+        features = (row[1:] for row in _UNSUPPORTED_FEATURES if lines and all(map(row[0].search, lines)))
         severity = "warning" if (evidence.gpu_usable and too_old_gpus) or log.ending_kind == WORK else "error"
-        certainty = (
-            "fact"
-            if too_old_gpus or any(states_explicitly(line, "build.gpu-unsupported") for line in lines)
-            else "likely"
-        )
-        title, action = (
-            unsupported_feature[1:] if unsupported_feature is not None else ("", _build_for_gpu_advice(evidence, lines))
-        )
+        certain = too_old_gpus or any(states_explicitly(line, "build.gpu-unsupported") for line in lines)
+        certainty = "fact" if certain else "likely"
+        title, action = next(features, ("", _build_for_gpu_advice(evidence, lines)))
     elif too_old:
         title = f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail"
         lines += ("TensorFlow's own builds include PTX for 8.0 or 9.0, which only newer GPUs can compile",)

@@ -34,11 +34,8 @@ _MAX_EDIT_DISTANCE = 2
 
 def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that affect GPUs, also misspelled ones; no others are reported."""
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if _GPU_VARIABLE.match(name) or known_variable_meant(name)
-    }
+    names = (name for name in sorted(environment) if _GPU_VARIABLE.match(name) or known_variable_meant(name))
+    return {name: environment[name] for name in names}
 
 
 @rule("visibility.misspelt")

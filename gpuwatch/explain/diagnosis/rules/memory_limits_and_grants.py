@@ -71,10 +71,8 @@ def driver_refused_memory(evidence: Evidence, log: LogFacts) -> Iterator[Finding
             " nearly all memory by default."
         )
     elif crowded is not None and evidence.snapshot is not None:
-        snapshot, uuid = (
-            others_during_run(evidence.snapshot, samples_of(evidence.run, crowded.device)),
-            crowded.device.uuid,
-        )
+        uuid = crowded.device.uuid
+        snapshot = others_during_run(evidence.snapshot, samples_of(evidence.run, crowded.device))
         named, held = holders_headline(snapshot, crowded.device), holders(snapshot, crowded.device)
         title = f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free"
         reasons = [crowded.arithmetic, *(holder_text(amount, process) for amount, process in held[:3])]
@@ -137,16 +135,15 @@ def _granted_per_gpu(evidence: Evidence) -> Iterator[_GrantedOnGpu]:
     granted: dict[str, list[int]] = {}
     devices: dict[str, Device] = {}
     for mapping in evidence.device_map:
-        device = device_behind(mapping, evidence.gpus)
-        if device is not None and mapping.granted_bytes is not None:
-            granted.setdefault(device.uuid, []).append(mapping.granted_bytes)
-            devices[device.uuid] = device
+        mapped = device_behind(mapping, evidence.gpus)
+        if mapped is not None and mapping.granted_bytes is not None:
+            granted.setdefault(mapped.uuid, []).append(mapping.granted_bytes)
+            devices[mapped.uuid] = mapped
     for uuid, amounts in granted.items():
-        held = others_memory(devices[uuid], samples_of(evidence.run, devices[uuid]), evidence.run)
+        device = devices[uuid]
+        held = others_memory(device, samples_of(evidence.run, device), evidence.run)
         if held.total:
-            yield _GrantedOnGpu(
-                devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.max_from_start
-            )
+            yield _GrantedOnGpu(device, len(amounts), sum(amounts), held.total, held.overhead, held.max_from_start)
 
 
 @rule("memory.other-process")

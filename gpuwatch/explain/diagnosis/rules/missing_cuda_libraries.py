@@ -77,9 +77,8 @@ def libraries_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
     framework_name = framework_of(evidence, lines)
     if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
-        framework_name = (
-            JAX if "jax" in framework_of(evidence) else TENSORFLOW
-        )  # these lines name only their source files
+        # these lines name only their source files
+        framework_name = JAX if "jax" in framework_of(evidence) else TENSORFLOW
     action = install_advice(names, version, framework=framework_name, interpreter=python)
     if not names and log.libraries_skipped:
         action += (

@@ -105,21 +105,20 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     reasons = (_DEVICE_MISSING,) if error_lines(evidence, cause)[0] else (_DEVICE_MISSING, _NOT_RUN)
     placements = [placement for placement in run.placements if placement.why in reasons] if run is not None else []
     in_fallbacks = {(entry.op, entry.requested, entry.scope) for entry in fallbacks}  # in a later run's graph
-    placements = [
-        entry for entry in placements if (entry.op, device_name(entry.requested or ""), entry.scope) not in in_fallbacks
-    ]
-    if placements:
-        requested = ", ".join(dict.fromkeys(device_name(placement.requested or "") for placement in placements))
-        none_ran = all(entry.why == _NOT_RUN for entry in placements)
+    missing = [(entry, device_name(entry.requested or "")) for entry in placements]
+    missing = [(entry, device) for entry, device in missing if (entry.op, device, entry.scope) not in in_fallbacks]
+    if missing:
+        requested = ", ".join(dict.fromkeys(device for _, device in missing))
+        none_ran = all(entry.why == _NOT_RUN for entry, _ in missing)
         continued = run is not None and run.verdict != "error" and none_ran
         yield finding(
             cause,
             "info" if continued else "warning",
             title=printable(f"{requested} was requested and does not exist"),
             evidence=[
-                printable(f"{placement.scope}: {placement.op} requested {device_name(placement.requested or '')}; ")
-                + ("where it ran is not known" if placement.why == _DEVICE_MISSING else "it did not run")
-                for placement in placements
+                printable(f"{entry.scope}: {entry.op} requested {device}; ")
+                + ("where it ran is not known" if entry.why == _DEVICE_MISSING else "it did not run")
+                for entry, device in missing
             ],
             action=_DEVICE_ACTION,
         )
@@ -255,9 +254,8 @@ def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
 @rule("placement.together")
 def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
-    created_there = any(
-        entry.detail == MADE_THERE for entry in (evidence.run.fallbacks if evidence.run is not None else ())
-    )
+    fallbacks = evidence.run.fallbacks if evidence.run is not None else ()
+    created_there = any(entry.detail == MADE_THERE for entry in fallbacks)
     action = _MADE_THERE_ACTION if created_there else _TOGETHER_ACTION.format(_resource_makers_text(evidence))
     yield from _fallback_findings(evidence, "placement.together", action)
 
@@ -385,12 +383,9 @@ def _fallbacks_text(entries: list[Fallback]) -> str:
     alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
     kinds = len({fallback.kind for fallback in alike})
     others = len({entry.kind for entry in entries if entry not in alike})
-    more = and_more(kinds - 1)
-    request_text = "asked for" if first.requested != "auto" else "left to TensorFlow:"
-    elsewhere = f" ({others} more with other devices)" if others else ""
-    return printable(
-        f"{first.kind}{more} {request_text} {first.requested}, ran on {first.actual}: {first.detail}{elsewhere}"
-    )
+    asked = "asked for" if first.requested != "auto" else "left to TensorFlow:"
+    ran = f"ran on {first.actual}: {first.detail}" + (f" ({others} more with other devices)" if others else "")
+    return printable(f"{first.kind}{and_more(kinds - 1)} {asked} {first.requested}, {ran}")
 
 
 def _fallback_findings(

@@ -95,9 +95,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         expected = all(oom.expected for oom, _ in failures)
         if evidence.run is None and evidence.log.went_on_after_oom:
             lines = [*evidence.log.lines_of("memory.oom", "memory.retried"), evidence.log.ending_line]
-            yield healthy_finding(
-                title="Memory ran out, and the program continued: no failure in the log", evidence=lines
-            )
+            title = "Memory ran out, and the program continued: no failure in the log"
+            yield healthy_finding(title=title, evidence=lines)
             return
         severity: Severity = "info" if expected else "error"
         certain = all(judged.certain for _, judged in failures)
@@ -145,9 +144,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 _unused_gpus_text(evidence, failures),
                 _recorded_holder(evidence, failures[0][0]),
             ]
-        lines += _framework_lines(
-            evidence.log.lines_of("memory.oom"), [oom for oom, _ in failures], several=len(by_cause) > 1
-        )
+        reported = evidence.log.lines_of("memory.oom")
+        lines += _framework_lines(reported, [oom for oom, _ in failures], several=len(by_cause) > 1)
         if of_host:
             title = "Out of host memory (a CPU allocator), not GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the program more RAM."
@@ -170,11 +168,8 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
 def _advice_beyond_batch_size(evidence: Evidence, oom: Oom, cause: str) -> str:
     """What helps where the numbers show that no smaller batch does; else empty."""
     if cause == "memory.request-too-large":
-        shapes = (
-            _SHAPE.search(line)
-            for line in evidence.log.lines_of("memory.oom")
-            if may_be_of_request(line, oom.requested_bytes)
-        )
+        reported = evidence.log.lines_of("memory.oom")
+        shapes = (_SHAPE.search(line) for line in reported if may_be_of_request(line, oom.requested_bytes))
         shape = next((found[1].split(",") for found in shapes if found), [])
         return _SPLIT_ACTION.format(max(map(int, shape))) if shape[:1] == ["1"] and len(shape) > 1 else ""
     profile, _ = _profile_of(evidence, oom)
@@ -338,30 +333,29 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
 def _other_holders(evidence: Evidence, device: Device | None) -> list[tuple[int, Process]]:
     """Processes of others that held memory on the device while the program ran there."""
     snapshot = evidence.snapshot
-    return (
-        holders(others_during_run(snapshot, samples_of(evidence.run, device)), device) if snapshot is not None else []
-    )
+    if snapshot is None:
+        return []
+    return holders(others_during_run(snapshot, samples_of(evidence.run, device)), device)
 
 
 def _holders_in_table(evidence: Evidence) -> list[str]:
     """Who held memory by the nvidia-smi table in the log, largest first."""
-    rows = evidence.log.smi_processes
-    held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
+    held = [row for row in evidence.log.smi_processes if row.held_bytes]
+    held.sort(key=lambda row: (-(row.held_bytes or 0), row.pid))
     return [
-        f"nvidia-smi: process {row.pid} held {memory(amount)} of GPU {row.gpu}: {quoted(row.name, 60)}"
-        for amount, row in held[:3]
+        f"nvidia-smi: process {row.pid} held {memory(row.held_bytes)} of GPU {row.gpu}: {quoted(row.name, 60)}"
+        for row in held[:3]
     ]
 
 
 @rule("memory.masked", "unknown", needs="log")
 def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
-    if {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
-        return
+    topics = set(log.topics)
     # What failed may as well be the victim of a kernel that crashed.
-    if _CRASH_TOPICS.intersection(log.topics) or not {"memory.library-failed", "memory.masked"}.intersection(
-        log.topics
-    ):
+    if topics & {"cuda.version-mismatch", "simulation.limit", *_CRASH_TOPICS}:
+        return
+    if not topics & {"memory.library-failed", "memory.masked"}:
         return
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.library_free_bytes

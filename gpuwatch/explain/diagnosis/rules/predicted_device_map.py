@@ -37,14 +37,13 @@ def differs_from_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     expected = {device_name(entry.framework_device): entry for entry in run.predicted}
     if evidence.log.ignored_gpus or "build.gpu-jit" in evidence.log.topics:
         return  # the log says itself which GPUs it takes, and why
-    other_map = [
-        _mapping_difference(name, expected.get(name), observed.get(name)) for name in sorted({*expected, *observed})
-    ]
-    if any(other_map):
+    names = sorted({*expected, *observed})
+    differences = [_mapping_difference(name, expected.get(name), observed.get(name)) for name in names]
+    if any(differences):
         yield warning_finding(
             "unknown",
             title="The device map differs from the expected one",
-            evidence=[line for line in other_map if line],
+            evidence=differences,
             action="Compare the run's settings and environment with the map; the map shows what really happened.",
         )
         return
@@ -76,17 +75,14 @@ def _amount_findings(
     name = device_name(expected.framework_device)
     lines = [f"expected {_expected_text(expected)}", f"granted {_mib_text(observed.granted_bytes)}"]
     entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
-    others_peak, others_before = (
-        (entry.others_peak_bytes, entry.others_before_bytes) if entry is not None else (None, None)
-    )
-    allocated_meanwhile = others_peak - others_before if others_peak is not None and others_before is not None else None
+    peak, before = (entry.others_peak_bytes, entry.others_before_bytes) if entry is not None else (None, None)
+    allocated_meanwhile = peak - before if peak is not None and before is not None else None
     held = others_memory(device_behind(observed, gpus), entry, run)
     freed_meanwhile = held.before - held.start if held.before is not None and held.start is not None else 0
     cause = "memory.other-process"
     if difference > 0 and allocated_meanwhile is not None and allocated_meanwhile >= difference / 2:
-        lines.append(
-            f"NVML: other processes allocated {size(allocated_meanwhile)} between the prediction and the end of the run"
-        )
+        period = "between the prediction and the end of the run"
+        lines.append(f"NVML: other processes allocated {size(allocated_meanwhile)} {period}")
         title = f"{name} was granted {size(difference)} less than was free: another process allocated memory meanwhile"
         action = "Compare runs only while no other program starts on this GPU; run this one again."
     elif difference < 0 and freed_meanwhile >= -difference / 2:

@@ -72,9 +72,8 @@ def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
     if match[1].startswith("Terminated"):
         return ENDINGS[reported_ends.TERMINATED], []
     if match[1] != "Killed":
-        return Meaning(
-            f"A DataLoader worker ended with a signal: {match[1]}", f"{_FAULTHANDLER_ACTION} Or use num_workers=0."
-        ), []
+        title = f"A DataLoader worker ended with a signal: {match[1]}"
+        return Meaning(title, f"{_FAULTHANDLER_ACTION} Or use num_workers=0."), []
     meaning, host = ENDINGS[DATALOADER_WORKER], run.host_memory if run is not None else None
     if host is not None and (host.kernel_line or host.oom_kills):
         title = "A DataLoader worker was killed when the kernel ran out of host memory (RAM)"
@@ -110,9 +109,9 @@ _WINDOWS_MEANINGS = {
 _WINDOWS_STATUS = re.compile("|".join(map(re.escape, _WINDOWS_MEANINGS)))
 
 
-def crash_meaning(lines: list[str]) -> Meaning:
+def crash_meaning(line: str) -> Meaning:
     """The meaning of the signal that a line names."""
-    text = lines[0].lower()
+    text = line.lower()
     if (status := _WINDOWS_STATUS.search(text)) is not None:
         return _WINDOWS_MEANINGS[status[0]]
     if (found := _SIGNAL_NUMBER.search(text)) is not None:
@@ -158,17 +157,13 @@ _WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 def reported_end(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
-    if (
-        log.reported_end
-        and not _crash_reported_before_error(log)
-        and log.lines - log.reported_end_line_number <= _MAX_EPILOGUE_LINES
-    ):
+    report_is_near_end = log.lines - log.reported_end_line_number <= _MAX_EPILOGUE_LINES
+    if log.reported_end and report_is_near_end and not _crash_reported_before_error(log):
         return log.reported_end, log.reported_end_line
     last = log.errors[-1] if log.errors and not log.received_sigterm else None
-    went_on = log.went_on_after_last_error or bool(log.steps_printed_after_error)
-    near_end = (
-        log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_EPILOGUE_LINES and not went_on
-    )
+    went_on = log.went_on_after_last_error or log.steps_printed_after_error
+    at = log.last_error_line
+    near_end = at is not None and log.lines - at <= _MAX_EPILOGUE_LINES and not went_on
     waited_for_child = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near_end and not waited_for_child and reported_ends.is_about_child(last.type, last.message):
         return reported_ends.end_of_child(last.message), error_line(last)
@@ -179,19 +174,15 @@ def _crash_reported_before_error(log: LogFacts) -> bool:
     """Whether a crash was reported before the traceback that ends the log: a worker's, or an earlier command's."""
     if log.reported_end != reported_ends.CRASH or not ends_log(log) or not log.last_error_has_traceback:
         return False
-    last = log.errors[-1]
-    return log.reported_end_line_number < (log.last_error_line or 0) and not reported_ends.is_about_child(
-        last.type, last.message
-    )
+    of_child = reported_ends.is_about_child(log.errors[-1].type, log.errors[-1].message)
+    return log.reported_end_line_number < (log.last_error_line or 0) and not of_child
 
 
 def own_error(log: LogFacts) -> RunError | None:
     """The last exception that is not about another process."""
     own = (error for error in reversed(log.errors) if not reported_ends.is_about_child(error.type, error.message))
-    return next(
-        (error for error in own if error.type not in ON_PURPOSE and not _PEER_TOPICS & {*topics_of(error_line(error))}),
-        None,
-    )
+    own = (error for error in own if error.type not in ON_PURPOSE)
+    return next((error for error in own if _PEER_TOPICS.isdisjoint(topics_of(error_line(error)))), None)
 
 
 def follows_from_another_process(log: LogFacts) -> bool:

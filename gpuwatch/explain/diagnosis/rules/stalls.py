@@ -78,9 +78,8 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     lines = run.log_tail
     first_line = max((at + 1 for at, line in enumerate(lines) if line.startswith("… ")), default=0)
-    waits = [
-        (at, match) for at, line in enumerate(lines) if at >= first_line and (match := _WAITING_FOR_TASKS.search(line))
-    ]
+    searched = [(at, _WAITING_FOR_TASKS.search(line)) for at, line in enumerate(lines) if at >= first_line]
+    waits = [(at, match) for at, match in searched if match]
     if not waits or any(" has connected to coordination service" in line for line in lines[waits[-1][0] :]):
         return
     last_wait_line, match = waits[-1]
@@ -106,9 +105,8 @@ def cluster_incomplete(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 def _addresses(run: Run) -> Iterator[tuple[str, str]]:
     """``worker 1`` and its address, of the first process with a cluster."""
-    text = next(
-        (process.environment["TF_CONFIG"] for process in run.processes if "TF_CONFIG" in process.environment), "{}"
-    )
+    configs = (process.environment.get("TF_CONFIG") for process in run.processes)
+    text = next((config for config in configs if config is not None), "{}")
     try:
         jobs = json.loads(text)["cluster"]
         yield from ((f"{job} {at}", str(address)) for job, names in jobs.items() for at, address in enumerate(names))
@@ -237,9 +235,7 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
 def _dataset_share(run: Run) -> float:
     """Share of the time in which the busiest stage of the dataset works: a stage that is ahead of the steps rests."""
     pipeline = run.pipeline
-    return (
-        pipeline.busy_seconds / pipeline.seconds if pipeline is not None and pipeline.seconds >= _MIN_SECONDS else 0.0
-    )
+    return pipeline.busy_seconds / pipeline.seconds if pipeline and pipeline.seconds >= _MIN_SECONDS else 0.0
 
 
 def mean_of_uneven_steps(run: Run) -> float | None:

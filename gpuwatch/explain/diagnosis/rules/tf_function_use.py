@@ -37,10 +37,8 @@ _PYTHON_NUMBERS = ("Python int", "Python float", "Python bool")
 @rule("function.retraced", needs="run")
 def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """A function of a watched program with ten traces or more, in three calls of ten or more."""
-    often_traced = [
-        function for function in run.retraced if function.traces >= max(_MIN_TRACES, _MIN_TRACED_SHARE * function.calls)
-    ]
-    for retraced in sorted(often_traced, key=lambda function: -function.traces)[:_MAX_FUNCTIONS]:
+    often = [entry for entry in run.retraced if entry.traces >= max(_MIN_TRACES, _MIN_TRACED_SHARE * entry.calls)]
+    for retraced in sorted(often, key=lambda entry: -entry.traces)[:_MAX_FUNCTIONS]:
         reason, action = _retrace_reason(retraced)
         place = f"{printable(retraced.name)} ({printable(retraced.place)})"
         yield warning_finding(

@@ -137,9 +137,8 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     if (limited := _address_space(run, log, lines)) is not None:
         return limited
     shown_topic = next((topic for topic in ENDINGS if topic in log.topics), None)
-    topic = (
-        HOST_MEMORY if run.host_memory_out else shown_topic or _reported_topic(log)
-    )  # the first by the kernel's own count
+    # the first by the kernel's own count
+    topic = HOST_MEMORY if run.host_memory_out else shown_topic or _reported_topic(log)
     number = ended_by(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
         return signal_meaning(run, number), [*lines, *host_evidence(run)]
@@ -167,10 +166,7 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
         # The kernel may have killed another program.
         lines = [error_line(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _end_by_topic(None, log, _reported_topic(log), lines)
-        return known or (
-            Meaning(f"It ended in {shorten(lines[0], MAX_TITLE_CHARS)}", _READ_END_ACTION),
-            lines,
-        )
+        return known or (Meaning(f"It ended in {shorten(lines[0], MAX_TITLE_CHARS)}", _READ_END_ACTION), lines)
     # NCCL's "internal error" may be the lost connection itself.
     peer = LOST_PEER in log.topics and topic in (None, NCCL_INTERNAL)
     if peer or (topic == NCCL_TIMEOUT and own_error(log) is not None):
@@ -206,11 +202,10 @@ def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list
         meaning = _first_meaning(["\n".join(reports), *reports]) if topic in _TABLE_TOPICS else None
         detail_lines = log.lines_of("ended.told") if topic in _EXPLAINED_BELOW else ()
         meaning = _first_meaning(detail_lines) or meaning
+        crashed = topic == reported_ends.CRASH
         if meaning is None:
-            meaning = (
-                crash_meaning([" ".join((*lines, *detail_lines))]) if topic == reported_ends.CRASH else ENDINGS[topic]
-            )
-        if topic == reported_ends.CRASH and (text := " ".join(detail_lines).partition("what():")[2].strip()):
+            meaning = crash_meaning(" ".join((*lines, *detail_lines))) if crashed else ENDINGS[topic]
+        if crashed and (text := " ".join(detail_lines).partition("what():")[2].strip()):
             meaning = meaning._replace(title=f"A C++ exception was not caught: {shorten(text, MAX_TITLE_CHARS)}")
         return _end_with_evidence(meaning, log, topic_lines, lines, detail_lines)
     if (report := reported_end(log))[0] and (own := own_error(log)) is not None:
@@ -383,12 +378,8 @@ def _ended_at_last_error(log: LogFacts) -> bool:
     imported = log.errors[-1].type in _IMPORT_EXCEPTIONS if log.errors else False
     raised = log.last_error_has_traceback and not log.last_error_in and not imported
     near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_LINES_AFTER_TRACEBACK
-    return (
-        raised
-        and (near or log.other_program_worked)
-        and not log.steps_printed_after_error
-        and not log.went_on_after_last_error
-    )
+    went_on = log.steps_printed_after_error or log.went_on_after_last_error
+    return raised and (near or log.other_program_worked) and not went_on
 
 
 def _names_ending_cause(log: LogFacts) -> bool:
