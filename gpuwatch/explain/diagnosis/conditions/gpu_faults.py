@@ -22,6 +22,15 @@ _MAX_XIDS_SHOWN = 3
 _RECENT_SECONDS = 3600.0
 """Observed seconds for which an Xid is an error; a warning afterwards, if no other followed. While the driver hangs or
 sampling is paused, nothing is observed."""
+_ALWAYS_READABLE = {"memory.used_bytes": "memory", "utilization.gpu_percent": "utilization"}
+_FAILED_READINGS = ("failed", "implausible", "permission_denied")
+_START_FABRIC = (
+    "With NVSwitches, check systemctl status nvidia-fabricmanager: it must be running, in the driver's version (also "
+    "nvidia-imex if GPUs of several hosts are connected)."
+)
+_RESET = "End the work on this GPU and reset it (nvidia-smi -r), or reboot."
+_TRANSIENT_FABRIC_PROBLEMS = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
+"""Fabric problems with which traffic continues, more slowly."""
 
 
 @condition
@@ -127,10 +136,6 @@ def _gpu_identity(device: Device) -> str:
     return f"{device.name} {device.uuid} at {device.pci_bus_id}"
 
 
-_ALWAYS_READABLE = {"memory.used_bytes": "memory", "utilization.gpu_percent": "utilization"}
-_FAILED_READINGS = ("failed", "implausible", "permission_denied")
-
-
 @condition
 class UnreadableGpu(Condition):
     """The driver fails where every GPU has an answer."""
@@ -165,15 +170,6 @@ def unreadable_metrics(device: Device) -> list[str]:
     if device.state != "ok":
         return []
     return [key for key in _ALWAYS_READABLE if key in device.missing and device.missing[key].reason in _FAILED_READINGS]
-
-
-_START_FABRIC = (
-    "With NVSwitches, check systemctl status nvidia-fabricmanager: it must be running, in the driver's version (also "
-    "nvidia-imex if GPUs of several hosts are connected)."
-)
-_RESET = "End the work on this GPU and reset it (nvidia-smi -r), or reboot."
-_TRANSIENT_FABRIC_PROBLEMS = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
-"""Fabric problems with which traffic continues, more slowly."""
 
 
 class _Flag(NamedTuple):

@@ -21,6 +21,17 @@ _MIN_PROGRAM_BYTES = 100 << 20
 _ENVIRONMENT = "environment"
 """Word in the note of a process whose environment may not be read."""
 _NO_GPU_VALUES = ("none", "void", "")
+_ACTIONS = {
+    "visibility.hidden": "If not intended: unset CUDA_VISIBLE_DEVICES and restart the program.",
+    "visibility.bad-ordinal": "Set CUDA_VISIBLE_DEVICES to GPUs that exist (nvidia-smi -L) and restart the program.",
+    "build.cpu-only": "Install the CUDA build of the framework in its environment.",
+    "unknown": "Run gpuwatch doctor --python with this process's interpreter: it says what prevents it from using "
+    "the GPUs.",
+}
+_MIN_COMPUTING_CPU_PERCENT = 30.0
+"""Percent of one core from which a process computes."""
+_FREE_SHARE = 0.1
+"""Share of a device's memory up to which it counts as free."""
 
 
 class CpuReason(NamedTuple):
@@ -30,15 +41,6 @@ class CpuReason(NamedTuple):
     """A cause id; ``unknown`` if the evidence does not rule out the others."""
     evidence: tuple[str, ...]
     action: str
-
-
-_ACTIONS = {
-    "visibility.hidden": "If not intended: unset CUDA_VISIBLE_DEVICES and restart the program.",
-    "visibility.bad-ordinal": "Set CUDA_VISIBLE_DEVICES to GPUs that exist (nvidia-smi -L) and restart the program.",
-    "build.cpu-only": "Install the CUDA build of the framework in its environment.",
-    "unknown": "Run gpuwatch doctor --python with this process's interpreter: it says what prevents it from using "
-    "the GPUs.",
-}
 
 
 def cpu_reason(
@@ -120,12 +122,6 @@ def may_be_on_gpu(process: Process, snapshot: Snapshot) -> str:
 def not_simulated(snapshot: Snapshot, environment: Mapping[str, str] | None) -> bool:
     """Whether the GPUs are simulated and the program was not started on them."""
     return snapshot.simulated and environment is not None and not environment.get(ENV_STATE)
-
-
-_MIN_COMPUTING_CPU_PERCENT = 30.0
-"""Percent of one core from which a process computes."""
-_FREE_SHARE = 0.1
-"""Share of a device's memory up to which it counts as free."""
 
 
 def _free_gpus(context: SampleContext) -> list[Device]:

@@ -36,6 +36,12 @@ TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA 
 
 INSTALL_IT = "Install it there, or use --python to choose an interpreter that has it."
 _SEE_FIRST_FINDING = "See the finding at the top."
+_CUDNN_NEEDED = {
+    "2.10": "8.1", "2.11": "8.1", "2.12": "8.6", "2.13": "8.6", "2.14": "8.7", "2.15": "8.9", "2.16": "8.9",
+    "2.17": "8.9", "2.18": "9.3", "2.19": "9.3", "2.20": "9.3", "2.21": "9.3",
+}  # fmt: skip
+"""The cuDNN that TensorFlow's releases were compiled with ("Tested build configurations"); an older minor version of
+the same major version does not start."""
 
 
 def _deadline_text(doing: str) -> str:
@@ -197,14 +203,6 @@ def install_libraries(facts: Facts, names: Iterable[str]) -> str:
         version = next((entry.version for entry in installation.distributions or () if entry.name in _BUILDS), None)
     python = installation.interpreter if installation is not None else None
     return install_advice(names, version, framework=TORCH if facts.checks_pytorch else TENSORFLOW, interpreter=python)
-
-
-_CUDNN_NEEDED = {
-    "2.10": "8.1", "2.11": "8.1", "2.12": "8.6", "2.13": "8.6", "2.14": "8.7", "2.15": "8.9", "2.16": "8.9",
-    "2.17": "8.9", "2.18": "9.3", "2.19": "9.3", "2.20": "9.3", "2.21": "9.3",
-}  # fmt: skip
-"""The cuDNN that TensorFlow's releases were compiled with ("Tested build configurations"); an older minor version of
-the same major version does not start."""
 
 
 @check_of_framework("framework.cudnn", "cuDNN version")

@@ -21,36 +21,6 @@ from gpuwatch.explain.logs.message_topics import states_explicitly
 from gpuwatch.explain.logs.removed_api import find_removed_api
 
 STATED = {cause: row for cause, row in CAUSE_TABLE.items() if row.stated is not None}
-
-
-@rule(*STATED)
-def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
-    """One finding for each cause that the log states."""
-    log = evidence.log
-    no_driver = log.lines_of("driver.not-running")
-    worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK)
-    for cause, row in STATED.items():
-        lines, expected = error_lines(evidence, cause)
-        if not lines:
-            continue
-        certain = any(states_explicitly(line, cause) for line in lines)
-        if cause == "cuda.version-mismatch" and not certain and "build.gpu-jit" in log.topics:
-            continue  # without code for this GPU even the error's text cannot be looked up
-        only_query = all("driver error: failed to process" in line for line in lines)
-        if cause == "driver.bad-state" and only_query and any("nvc.c:" in line for line in no_driver):
-            continue  # the container toolkit could not query the driver, and its own log says why
-        if worked and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
-            continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
-        mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
-        severity: Severity = "info" if expected else "warning" if row.ends == "nothing" or mapped else "error"
-        certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
-        title, specific_action = _finding_text(evidence, cause, lines)
-        if cause == "api.removed":
-            removed_errors = (error for error in log.errors if find_removed_api(error_line(error)) is not None)
-            lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in removed_errors)]
-        yield finding(cause, severity, certainty, title=title, evidence=lines, action=specific_action or row.action)
-
-
 _VERSION_MISMATCHES = (
     # Loaded runtime CuDNN library: 9.1.1 but source was compiled with: 9.3.0.
     re.compile(
@@ -95,6 +65,34 @@ _TOOLKIT_ACTION = (
 _UNDEFINED_SYMBOL = re.compile(
     r"(?P<file>[\w.+-]{1,80}\.so[.\d]{0,20}): undefined symbol: (?P<symbol>\w{1,120})(?:, version (?P<of>\S{1,80}))?"
 )
+
+
+@rule(*STATED)
+def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
+    """One finding for each cause that the log states."""
+    log = evidence.log
+    no_driver = log.lines_of("driver.not-running")
+    worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK)
+    for cause, row in STATED.items():
+        lines, expected = error_lines(evidence, cause)
+        if not lines:
+            continue
+        certain = any(states_explicitly(line, cause) for line in lines)
+        if cause == "cuda.version-mismatch" and not certain and "build.gpu-jit" in log.topics:
+            continue  # without code for this GPU even the error's text cannot be looked up
+        only_query = all("driver error: failed to process" in line for line in lines)
+        if cause == "driver.bad-state" and only_query and any("nvc.c:" in line for line in no_driver):
+            continue  # the container toolkit could not query the driver, and its own log says why
+        if worked and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
+            continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
+        mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
+        severity: Severity = "info" if expected else "warning" if row.ends == "nothing" or mapped else "error"
+        certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
+        title, specific_action = _finding_text(evidence, cause, lines)
+        if cause == "api.removed":
+            removed_errors = (error for error in log.errors if find_removed_api(error_line(error)) is not None)
+            lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in removed_errors)]
+        yield finding(cause, severity, certainty, title=title, evidence=lines, action=specific_action or row.action)
 
 
 def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str, str]:

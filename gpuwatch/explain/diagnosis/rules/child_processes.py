@@ -21,6 +21,8 @@ DESPITE_ERROR = "It exited with code 0, although"
 """Beginning of the title for a program whose exit code hides a failure."""
 _CHECK_EXIT_CODES = "make it check how its processes end (process.exitcode, check=True)."
 _MAX_PROCESSES = 8
+_FORKS = "forks_after_start"
+"""Name of the watcher's result with the number of processes that were forked (_gpuwatch_forks.py)."""
 
 
 def broken_pool(evidence: Evidence) -> tuple[str, ...]:
@@ -111,10 +113,6 @@ def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
                     action="Raise the process's memory limit, or request less at once (a smaller batch).",
                     pid=process.pid,
                 )
-
-
-_FORKS = "forks_after_start"
-"""Name of the watcher's result with their number (_gpuwatch_forks.py)."""
 
 
 @rule("program.forked")

@@ -17,6 +17,18 @@ from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.explain.logs.tracebacks import Frame
 
+NO_NCCL = "cuda.nccl-missing"
+"""The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
+ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+FIRST_IN_CHAIN_LABEL = "raised while another was handled, the first of them:"
+END_LINES = 8
+"""Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
+_ENOUGH = word_set(
+    f"build.gpu-jit cuda.libraries-skipped driver.cuinit driver.not-running visibility.none-available {NO_NCCL}"
+    " cuda.missing-library memory.library-failed ended.kernel driver.other-module memory.dnn-missing"
+)
+"""Topics that are not causes themselves, but from which rules infer one."""
+
 
 def quoted(text: str, most: int) -> str:
     """A line of a log or program, at most ``most`` characters of it, secrets masked."""
@@ -56,19 +68,6 @@ def stated_error(evidence: Evidence, cause: str, action: str, title: str = "") -
     lines, expected = error_lines(evidence, cause)
     if lines:
         yield finding(cause, "info" if expected else "error", "fact", title=title, evidence=lines, action=action)
-
-
-NO_NCCL = "cuda.nccl-missing"
-"""The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
-ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
-FIRST_IN_CHAIN_LABEL = "raised while another was handled, the first of them:"
-END_LINES = 8
-"""Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
-_ENOUGH = word_set(
-    f"build.gpu-jit cuda.libraries-skipped driver.cuinit driver.not-running visibility.none-available {NO_NCCL}"
-    " cuda.missing-library memory.library-failed ended.kernel driver.other-module memory.dnn-missing"
-)
-"""Topics that are not causes themselves, but from which rules infer one."""
 
 
 def names_cause(topics: Iterable[str]) -> bool:

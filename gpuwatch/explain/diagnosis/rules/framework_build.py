@@ -52,6 +52,43 @@ _VERSION = re.compile(r"^(\d+)\.(\d+)")
 _FOUND_CUDA = re.compile(r"too old \(found version (\d{1,2})0(\d)0\)")
 _NEEDED_CUDA = re.compile(r"unsatisfied condition: cuda ?>= ?(\d{1,2})\.(\d)")
 _WHEEL_CUDA = re.compile(r"\+cu(1\d)(\d)\b")
+_PACKAGE_WITHOUT_CUDA = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
+"""Said by operators of packages that extend PyTorch."""
+_TORCH_EXTENSION = re.compile(r"Could not run '(torchvision|torchaudio)::")
+_OTHER_ATTENTION = (
+    "Choose another attention (attn_implementation='sdpa' or 'eager'; vLLM, SGLang: another --attention-backend)"
+)
+_UNSUPPORTED_FEATURES = (
+    (re.compile(r"[Bb]float16 is only supported"), "This GPU is too old for bfloat16",
+     "Start it with float16 instead (--dtype half, torch_dtype=torch.float16, fp16=True), or use a GPU of compute"
+     " capability 8.0 (Ampere) or later."),
+    (re.compile(r"FlashAttention only supports"), "This GPU is too old for FlashAttention",
+     f"{_OTHER_ATTENTION}, or use a GPU with compute capability 8.0 (Ampere) or later."),
+    (re.compile(r"not supported on \.target 'sm_"),
+     "The source uses instructions that this GPU architecture does not have, so it cannot be compiled for it",
+     "Remove that architecture from the build (CMAKE_CUDA_ARCHITECTURES, TORCH_CUDA_ARCH_LIST; some"
+     " instructions need 90a or 100a instead of 90 or 100), or use a release that supports this GPU."),
+    (re.compile(r"[Ee]xpected is_sm"), "FlashAttention has no kernel for this GPU and these sizes",
+     f"{_OTHER_ATTENTION}; smaller attention heads (64, 128) have kernels for more GPUs."),
+    (re.compile(r"quantization method.*[Mm]inimum capability"), "This GPU is too old for this quantization method",
+     "Use another quantization of the model (AWQ, GPTQ or bitsandbytes run on older GPUs than FP8 does), or a GPU "
+     "with the capability that the line names."),
+)  # fmt: skip
+"""What a program was asked to use, which no build of it has for this GPU: the line, a title, what helps."""
+_CAPABILITY = re.compile(
+    r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"
+    r"'?(?P<sm>sm_\d{2,3}[af]?|compute_\d{2,3}|gfx\w{3,5})"
+    r"|'?(?P<other>sm_\d{2,3}[af]?)'? is not"
+    r"|(?:compute|cuda) capability (?P<version>\d{1,2}\.\d)|capability: (?P<number>\d{2,3})\b"
+)
+_BUILD_CAPABILITIES = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w{2,5}[ .]?){1,20})")
+_CAPABILITY_RANGE = re.compile(r"\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
+_OLD_CAPABILITY = re.compile(r"(?:sm_)?[567]\.?[0-2]")
+_LAST_BUILDS_FOR_OLD = ": those for CUDA 12.6 (cu126) are the last with Maxwell, Pascal and Volta"
+_MIN_MULTIPROCESSORS = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+_REQUIRED = re.compile(r"minimum required count is (\d+)")
+_DEFAULT_MIN_MULTIPROCESSORS = 8
+"""TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
 
 
 def _built_with_cuda(evidence: Evidence) -> Framework | None:
@@ -176,11 +213,6 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-_PACKAGE_WITHOUT_CUDA = re.compile(r"(?i)not compiled with (?:CUDA|GPU) support")
-"""Said by operators of packages that extend PyTorch."""
-_TORCH_EXTENSION = re.compile(r"Could not run '(torchvision|torchaudio)::")
-
-
 def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:
     text = " ".join(lines)
     if "native windows" in text.lower():
@@ -225,41 +257,6 @@ def gpu_unsupported(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     yield finding("build.gpu-unsupported", severity, certainty, title=title, evidence=lines, action=action)
 
 
-_OTHER_ATTENTION = (
-    "Choose another attention (attn_implementation='sdpa' or 'eager'; vLLM, SGLang: another --attention-backend)"
-)
-_UNSUPPORTED_FEATURES = (
-    (re.compile(r"[Bb]float16 is only supported"), "This GPU is too old for bfloat16",
-     "Start it with float16 instead (--dtype half, torch_dtype=torch.float16, fp16=True), or use a GPU of compute"
-     " capability 8.0 (Ampere) or later."),
-    (re.compile(r"FlashAttention only supports"), "This GPU is too old for FlashAttention",
-     f"{_OTHER_ATTENTION}, or use a GPU with compute capability 8.0 (Ampere) or later."),
-    (re.compile(r"not supported on \.target 'sm_"),
-     "The source uses instructions that this GPU architecture does not have, so it cannot be compiled for it",
-     "Remove that architecture from the build (CMAKE_CUDA_ARCHITECTURES, TORCH_CUDA_ARCH_LIST; some"
-     " instructions need 90a or 100a instead of 90 or 100), or use a release that supports this GPU."),
-    (re.compile(r"[Ee]xpected is_sm"), "FlashAttention has no kernel for this GPU and these sizes",
-     f"{_OTHER_ATTENTION}; smaller attention heads (64, 128) have kernels for more GPUs."),
-    (re.compile(r"quantization method.*[Mm]inimum capability"), "This GPU is too old for this quantization method",
-     "Use another quantization of the model (AWQ, GPTQ or bitsandbytes run on older GPUs than FP8 does), or a GPU "
-     "with the capability that the line names."),
-)  # fmt: skip
-"""What a program was asked to use, which no build of it has for this GPU: the line, a title, what helps."""
-_CAPABILITY = re.compile(
-    r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"
-    r"'?(?P<sm>sm_\d{2,3}[af]?|compute_\d{2,3}|gfx\w{3,5})"
-    r"|'?(?P<other>sm_\d{2,3}[af]?)'? is not"
-    r"|(?:compute|cuda) capability (?P<version>\d{1,2}\.\d)|capability: (?P<number>\d{2,3})\b"
-)
-_BUILD_CAPABILITIES = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w{2,5}[ .]?){1,20})")
-
-_CAPABILITY_RANGE = re.compile(r"\((\d{1,2}\.\d)\) - \((\d{1,2}\.\d)\)")
-
-
-_OLD_CAPABILITY = re.compile(r"(?:sm_)?[567]\.?[0-2]")
-_LAST_BUILDS_FOR_OLD = ": those for CUDA 12.6 (cu126) are the last with Maxwell, Pascal and Volta"
-
-
 def _build_for_gpu_advice(evidence: Evidence, lines: Iterable[str]) -> str:
     """Advice to use a build for the compute capability in the log."""
     text = " ".join(lines)
@@ -276,12 +273,6 @@ def _build_for_gpu_advice(evidence: Evidence, lines: Iterable[str]) -> str:
     name = names.get(framework_of(evidence, lines), "the program")
     last = _LAST_BUILDS_FOR_OLD if name == "PyTorch" and _OLD_CAPABILITY.fullmatch(wanted) else ""
     return f"Use a build of {name} for {wanted}{supported}{last}, or another GPU."
-
-
-_MIN_MULTIPROCESSORS = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
-_REQUIRED = re.compile(r"minimum required count is (\d+)")
-_DEFAULT_MIN_MULTIPROCESSORS = 8
-"""TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
 
 
 @rule("build.gpu-unsupported", needs="log")

@@ -30,6 +30,7 @@ _GPU_VARIABLE = re.compile(
 _MIN_NAME_CHARS = 12
 """Shorter names are similar to too many others."""
 _MAX_EDIT_DISTANCE = 2
+_GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 
 def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -66,9 +67,6 @@ def _effect_on_gpus(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
     known_devices = [entry for entry in run.memory.devices if entry.process_bytes is not None]
     held_texts = [f"{size(entry.process_bytes)} of GPU {entry.index}" for entry in known_devices]
     return got_text, (f"the program held {', '.join(held_texts)}, according to NVML",) if held_texts else ()
-
-
-_GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 
 @rule("visibility.misspelt")

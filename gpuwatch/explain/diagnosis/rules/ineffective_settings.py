@@ -28,6 +28,22 @@ _READ_BACK_SETTINGS = ("memory growth", "memory_limit", "logical devices", "visi
 _VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 _TOO_LATE, _OVERRIDDEN, _REFUSED, _UNUSED = "too late", "overridden by ", "refused: ", "not in effect: "
 """Beginnings of the watcher's notes on settings (_gpuwatch_tensorflow_settings.py)."""
+_UNKNOWN_FIELD = re.compile(r"rotocol message (?P<message>GPUOptions|ConfigProto) has no \W(?P<field>\w{1,80})\W")
+_FIELDS = {
+    "GPUOptions": (
+        "per_process_gpu_memory_fraction", "allow_growth", "allocator_type", "deferred_deletion_bytes",
+        "visible_device_list", "polling_active_delay_usecs", "polling_inactive_delay_msecs", "force_gpu_compatible",
+        "experimental",
+    ),
+    "ConfigProto": (
+        "device_count", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "use_per_session_threads",
+        "session_inter_op_thread_pool", "placement_period", "device_filters", "gpu_options", "allow_soft_placement",
+        "log_device_placement", "graph_options", "operation_timeout_in_ms", "rpc_options", "cluster_def",
+        "isolate_session_state", "share_cluster_devices_in_session", "experimental",
+    ),
+}  # fmt: skip
+"""Fields of the messages in ``tensorflow/core/protobuf/config.proto``, which has never removed one of these."""
+_MIN_NAME_SIMILARITY = 0.7
 
 
 @rule("config.too-late", "config.inconsistent")
@@ -92,24 +108,6 @@ def _setting_texts(settings: Mapping[str, Setting]) -> Iterator[str]:
         has = "none" if setting.effective == [] else setting.effective
         effect = setting.note if setting.effective is None else f"TensorFlow has {has}"
         yield shorten(printable(f"{name}: {setting.asked} was requested{where}; {effect}"), 300)
-
-
-_UNKNOWN_FIELD = re.compile(r"rotocol message (?P<message>GPUOptions|ConfigProto) has no \W(?P<field>\w{1,80})\W")
-_FIELDS = {
-    "GPUOptions": (
-        "per_process_gpu_memory_fraction", "allow_growth", "allocator_type", "deferred_deletion_bytes",
-        "visible_device_list", "polling_active_delay_usecs", "polling_inactive_delay_msecs", "force_gpu_compatible",
-        "experimental",
-    ),
-    "ConfigProto": (
-        "device_count", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "use_per_session_threads",
-        "session_inter_op_thread_pool", "placement_period", "device_filters", "gpu_options", "allow_soft_placement",
-        "log_device_placement", "graph_options", "operation_timeout_in_ms", "rpc_options", "cluster_def",
-        "isolate_session_state", "share_cluster_devices_in_session", "experimental",
-    ),
-}  # fmt: skip
-"""Fields of the messages in ``tensorflow/core/protobuf/config.proto``, which has never removed one of these."""
-_MIN_NAME_SIMILARITY = 0.7
 
 
 @rule("config.inconsistent")

@@ -38,6 +38,10 @@ from gpuwatch.explain.logs.log_facts import LogFacts
 _SHARE_ON_PURPOSE_ACTION = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
 _MIN_OTHERS_SHARE = 0.1
 """Share of a device that others must hold to be worth a warning."""
+_MUCH_SHARE = 0.5
+"""Share of a GPU that the first must hold, and of its grant below which the other's is small."""
+_TOGETHER_SECONDS = 2.0
+"""Seconds within which either of two processes may have allocated first."""
 
 
 @rule("memory.other-process", "config.inconsistent", "unknown", needs="log")
@@ -178,12 +182,6 @@ def less_granted_than_alone(evidence: Evidence) -> Iterator[Finding]:
             action=f"{free_memory_advice(at_start, grant.device)} {_SHARE_ON_PURPOSE_ACTION}",
             device_uuid=grant.device.uuid,
         )
-
-
-_MUCH_SHARE = 0.5
-"""Share of a GPU that the first must hold, and of its grant below which the other's is small."""
-_TOGETHER_SECONDS = 2.0
-"""Seconds within which either of two processes may have allocated first."""
 
 
 class _ProcessOnGpu(NamedTuple):

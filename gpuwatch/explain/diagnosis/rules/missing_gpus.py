@@ -29,6 +29,11 @@ from gpuwatch.explain.logs.message_topics import topics_of
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"
 """The watcher's name of what set_visible_devices was called with (_gpuwatch_tensorflow_settings.py)."""
+_JAX_NO_GPU_MESSAGES = ("No visible GPU devices", "no supported devices found for platform CUDA")
+"""Printed whether or not the driver answers."""
+_NO_GPU_TOPIC = "gpu.none"
+_XLA_WITHOUT_CUDA = "xla.interpreter"
+"""XLA's log of the platforms that it started, without CUDA, not even as a failure."""
 
 
 @rule("visibility.hidden", "visibility.bad-ordinal")
@@ -164,10 +169,6 @@ def invalid_device_number(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-_JAX_NO_GPU_MESSAGES = ("No visible GPU devices", "no supported devices found for platform CUDA")
-"""Printed whether or not the driver answers."""
-
-
 @rule("visibility.hidden", needs="log")
 def no_gpu_visible(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """PyTorch or JAX found the driver but no GPU: hidden, unless the environment is known to hide none."""
@@ -287,10 +288,7 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-_NO_GPU_TOPIC = "gpu.none"
 WITHOUT_REASON = ", and the log does not say why"
-_XLA_WITHOUT_CUDA = "xla.interpreter"
-"""XLA's log of the platforms that it started, without CUDA, not even as a failure."""
 
 
 def requires_a_gpu(log: LogFacts) -> bool:

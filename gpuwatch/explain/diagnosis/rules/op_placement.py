@@ -90,6 +90,14 @@ _NO_DEVICE = re.compile(
 )
 _EAGER_OP = re.compile(r"\[Op:(\w+)\]")
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
+_FEWER_PROCESSES_ACTION = (
+    "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
+    " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
+)
+_NO_GPU_SEEN_ACTION = (
+    "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or run gpuwatch doctor there to see why none is "
+    "visible; to run on the CPU: Trainer(accelerator='cpu')."
+)
 
 
 @rule("placement.device-missing")
@@ -421,16 +429,6 @@ def _by_scope(entries: list[Fallback]) -> Iterator[str]:
 
 def _op_text(fallback: Fallback) -> str:
     return f"{fallback.kind} ({fallback.line})" if fallback.line and fallback.line != fallback.scope else fallback.kind
-
-
-_FEWER_PROCESSES_ACTION = (
-    "Start no more processes than there are GPUs (torchrun --nproc-per-node, the tensor-parallel size; a strategy: only"
-    " devices of tf.config.list_logical_devices('GPU')), or request more from the scheduler (Slurm: --gres=gpu:N)."
-)
-_NO_GPU_SEEN_ACTION = (
-    "Request a GPU (Slurm: --gres=gpu:1; docker run --gpus all), or run gpuwatch doctor there to see why none is "
-    "visible; to run on the CPU: Trainer(accelerator='cpu')."
-)
 
 
 @rule("distribution.devices-missing")

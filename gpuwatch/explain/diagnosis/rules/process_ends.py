@@ -33,6 +33,37 @@ _NOT_BY_OOM_KILLER = "by SIGKILL, not by the kernel's OOM killer: its counter di
 _FIND_SENDER_ACTION = (
     "Find out who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd)"
 )
+_BY_SIGNAL = re.compile(r"killed by signal: ([A-Z][\w ]{1,40})")
+_CRASH_WORDS = {
+    signal.SIGSEGV: ("segmentation fault", "sigsegv"),
+    signal.SIGBUS: ("bus error", "undefined portion of a memory object"),
+    signal.SIGFPE: ("floating point exception", "sigfpe", "erroneous arithmetic"),
+    signal.SIGILL: ("illegal instruction",),
+    signal.SIGABRT: ("abort", "terminate called", "corrupt"),
+}
+_SIGNAL_NUMBER = re.compile(
+    r"\b(?:(?:with|on|by|caught) signal |return code = -|exit ?code *: -|exit status -|(?:status|code) (?=1[34]\d))"
+    r"(\d{1,3})\b"
+)
+_WINDOWS_MEANINGS = {
+    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), row_named("segfault")._replace(
+        title="It crashed with an access violation (0xC0000005): native code made an illegal memory access")),
+    **dict.fromkeys(("0xc000001d", "-1073741795", "3221225501"), SIGNALS[signal.SIGILL]),
+    **dict.fromkeys(("0xc0000409", "-1073740791", "3221226505"), SIGNALS[signal.SIGABRT]._replace(
+        title="It crashed with status 0xC0000409: a check in native code failed (a buffer overrun, abort)")),
+}  # fmt: skip
+_WINDOWS_STATUS = re.compile("|".join(map(re.escape, _WINDOWS_MEANINGS)))
+_MAX_EPILOGUE_LINES = 200
+"""Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
+_PEER_TOPICS = frozenset({LOST_PEER, NCCL_INTERNAL, NCCL_TIMEOUT})
+_FILE_AND_CODE_EXCEPTIONS = frozenset(
+    {"FileNotFoundError", "IsADirectoryError", "PermissionError", "UnicodeDecodeError", "JSONDecodeError"}
+    | {"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError"}
+)
+"""Types of exceptions that follow from no GPU's state, though a name in their message may have one of its words."""
+_DRIVER_WORDS = re.compile(r"nvidia|libcuda\.so|nvcc")
+_GPU_WORDS = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
+_WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
 def ended_by(run: Run) -> signal.Signals | None:
@@ -54,9 +85,6 @@ def signal_meaning(run: Run, number: signal.Signals) -> Meaning:
         action = f"{_FIND_SENDER_ACTION}, a user's kill -9, or the program itself."
         meaning = Meaning(f"It was killed {_NOT_BY_OOM_KILLER}", action)
     return meaning._replace(certainty="likely")
-
-
-_BY_SIGNAL = re.compile(r"killed by signal: ([A-Z][\w ]{1,40})")
 
 
 def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
@@ -82,31 +110,6 @@ def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
         action = f"{_FIND_SENDER_ACTION}, or the program itself."
         meaning = Meaning(f"A DataLoader worker was killed {_NOT_BY_OOM_KILLER}", action)
     return meaning, [*host_evidence(run)] if run is not None else []
-
-
-_CRASH_WORDS = {
-    signal.SIGSEGV: ("segmentation fault", "sigsegv"),
-    signal.SIGBUS: ("bus error", "undefined portion of a memory object"),
-    signal.SIGFPE: ("floating point exception", "sigfpe", "erroneous arithmetic"),
-    signal.SIGILL: ("illegal instruction",),
-    signal.SIGABRT: ("abort", "terminate called", "corrupt"),
-}
-
-
-_SIGNAL_NUMBER = re.compile(
-    r"\b(?:(?:with|on|by|caught) signal |return code = -|exit ?code *: -|exit status -|(?:status|code) (?=1[34]\d))"
-    r"(\d{1,3})\b"
-)
-
-
-_WINDOWS_MEANINGS = {
-    **dict.fromkeys(("0xc0000005", "-1073741819", "3221225477"), row_named("segfault")._replace(
-        title="It crashed with an access violation (0xC0000005): native code made an illegal memory access")),
-    **dict.fromkeys(("0xc000001d", "-1073741795", "3221225501"), SIGNALS[signal.SIGILL]),
-    **dict.fromkeys(("0xc0000409", "-1073740791", "3221226505"), SIGNALS[signal.SIGABRT]._replace(
-        title="It crashed with status 0xC0000409: a check in native code failed (a buffer overrun, abort)")),
-}  # fmt: skip
-_WINDOWS_STATUS = re.compile("|".join(map(re.escape, _WINDOWS_MEANINGS)))
 
 
 def crash_meaning(line: str) -> Meaning:
@@ -140,19 +143,6 @@ def host_evidence(run: Run) -> Iterator[str]:
         yield f"the kernel's OOM killer ended {host.oom_kills} processes meanwhile"
     else:
         yield "the counter of the kernel's OOM killer cannot be read here"
-
-
-_MAX_EPILOGUE_LINES = 200
-"""Lines that may follow the last report of a bad end: summaries of a scheduler. After more, the program went on."""
-_PEER_TOPICS = frozenset({LOST_PEER, NCCL_INTERNAL, NCCL_TIMEOUT})
-_FILE_AND_CODE_EXCEPTIONS = frozenset(
-    {"FileNotFoundError", "IsADirectoryError", "PermissionError", "UnicodeDecodeError", "JSONDecodeError"}
-    | {"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError"}
-)
-"""Types of exceptions that follow from no GPU's state, though a name in their message may have one of its words."""
-_DRIVER_WORDS = re.compile(r"nvidia|libcuda\.so|nvcc")
-_GPU_WORDS = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
-_WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
 
 
 def reported_end(log: LogFacts) -> tuple[str, str]:

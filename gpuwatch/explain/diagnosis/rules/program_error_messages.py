@@ -20,6 +20,10 @@ from typing import NamedTuple
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.explain.logs import reported_ends
 
+_PROGRAM, _CAUSE = ("program", "general"), "program.error"
+_OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder", "unset-variable", "none-read"})
+_KEY = re.compile(r"([\w.-]+) = (.*)")
+
 
 class Meaning(NamedTuple):
     """A row: what an error means, what to do, what it says and its cause."""
@@ -35,11 +39,6 @@ class Meaning(NamedTuple):
     code: str = ""
     """A pattern of the line that raised the error, which alone tells what it means."""
     certainty: Certainty = "fact"
-
-
-_PROGRAM, _CAUSE = ("program", "general"), "program.error"
-_OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder", "unset-variable", "none-read"})
-_KEY = re.compile(r"([\w.-]+) = (.*)")
 
 
 @cache

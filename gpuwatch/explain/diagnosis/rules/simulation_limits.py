@@ -20,6 +20,13 @@ _NO_COMPILER = re.compile(r"No JIT device registered|no compiler registered|(?<!
 """TensorFlow's messages for a GPU without a compiler (``common_runtime`` and ``compiler/jit``).
 
 ``device='XLA_GPU_JIT'`` is a row in the list of kernels, which TensorFlow prints for any op without a suitable one."""
+_PYTORCH_SETTING = "PyTorch"
+"""The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated_gpus.py)."""
+_PYTORCH_ACTION = (
+    "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products; anything that needs a kernel "
+    "runs only on a real GPU or on the CPU."
+)
+_OTHER_ACTION = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
 def lacks_compiler(message: str) -> bool:
@@ -69,10 +76,6 @@ def no_xla_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
         )
 
 
-_PYTORCH_SETTING = "PyTorch"
-"""The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated_gpus.py)."""
-
-
 def why_pytorch_has_no_gpu(run: Run) -> str | None:
     """Why PyTorch has no GPU on a simulated machine, whatever its message; None if it has one."""
     if run.simulation == "plugin" and _PYTORCH_SETTING in run.settings:
@@ -87,13 +90,6 @@ def is_of_simulated_driver(evidence: Evidence) -> bool:
     """Whether messages about a driver are about a simulated one, which reports itself what it lacks."""
     by_run = evidence.run is not None and why_pytorch_has_no_gpu(evidence.run) is not None
     return by_run or SIMULATION_LIMIT in evidence.log.topics
-
-
-_PYTORCH_ACTION = (
-    "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products; anything that needs a kernel "
-    "runs only on a real GPU or on the CPU."
-)
-_OTHER_ACTION = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
 @rule(SIMULATION_LIMIT)

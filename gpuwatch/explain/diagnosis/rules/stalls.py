@@ -32,6 +32,30 @@ _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)\s*")
 _TIMEOUT = re.compile(r"Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!")
 _DUMP_LINE_STARTS = ("  ", "Thread 0x", "Current thread 0x")
 """Beginnings of the lines of faulthandler's dump after that (CPython's Modules/faulthandler.c)."""
+_MIN_SECONDS = 5.0
+_MIN_STEPS = 20
+_MIN_NOTICED_SECONDS, _MIN_SAMPLES_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_ALL_SHARE = 1.0, 20, 8, 0.9
+"""What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
+_MIN_WAITING_SHARE = 0.5
+"""Share of the time between its first and last step in which the program waits for the next batch."""
+_BETWEEN_STEPS_ACTION = (
+    "Move that code out of the loop, or do it every n steps; code that prepares the batch belongs in the dataset."
+)
+_MIN_MEDIAN_TO_MEAN = 0.7
+"""Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
+_MIN_PYTHON_SHARE = 0.8
+"""Share in which a dataset runs the program's Python code, beside a GPU that has time."""
+_MAX_FEW_BATCHES = 2
+_MIN_OUTSIDE_BATCHES_SHARE = 0.25
+"""Share of the time between them that calls of fit() or predict() spend outside of their batches."""
+_KERAS_CALL_ADVICE = {
+    "predict": "For a few rows, call the model itself (model(x, training=False), preferably in a tf.function), or "
+    "collect rows and predict them at once.",
+    "fit": "Call fit() once for many batches, or train_on_batch() for single ones.",
+    "evaluate": "Evaluate many batches at once, or call test_on_batch() for single ones.",
+}
+_MIN_BUSY_STAGE_SHARE = 0.9
+"""Share in which a stage of a dataset works: it then makes every batch later than it is asked for."""
 
 
 @rule("program.stalled", needs="run")
@@ -120,32 +144,6 @@ def _faulthandler_timeout(run: Run) -> str:
     timeout_at = max((at for at, line in enumerate(lines) if _TIMEOUT.fullmatch(line)), default=len(lines))
     only_dump = all(not line or line.startswith(_DUMP_LINE_STARTS) for line in lines[timeout_at + 1 :])
     return lines[timeout_at] if timeout_at < len(lines) and only_dump else ""
-
-
-_MIN_SECONDS = 5.0
-_MIN_STEPS = 20
-_MIN_NOTICED_SECONDS, _MIN_SAMPLES_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_ALL_SHARE = 1.0, 20, 8, 0.9
-"""What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
-_MIN_WAITING_SHARE = 0.5
-"""Share of the time between its first and last step in which the program waits for the next batch."""
-_BETWEEN_STEPS_ACTION = (
-    "Move that code out of the loop, or do it every n steps; code that prepares the batch belongs in the dataset."
-)
-_MIN_MEDIAN_TO_MEAN = 0.7
-"""Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
-_MIN_PYTHON_SHARE = 0.8
-"""Share in which a dataset runs the program's Python code, beside a GPU that has time."""
-_MAX_FEW_BATCHES = 2
-_MIN_OUTSIDE_BATCHES_SHARE = 0.25
-"""Share of the time between them that calls of fit() or predict() spend outside of their batches."""
-_KERAS_CALL_ADVICE = {
-    "predict": "For a few rows, call the model itself (model(x, training=False), preferably in a tf.function), or "
-    "collect rows and predict them at once.",
-    "fit": "Call fit() once for many batches, or train_on_batch() for single ones.",
-    "evaluate": "Evaluate many batches at once, or call test_on_batch() for single ones.",
-}
-_MIN_BUSY_STAGE_SHARE = 0.9
-"""Share in which a stage of a dataset works: it then makes every batch later than it is asked for."""
 
 
 @rule("input.bound", needs="run")

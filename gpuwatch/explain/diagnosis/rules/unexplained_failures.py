@@ -92,6 +92,10 @@ _CUT_TRACEBACK = "The log ends in the middle of a Python traceback, before the e
 
 _End = tuple[Meaning, list[str]]
 """A failure without a known cause, and its evidence."""
+_SAME_END_LINES = 2
+"""Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
+WENT_ON = "It continued after"
+"""Beginning of the title for a program that exited with 0 after an exception."""
 
 
 @rule("unknown", error_meanings.PROGRAM_ERROR)
@@ -387,12 +391,6 @@ def _names_ending_cause(log: LogFacts) -> bool:
     ran_out = bool(log.ooms) and not log.went_on_after_oom
     without = {"memory.masked"} if "ended.assert" in log.topics else set()
     return ran_out or names_cause(log.topics.keys() - without)
-
-
-_SAME_END_LINES = 2
-"""Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
-WENT_ON = "It continued after"
-"""Beginning of the title for a program that exited with 0 after an exception."""
 
 
 @rule("unknown")
