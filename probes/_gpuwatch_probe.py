@@ -61,7 +61,7 @@ class Probe:
     # -- reporting ------------------------------------------------------------------------------
 
     def emit(self, kind, **data):
-        """Sends one event (see gpuwatch/core/model/probe_events.py)."""
+        """Sends one event (see gpuwatch/core/model/probes.py)."""
         event = {"t": time.monotonic(), "kind": kind, "data": data}
         if self._fd is None:
             print("%-11s %s" % (kind, _readable(data)), flush=True)

@@ -11,8 +11,7 @@ from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.output import print_document, with_links
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean_any
-from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
-from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.causes import CAUSES, CauseList, CauseName, CausePage
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.reference.cause_pages import causes_by_heading, page, suggested_causes
 

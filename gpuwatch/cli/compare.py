@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.input_files import read_document
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
-from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.model.cluster_nodes import Node
+from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.json_codec import Document, runs_in
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.explain import trace_explanation_at
+from gpuwatch.cli.input_files import is_recording, read_document, read_recording, recorded_range
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import is_recording, read_recording, recorded_range
-from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.masking.redaction import masked_for_sending

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.input_files import read_recording
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import (
     check_writable,
@@ -19,7 +20,6 @@ from gpuwatch.cli.output import (
     redact_option,
 )
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import read_recording
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.units import size
@@ -164,9 +164,9 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
 
 def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
-    from gpuwatch.cli.saved_documents import read_document
+    from gpuwatch.cli.input_files import read_document
+    from gpuwatch.core.model.comparison import Comparison
     from gpuwatch.core.model.json_codec import runs_in
-    from gpuwatch.core.model.run_comparison import Comparison
     from gpuwatch.core.model.try_results import Experiment
     from gpuwatch.machine.history.saved_runs import RunStore
     from gpuwatch.share.exports.perfetto_writer import run_overlaps

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.exact_sizes import parse_size
 from gpuwatch.core.formatting.durations import UNIT_SECONDS, parse_duration
 from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.formatting.units import parse_size
 
 _MAX_SIZE_BYTES = 1 << 62
 

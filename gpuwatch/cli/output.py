@@ -12,8 +12,8 @@ import click
 
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.formatting.hyperlinks import file_url, hyperlink, links_allowed
+from gpuwatch.core.formatting.file_names import file_name, file_url
+from gpuwatch.core.formatting.terminal_support import hyperlink, links_allowed
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.write_file import is_special, unwritable
 from gpuwatch.share.reports.report_formats import BY_NAME, SUFFIXES, format_for, render, write

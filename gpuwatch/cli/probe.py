@@ -29,8 +29,7 @@ from gpuwatch.cli.shared_options import check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.core.model.probe_events import Event
-from gpuwatch.core.model.probe_list import ProbeEntry, ProbeList, RecipeList
+from gpuwatch.core.model.probes import Event, ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, resolve_python

@@ -15,16 +15,15 @@ from click.core import ParameterSource
 
 from gpuwatch.cli import exit_signals
 from gpuwatch.cli.command_classes import LazyCommand, LazyGroup
+from gpuwatch.cli.input_files import default_recording_file, read_recording, recorded_range
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.recording_input import default_recording_file, read_recording, recorded_range
 from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
-from gpuwatch.core.exact_sizes import exact_size
 from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.formatting.units import size
+from gpuwatch.core.formatting.units import exact_size, size
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.safe_text import harmless
 from gpuwatch.machine.recording import recording_defaults

@@ -13,9 +13,9 @@ import click
 from gpuwatch.cli.command_classes import SectionedCommand
 from gpuwatch.cli.dashboard import need_terminal
 from gpuwatch.cli.dashboard_options import loaded_preferences, replay_options
+from gpuwatch.cli.input_files import latest_recording, read_recording
 from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import print_line
-from gpuwatch.cli.recording_input import latest_recording, read_recording
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.terminal_support import has_few_colors, why_only_ascii

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.input_files import is_recording, read_document, read_recording, recorded_range
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import is_recording, read_recording, recorded_range
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes, wants_nodes
-from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError

@@ -16,7 +16,7 @@ from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value, option_set
 from gpuwatch.cli.sim_options import SIM_GIVEN
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import word_set
 
 if TYPE_CHECKING:
     from pathlib import Path

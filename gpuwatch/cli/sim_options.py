@@ -224,8 +224,8 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
 
 
 def _snapshot_of(path: Path, moment: str | None) -> Snapshot:
+    from gpuwatch.cli.input_files import is_recording
     from gpuwatch.cli.read_log import read_lines
-    from gpuwatch.cli.recording_input import is_recording
     from gpuwatch.core.model.json_codec import NotADocument, read
     from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader

@@ -7,10 +7,10 @@ from typing import get_args
 
 import click
 
+from gpuwatch.cli.input_files import latest_recording, read_recording
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recording_input import latest_recording, read_recording
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.gpu_time_usage import GroupBy
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.probe_events import Event
+from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.exact_sizes import UNIT_BYTES, exact_size, parse_size
+from gpuwatch.core.formatting.units import UNIT_BYTES, exact_size, parse_size
 from gpuwatch.sim.gpu_models import MODELS
 
 MAX_DEVICES: Final = 16

@@ -23,16 +23,19 @@ from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries, simulated_sysfs
-from gpuwatch.sim.described_gpus import DescribedGpu
 from gpuwatch.sim.environment import ENV_SHAPE
+from gpuwatch.sim.gpu_models import DescribedGpu
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
-from gpuwatch.sim.state_bindings import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.state_files import (
+    FaultView,
+    MigView,
+    ProcessView,
     check_state,
     create_machine_if_needed,
     folder_lock,
+    load_control,
     set_mig_instances,
     state_folder,
     state_name,

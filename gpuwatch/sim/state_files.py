@@ -1,4 +1,4 @@
-"""The state files of simulated machines: one each, in a folder of this user, in memory if possible."""
+"""The state files of simulated machines, one each in a folder of this user, and the functions of state.h for ctypes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from typing import Final
 
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.exact_sizes import exact_size
-from gpuwatch.sim import simulated_sysfs
-from gpuwatch.sim.described_gpus import DescribedGpu
-from gpuwatch.sim.gpu_models import MODELS
+from gpuwatch.core.formatting.units import exact_size
+from gpuwatch.sim import libraries, simulated_sysfs
+from gpuwatch.sim.gpu_models import MODELS, DescribedGpu
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.mig_layout import SimInstance
-from gpuwatch.sim.state_bindings import AnswerView, load_control
 
 SHARED: Final = "shared"
 """Begins the name of the state file of the machine that all users of a shape share."""
@@ -209,3 +207,105 @@ def remove_machine(path: Path) -> None:
     finally:
         os.close(descriptor)
     shutil.rmtree(simulated_sysfs.sysfs_folder(path), ignore_errors=True)
+
+
+class FaultView(ctypes.Structure):
+    """gws_fault_view of state.h."""
+
+    _fields_ = (
+        ("function", ctypes.c_char * 64),
+        ("label", ctypes.c_char * 24),
+        ("device", ctypes.c_int32),
+        ("code", ctypes.c_int32),
+        ("delay_ms", ctypes.c_uint32),
+        ("remaining", ctypes.c_int32),
+        ("left_ms", ctypes.c_int64),
+    )
+
+
+class MigView(ctypes.Structure):
+    """gws_mig of state.h."""
+
+    _fields_ = (
+        ("present", ctypes.c_uint32),
+        ("gpu_instance", ctypes.c_uint32),
+        ("compute_instance", ctypes.c_uint32),
+        ("gpu_slices", ctypes.c_uint32),
+        ("compute_slices", ctypes.c_uint32),
+        ("multiprocessors", ctypes.c_uint32),
+        ("memory_bytes", ctypes.c_uint64),
+        ("uuid", ctypes.c_char * 48),
+    )
+
+
+class AnswerView(ctypes.Structure):
+    """gws_answer of state.h."""
+
+    _fields_ = (
+        ("function", ctypes.c_char * 64),
+        ("argument", ctypes.c_uint64),
+        ("code", ctypes.c_int32),
+        ("until_used", ctypes.c_uint32),
+        ("number", ctypes.c_int64 * 4),
+        ("text", ctypes.c_char * 64),
+    )
+
+
+class ProcessView(ctypes.Structure):
+    """gws_process_view of state.h."""
+
+    _fields_ = (
+        ("pid", ctypes.c_int32),
+        ("kind", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint64),
+        ("sm_share", ctypes.c_double),
+        ("memory_share", ctypes.c_double),
+        ("last_busy_ns", ctypes.c_uint64),
+        ("mig", ctypes.c_int32),
+    )
+
+
+def load_control(library_dir: Path) -> ctypes.CDLL:
+    """The library for a machine's state, with its functions' types (state.h)."""
+    control = ctypes.CDLL(str(library_dir / libraries.CONTROL_LIBRARY), use_errno=True)
+    state, text, uint = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
+    int32, size, real = ctypes.c_int32, ctypes.c_uint64, ctypes.c_double
+    signatures: dict[str, tuple[object, list[object]]] = {
+        "gws_create": (int32, [text, uint, size, text, text]),
+        "gws_check": (int32, [text, uint, size]),
+        "gws_layout": (text, []),
+        "gws_open": (state, [text]),
+        "gws_close": (None, [state]),
+        "gws_device_count": (uint, [state]),
+        "gws_device_name": (text, [state, uint]),
+        "gws_device_uuid": (text, [state, uint]),
+        "gws_device_pci_bus_id": (text, [state, uint]),
+        "gws_device_total_bytes": (size, [state, uint]),
+        "gws_device_reserved_bytes": (size, [state, uint]),
+        "gws_process_ordinals": (int32, [state, int32, ctypes.POINTER(int32)]),
+        "gws_used_bytes": (size, [state, uint]),
+        "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint, int32]),
+        "gws_list_processes": (uint, [state, uint, uint, ctypes.POINTER(ProcessView), uint]),
+        "gws_detach": (int32, [state, int32, int32]),
+        "gws_inject_labelled": (int32, [state, text, int32, int32, uint, int32, uint, text]),
+        "gws_clear_labelled": (int32, [state, text, int32]),
+        "gws_fault_at": (int32, [state, uint, ctypes.POINTER(FaultView)]),
+        "gws_heal": (None, [state]),
+        "gws_set_mig": (int32, [state, uint, int32, uint, ctypes.POINTER(uint)]),
+        "gws_mig_is_on": (int32, [state, uint]),
+        "gws_get_mig": (int32, [state, uint, uint, ctypes.POINTER(MigView)]),
+        "gws_describe": (int32, [state, uint, text, size, size]),
+        "gws_set_card": (int32, [state, uint, int32, int32, uint, uint, uint]),
+        "gws_add_answer": (int32, [state, uint, ctypes.POINTER(AnswerView)]),
+        "gws_set_hidden": (int32, [state, uint, int32]),
+        "gws_is_hidden": (int32, [state, uint]),
+        "gws_override_name": (text, [uint]),
+        "gws_get_override": (int32, [state, uint, uint, ctypes.POINTER(ctypes.c_int64)]),
+        "gws_clear_faults": (None, [state]),
+        "gws_set_override": (int32, [state, uint, text, ctypes.c_int64, int32]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(control, name)  # control[name] would be a new object every time
+        function.restype = result
+        function.argtypes = arguments
+    return control

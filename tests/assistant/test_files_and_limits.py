@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.json_schemas import json_schema
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.probe_batch import WORKLOADS
 from gpuwatch.share.assistant import tool_arguments as kinds

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.json_codec import from_json
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
 from gpuwatch.fleet.cluster.launchers import Job, Plan
 from tests.waiting import wait_for

@@ -23,9 +23,8 @@ from gpuwatch.cli.probe import probe
 from gpuwatch.cli.run_on_nodes import node_arguments
 from gpuwatch.cli.snapshot import snapshot
 from gpuwatch.cli.try_command import experiment
-from gpuwatch.core.model.cluster_nodes import Node, OddFact
+from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.json_codec import from_json, to_json
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.fleet.cluster.node_agent import PROGRESS_MARK, PROGRESS_VARIABLE
 from gpuwatch.share.reports.report_formats import write

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.model.cluster_nodes import OddFact
+from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import DeviceMapping, Framework, Run, Setting, Throughput
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.fleet.cluster.odd_nodes import with_odd_nodes
 
 NOW = datetime.datetime(2026, 11, 22, 12, 0, tzinfo=datetime.UTC)

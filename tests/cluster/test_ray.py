@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.json_codec import from_json
-from gpuwatch.core.model.run_comparison import Comparison
 from tests.cluster.nodes import comparison, is_program, running, wait_for_none
 from tests.waiting import wait_for
 

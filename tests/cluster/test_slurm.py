@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from gpuwatch.core.model.cluster_nodes import Node
+from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.json_codec import from_json
-from gpuwatch.core.model.run_comparison import Comparison
 from tests.cluster.nodes import comparison, is_program, running, wait_for_none
 from tests.waiting import wait_for
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.model.comparison import Comparison
 from tests.cluster.nodes import comparison, is_program, running, wait_for_none
 from tests.waiting import wait_for
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.function_retraces import Retraced
+from gpuwatch.core.model.program_behavior import Retraced
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, RunProcess
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
-from gpuwatch.core.model.run import Outcome, RunError
+from gpuwatch.core.model.run import Outcome, RunError, ended_by_own_exception
 from tests.diagnosis.test_watched_program import program
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.function_retraces import Retraced, TraceChange
+from gpuwatch.core.model.program_behavior import Retraced, TraceChange
 from gpuwatch.core.model.run import Devices, Placement, Throughput
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose

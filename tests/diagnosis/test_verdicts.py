@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.explain.diagnosis.runs.finished_run import complete

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_waits import Pipeline, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_behavior import Pipeline, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import Outcome, Phases, Run, RunError, RunProcess, Throughput, TimedStep
 from gpuwatch.core.model.run_memory import Memory, MemoryPoint
 from gpuwatch.explain.diagnosis.evidence import Evidence

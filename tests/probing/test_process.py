@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
+from gpuwatch.core.model.probes import BrokenEventLine, Event, decode_event
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 from tests.waiting import wait_for

@@ -21,12 +21,12 @@ from typing import Any
 from msgspec import inspect
 
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.json_codec import DOCUMENTS, Document, NotADocument, from_json
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.share.reports.diff_report import diff
 from gpuwatch.share.reports.diff_sides import side_of_document
 from gpuwatch.share.reports.report_formats import FORMATS, render

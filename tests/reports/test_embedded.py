@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.saved_documents import read_document
+from gpuwatch.cli.input_files import read_document
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read

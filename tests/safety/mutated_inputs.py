@@ -29,7 +29,7 @@ import msgspec
 from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.json_codec import NotADocument, embedded_in_html, from_json, to_json
-from gpuwatch.core.model.probe_events import decode_event
+from gpuwatch.core.model.probes import decode_event
 from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles

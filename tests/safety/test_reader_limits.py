@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.explain import explanation_of
+from gpuwatch.cli.input_files import read_document
 from gpuwatch.cli.read_log import read_lines
-from gpuwatch.cli.saved_documents import read_document
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.input_size_limits import ALL_LIMITS, Limit

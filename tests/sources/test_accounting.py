@@ -9,7 +9,7 @@ import pynvml
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.model.process_accounting import AccountedProcess
+from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.process_events import ProcessEvents
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter

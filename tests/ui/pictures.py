@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.probe_events import Event
+from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.session.background_probes import ProbeRuns, RunningBatch
 from gpuwatch.session.session import Session

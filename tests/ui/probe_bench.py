@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.probe_events import Event
+from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.run import DeviceMapping, Devices, Fallback, Framework, Placement, Run, Setting, Throughput
 from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.snapshot import Snapshot

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.json_codec import NotADocument, from_json, to_json
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Process
 from tests.ui import machines
 

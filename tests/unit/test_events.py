@@ -10,7 +10,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
+from gpuwatch.core.model.probes import BrokenEventLine, Event, decode_event
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
 
 _SAY = """

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from gpuwatch.core import input_size_limits
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.try_results import Answer, Experiment, Trial
 from gpuwatch.machine.history import saved_runs
 from gpuwatch.machine.history.saved_runs import RunStore

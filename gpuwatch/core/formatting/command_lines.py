@@ -1,10 +1,8 @@
-"""Command lines as a person reads them: which program one runs, without launchers and folders"""
+"""Command lines as a person reads them: which program one runs, without launchers and folders; which are gpuwatch's."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-
-from gpuwatch.core.own_processes import PROBE_SERVER_FILE
 
 
 @lru_cache(maxsize=4096)
@@ -78,3 +76,14 @@ def program_in_command(command: str) -> str:
     """What a command line runs: ``train.py`` of ``/usr/bin/python3 -u train.py --bs 64``, a module after ``-m``."""
     name = _file_name(without_launcher(command.strip()).partition(" ")[0])
     return "gpuwatch probe" if name == PROBE_SERVER_FILE else name
+
+
+PROBE_SERVER_FILE = "_gpuwatch_fork_server.py"
+"""The file whose processes run probes."""
+HELPER_MARK = "# helper of gpuwatch"
+"""The first line of programs that gpuwatch runs for itself."""
+
+
+def is_own_command(command: str | None) -> bool:
+    """Whether a command line is that of a helper or a probe of gpuwatch: nobody's program."""
+    return command is not None and (HELPER_MARK in command or PROBE_SERVER_FILE in command)

@@ -1,4 +1,7 @@
-"""What the terminal and the locale can show, for the dashboard and for text."""
+"""What the terminal and the locale can show, for the dashboard and for text; and links in text (OSC 8).
+
+Links: https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +58,26 @@ def has_few_colors(environment: Mapping[str, str]) -> bool:
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return False
     return environment.get("TERM", "").strip().lower().rpartition("-")[2] not in ("256color", "kitty")
+
+
+_NO_LINKS = frozenset({"", *DUMB_TERMINALS})
+
+
+def links_allowed(environment: Mapping[str, str], *, terminal: bool) -> bool:
+    """Whether links may be written: to a terminal that ignores at least what it does not know.
+
+    NO_COLOR asks for plain text, and FORCE_HYPERLINK=0 for text without links.
+    """
+    term = environment.get("TERM", "")
+    return (
+        terminal
+        and term not in _NO_LINKS
+        and not PLAIN_TERMINALS.match(term)  # some of these would print them
+        and not environment.get("NO_COLOR")
+        and environment.get("FORCE_HYPERLINK") != "0"
+    )
+
+
+def hyperlink(text: str, url: str) -> str:
+    """``text`` as a link."""
+    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"

@@ -20,7 +20,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     WORD_AND_NUMBER,
@@ -31,7 +30,7 @@ from gpuwatch.core.masking.secret_likelihood import (
 )
 from gpuwatch.core.masking.secrets_by_name import mask_named
 from gpuwatch.core.masking.secrets_by_shape import without_columns, without_program_passwords, without_tokens
-from gpuwatch.core.table_files import table_rows
+from gpuwatch.core.parsing import lazy, table_rows
 
 __all__ = ["COLOR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
 

@@ -12,10 +12,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.public_names import COMMON_WORDS, KNOWN_OWNERS, NUMBERED_WORDS
-from gpuwatch.core.table_files import table_rows
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import lazy, table_rows, word_set
 
 TEMPORARY_FOLDER = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
 """Shared folders: users choose the names in them, even plain ones such as ``venv``."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import lazy, word_set
 
 PUBLIC_SITES = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking import private_names as private
 from gpuwatch.core.masking import public_names as public
 from gpuwatch.core.masking.mask_secrets import COLOR
 from gpuwatch.core.masking.private_names import is_numbered_name, looks_like_node, names_in
 from gpuwatch.core.model.json_codec import enumerated_values
+from gpuwatch.core.parsing import lazy
 
 _MAX_CONTEXT_CHARS = 160
 """Characters before a number that tell what it is."""

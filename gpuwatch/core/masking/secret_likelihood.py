@@ -6,8 +6,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import lazy, word_set
 
 MASK: Final = "•••"
 MAX_NAME_CHARS: Final = 80

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     MAX_CALL_CHARS,
@@ -24,7 +23,7 @@ from gpuwatch.core.masking.secret_likelihood import (
     looks_secret,
     secret_strength,
 )
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import lazy, word_set
 
 _HINTS: Final = word_set("""
 token key secret phrase pass pwd credential creds cookie private signature auth login dsn appid

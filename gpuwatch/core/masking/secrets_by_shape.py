@@ -11,7 +11,6 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
     WORD_AND_NUMBER,
@@ -20,7 +19,7 @@ from gpuwatch.core.masking.secret_likelihood import (
     looks_secret,
     secret_strength,
 )
-from gpuwatch.core.table_files import table_rows
+from gpuwatch.core.parsing import lazy, table_rows
 
 
 class Shape(NamedTuple):

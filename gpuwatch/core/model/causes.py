@@ -1,8 +1,10 @@
-"""The table of causes: what a finding can be, in the order of primary causes."""
+"""The table of causes: what a finding can be, in the order of primary causes; and the output of ``gpuwatch cause``."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from gpuwatch.core.model.findings import Certainty
 
@@ -89,3 +91,25 @@ CAUSE_TABLE: dict[str, Cause] = {
 CAUSES = {cause: row.title for cause, row in CAUSE_TABLE.items()}
 ENDED_WORK = tuple(cause for cause, row in CAUSE_TABLE.items() if row.ends == "work")
 NO_GPU = tuple(cause for cause, row in CAUSE_TABLE.items() if row.ends == "gpu")
+
+
+class CausePage(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.cause/1"):
+    """The page of a cause."""
+
+    id: str
+    title: str
+    markdown: str
+    """Its page: what it is, how it is recognized, what to do."""
+
+
+class CauseName(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause in the list of all."""
+
+    id: str
+    title: str
+
+
+class CauseList(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.causes/1"):
+    """Every cause that gpuwatch knows."""
+
+    causes: tuple[CauseName, ...]

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 
 Effect = Literal["effect", "warning", "misspelt", "too-late", "unknown"]

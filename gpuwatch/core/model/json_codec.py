@@ -15,21 +15,21 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.model.alert import Alert
-from gpuwatch.core.model.cause_list import CauseList, CausePage
+from gpuwatch.core.model.causes import CauseList, CausePage
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
+from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.gpu_time_usage import Usage
 from gpuwatch.core.model.machine_diff import Diff
 from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine
 from gpuwatch.core.model.pick_result import HostPick, Pick
-from gpuwatch.core.model.probe_list import ProbeList, RecipeList
+from gpuwatch.core.model.probes import ProbeList, RecipeList
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.core.safe_text import escape_in_json, printable

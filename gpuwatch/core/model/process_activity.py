@@ -1,4 +1,4 @@
-"""Whether a process computes on its GPU, as far as the driver tells.
+"""Whether a process computes on its GPU, as far as the driver tells; and what accounting mode says after its end.
 
 One kernel ends an idle time at once, for the memory is in use; an idle time begins only when no kernel was seen for
 :data:`QUIET_SECONDS`. The driver samples kernels: a program with short ones now and then (a server with few requests,
@@ -9,6 +9,8 @@ idle and busy by turns. Column, finding, recording and report have it from the c
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import msgspec
 
 MAX_IDLE_PERCENT = 1.0
 """Utilization in percent up to which a GPU counts as idle; a process whose own share is above 0 computes."""
@@ -59,3 +61,29 @@ def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: 
     if only_others:
         return True
     return False if busy is not None and alone else None
+
+
+class AccountedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process on a GPU from its start to its end, by the driver (nvmlDeviceGetAccountingStats)."""
+
+    pid: int
+    started_at: float
+    """When it began to use the GPU, in seconds since the epoch."""
+    used_seconds: float
+    """Seconds for which it had a context on the GPU."""
+    gpu_percent: int | None
+    """Percent of this time in which one of its kernels ran; null if the driver does not report it."""
+    memory_percent: int | None
+    """Percent of this time in which device memory was read or written."""
+    peak_bytes: int | None
+    """The most memory that it held."""
+
+    def may_be(self, pid: int, create_time: float | None) -> bool:
+        """Whether it can be this process: a pid is used again."""
+        return self.pid == pid and (
+            create_time is None or self.started_at >= create_time - MAX_CLOCK_DIFFERENCE_SECONDS
+        )
+
+
+MAX_CLOCK_DIFFERENCE_SECONDS = 2.0
+"""Seconds by which the clocks of the driver and of the kernel may differ."""

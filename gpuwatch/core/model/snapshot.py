@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Lane
-from gpuwatch.core.model.process_accounting import AccountedProcess
+from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.reading import Missing, Reading, Value, number
 from gpuwatch.core.model.xids import Xid
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.command_lines import HELPER_MARK
 from gpuwatch.core.model.run import signal_name
-from gpuwatch.core.own_processes import HELPER_MARK
 from gpuwatch.core.safe_text import printable, shorten
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds, where the user's own

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.doctor import DeviceTest, Distribution, DriverAnswer, FrameworkFacts, Library, LoadedLibrary
-from gpuwatch.core.model.probe_events import Event, decode_event
+from gpuwatch.core.model.probes import Event, decode_event
 from gpuwatch.core.model.run import DeviceMapping, Outcome
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from gpuwatch.core.model.probe_events import Event
+from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core.model.function_retraces import Retraced
-from gpuwatch.core.model.probe_events import BrokenEventLine, Event, decode_event
-from gpuwatch.core.model.program_waits import Pipeline, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.probes import BrokenEventLine, Event, decode_event
+from gpuwatch.core.model.program_behavior import Pipeline, Retraced, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import (
     DeviceMapping,
     Devices,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gpuwatch.core.formatting.units import size
-from gpuwatch.core.model.probe_events import Event
-from gpuwatch.core.model.program_waits import Standstill
+from gpuwatch.core.model.probes import Event
+from gpuwatch.core.model.program_behavior import Standstill
 from gpuwatch.core.model.run import (
     HOST_ALLOCATORS,
     DeviceMapping,

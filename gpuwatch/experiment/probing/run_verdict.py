@@ -13,8 +13,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
-from gpuwatch.core.model.run import Outcome, Run, Verdict, signal_name
+from gpuwatch.core.model.run import Outcome, Run, Verdict, ended_by_own_exception, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
 from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills

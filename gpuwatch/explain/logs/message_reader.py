@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import DeviceMapping, Oom
+from gpuwatch.core.parsing import lazy
 from gpuwatch.explain.logs import cuda_errors, log_ending, message_topics
 from gpuwatch.explain.logs.failure_lines import is_warning, reports_skipping
 from gpuwatch.explain.logs.log_facts import LogFacts

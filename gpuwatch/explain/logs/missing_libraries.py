@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
+from gpuwatch.core.parsing import lazy
 
 _TENSORFLOW_LIBRARY = lazy(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
 # The loader's message may be translated; the exception around it is not.

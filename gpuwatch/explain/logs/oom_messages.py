@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.lazy_pattern import lazy
 from gpuwatch.core.model.run import MemoryHolder, Oom
+from gpuwatch.core.parsing import lazy
 from gpuwatch.explain.logs.allocator_dump import ALIGNMENT_BYTES, OomDraft
 from gpuwatch.explain.logs.sizes_and_device_names import device_name, size_bytes, tensor_bytes
 

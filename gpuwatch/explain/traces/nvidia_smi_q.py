@@ -17,7 +17,7 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.traces.nvidia_smi_q_fields import (
     CLOCK_REASON_IDS,
     CLOCK_REASON_PATTERN,

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from gpuwatch import __version__
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN
 from gpuwatch.core.model.causes import CAUSES
-from gpuwatch.core.model.cluster_nodes import Node, NodeState
+from gpuwatch.core.model.comparison import Comparison, Node, NodeState
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.json_codec import Document, NotADocument, from_json, runs_in
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.core.safe_text import last_line

@@ -21,9 +21,8 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import UNKNOWN, size
-from gpuwatch.core.model.cluster_nodes import OddFact
+from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.share.reports import comparable_runs

@@ -10,9 +10,9 @@ import os
 
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.command_lines import is_own_command
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.core.own_processes import is_own_command
 from gpuwatch.machine.collector.process_rows import host_process
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock
 from gpuwatch.machine.sources.procfs import TICKS, lineage, parent, pids, process_stat

@@ -7,7 +7,7 @@ from collections import deque
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import memory
-from gpuwatch.core.model.process_accounting import AccountedProcess
+from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.gone_gpus import forget_gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpuwatch.core.model.process_accounting import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
+from gpuwatch.core.model.process_activity import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.process_usage import ObservedProcess

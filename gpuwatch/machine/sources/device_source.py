@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from gpuwatch.core.model.metrics import Lane
-from gpuwatch.core.model.process_accounting import AccountedProcess
+from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
 from gpuwatch.core.model.xids import Xid

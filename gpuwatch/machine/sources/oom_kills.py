@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.machine.sources.procfs import file_text
 
 _KILLED = re.compile(r"Killed process (\d{1,10})\b")

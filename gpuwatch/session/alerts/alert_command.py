@@ -12,7 +12,7 @@ import subprocess
 import threading
 from contextlib import suppress
 
-from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed
 

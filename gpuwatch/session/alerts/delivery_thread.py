@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import Alert
 
 MAX_WAITING_ALERTS = 100
 """Alerts that may wait; more are dropped, and reported as a failure."""

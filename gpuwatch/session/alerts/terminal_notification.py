@@ -9,8 +9,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Mapping
 
-from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.findings import Alert
 
 _OSC_777 = ("foot", "rxvt", "konsole")
 """Terminals, by the start of TERM, that support OSC 777 but not OSC 9."""

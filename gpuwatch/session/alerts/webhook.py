@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.alerts.delivery_thread import DeliveryFailed

@@ -16,17 +16,16 @@ from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.masking.redactor import Redactor
-from gpuwatch.core.model.cause_list import CauseList, CauseName, CausePage
-from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.causes import CAUSES, CauseList, CauseName, CausePage
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.gpu_time_usage import Usage
 from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import word_set
 from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_causes
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders

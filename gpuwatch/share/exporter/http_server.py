@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, MetricsPage
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.share.openmetrics_text import TextFormat

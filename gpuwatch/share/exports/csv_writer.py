@@ -7,7 +7,7 @@ import datetime
 import io
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
+from gpuwatch.core.safe_text import safe_cell
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.recording_tables import ColumnType, Table
 

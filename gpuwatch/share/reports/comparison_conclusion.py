@@ -9,8 +9,8 @@ from gpuwatch.core.formatting.sentences import as_clause, name_list
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE

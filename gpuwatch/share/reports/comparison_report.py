@@ -11,10 +11,9 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import UNKNOWN, count_text, percent, size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.cluster_nodes import Node, OddFact
+from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable

@@ -16,10 +16,10 @@ import msgspec
 from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
 from gpuwatch.core.masking.mask_secrets import MASK
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports import diagnostic_machine_tables as machine_tables
 from gpuwatch.share.reports import memory_over_time, run_report

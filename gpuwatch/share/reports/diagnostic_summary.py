@@ -11,10 +11,10 @@ from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports import run_report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -12,7 +13,6 @@ from gpuwatch.core.model.json_codec import Document
 from gpuwatch.core.model.machine_diff import Diff
 from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.share.reports.report_elements import Content

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
+from gpuwatch.core.model.comparison import Comparison, Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
-from gpuwatch.core.model.run_comparison import Comparison, Difference
 from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
 from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE

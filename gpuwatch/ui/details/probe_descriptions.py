@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, size
-from gpuwatch.core.model.probe_events import Event
+from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript

@@ -118,7 +118,7 @@ _LINK = "link "
 
 def link_style(url: str, style: str) -> str:
     """A style whose text is a link (OSC 8); the plain style if the terminal or the user wants none."""
-    from gpuwatch.core.formatting.hyperlinks import links_allowed  # not needed for the first frame
+    from gpuwatch.core.formatting.terminal_support import links_allowed  # not needed for the first frame
 
     return f"{_LINK}{style} {url}" if links_allowed(os.environ, terminal=True) else style
 

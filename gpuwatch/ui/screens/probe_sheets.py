@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 from gpuwatch.session.background_probes import ProbeParameters

@@ -10,9 +10,9 @@ from typing import ClassVar
 from textual import events
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.hyperlinks import file_url
+from gpuwatch.core.formatting.file_names import file_url
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.file_names import tilde_path
-from gpuwatch.core.formatting.hyperlinks import file_url
+from gpuwatch.core.formatting.file_names import file_url, tilde_path
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.drawing.text_styles import link_style

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, why_only_ascii
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.units import UNKNOWN, gib_text
-from gpuwatch.core.model.run_comparison import Comparison
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.runs_side_by_side import labels
 from gpuwatch.ui.details.probe_descriptions import event_text

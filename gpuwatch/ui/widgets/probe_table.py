@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.comparison_report import BEST, speed_marks

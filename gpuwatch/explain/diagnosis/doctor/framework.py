@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.durations import tenths_of_seconds
 from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.doctor import Distribution, FrameworkFacts, Library
 from gpuwatch.core.model.run import RunError
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.evidence import NO_LOG

@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible
-from gpuwatch.core.word_set import word_set
+from gpuwatch.core.parsing import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import advice
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, likely_error, rule

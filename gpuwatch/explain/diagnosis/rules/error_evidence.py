@@ -8,8 +8,8 @@ from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import RunError
+from gpuwatch.core.parsing import word_set
 from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.core.word_set import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
 from gpuwatch.explain.logs.log_facts import LogFacts

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.function_retraces import Retraced, TraceChange
+from gpuwatch.core.model.program_behavior import Retraced, TraceChange
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -7,9 +7,8 @@ import re
 from msgspec.structs import replace
 
 from gpuwatch.core.model.causes import NO_GPU
-from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run
+from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, ended_by_own_exception
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind

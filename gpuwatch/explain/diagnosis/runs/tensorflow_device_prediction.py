@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
-from gpuwatch.core.parse_integer import parse_integer
+from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.compute_capability import capabilities_of_build, parse_capability
 

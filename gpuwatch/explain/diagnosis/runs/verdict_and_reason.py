@@ -11,9 +11,8 @@ from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
-from gpuwatch.core.model.ended_by_own_exception import ended_by_own_exception
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import Run, Verdict
+from gpuwatch.core.model.run import Run, Verdict, ended_by_own_exception
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE

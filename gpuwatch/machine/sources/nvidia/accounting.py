@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpuwatch.core.model.process_accounting import AccountedProcess
+from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 

@@ -20,8 +20,7 @@ from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
     FABRIC_TROUBLES,
 )
 from gpuwatch.machine.sources.nvidia.mig import MEMORY_SLICES
-from gpuwatch.sim.described_gpus import MAX_NUMBERS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
-from gpuwatch.sim.gpu_models import MODELS
+from gpuwatch.sim.gpu_models import MAX_NUMBERS, MODELS, NOT_AVAILABLE, DescribedGpu, SimAnswer, SimCard
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance
 
 _MEMORY, _FABRIC, _MIG = "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"

@@ -12,8 +12,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from gpuwatch.core.formatting.spreadsheet_cells import safe_cell
-from gpuwatch.core.model.cluster_nodes import Node
+from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -25,9 +24,9 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.recorded_period import GRAPHED, Period
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_comparison import Comparison
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment, Trial
+from gpuwatch.core.safe_text import safe_cell
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.run_tables import device_map

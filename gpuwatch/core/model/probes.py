@@ -1,5 +1,6 @@
-"""Events of a running probe: one JSON object per line on its own file descriptor.
+"""Probes: the output of ``gpuwatch probe --list --json`` and ``--explain``, and the events of a running one.
 
+An event is one JSON object on a line of the probe's own file descriptor.
 The encoder is in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the user's interpreter). A
 missing ``end`` event is itself a result: the probe was killed, ran out of memory or timed out.
 """
@@ -35,3 +36,27 @@ def decode_event(line: bytes) -> Event | BrokenEventLine:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return BrokenEventLine(line[:400].decode("utf-8", "replace"), str(error))
+
+
+class ProbeEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration in the list of all."""
+
+    config: str
+    group: str
+    framework: str
+    title: str
+    summary: str
+    """Its first paragraph; empty if the title says it all."""
+
+
+class ProbeList(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.probes/1"):
+    """Every configuration that ``gpuwatch probe`` runs."""
+
+    probes: tuple[ProbeEntry, ...]
+
+
+class RecipeList(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.recipes/1"):
+    """The settings of configurations, as code to paste."""
+
+    recipes: dict[str, str]
+    """Code by configuration."""

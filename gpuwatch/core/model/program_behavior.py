@@ -1,4 +1,4 @@
-"""Where a watched program waited or stood still: for its input, in its own code, in a tf.data pipeline."""
+"""How a watched program behaved: where it waited or stood still, and which tf.functions TensorFlow traced again."""
 
 from __future__ import annotations
 
@@ -61,3 +61,34 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     threads: tuple[ThreadStack, ...] = ()
     """That of the steps first."""
+
+
+class TraceChange(msgspec.Struct, frozen=True, kw_only=True):
+    """An argument of a tf.function that was another one than at the trace before."""
+
+    argument: str
+    """Its name, with the place in a structure: ``step``, ``batch[0]``."""
+    kind: str
+    """What differed: ``shape`` (or dtype), ``Python int``, ``object``, ``length``, ``type``, ``structure``."""
+    times: int
+    """In how many traces it was this that changed."""
+    examples: tuple[str, ...] = ()
+    """The latest of them; no text of the program's, which may be a secret."""
+
+
+class Retraced(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python function that tf.functions of a program traced several times."""
+
+    name: str
+    place: str
+    """``train.py:12``, where it is defined."""
+    caller: str = ""
+    """``train.py:30``, the program's own line that called it first, if a library defines it."""
+    traces: int
+    """How often TensorFlow traced it."""
+    calls: int
+    """Calls outside of other tf.functions, with those that were traced."""
+    made: int
+    """How many tf.functions were made of it: each is traced at its first call."""
+    changes: tuple[TraceChange, ...] = ()
+    """Arguments that differed, the most frequent first."""

@@ -1,9 +1,10 @@
-"""Recordings as the input of a command: which file, and which part of its time."""
+"""Files as the input of a command: saved documents, and recordings with a part of their time."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.output import print_line
+from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.model.json_codec import Document, NotADocument, read
 
 if TYPE_CHECKING:
     from gpuwatch.machine.recording.reader import Recording
@@ -104,3 +107,20 @@ def latest_recording() -> Path:
             hint="create one with gpuwatch record, or name a file",
         )
     return max(recordings)[1]
+
+
+def read_document(path: Path) -> Document:
+    """A saved document (JSON, or HTML that carries it); a one-line :class:`UsageError` for anything else."""
+    name = file_name(path)
+    progress(f"reading {name}")
+    try:
+        return read(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    except NotADocument as error:
+        reason, hint = (
+            ("", f"for a log, use gpuwatch explain {shlex.quote(name)}") if error.is_text else (f": {error}", "")
+        )
+        raise UsageError(f"{name} is not a gpuwatch document{reason}", hint=hint) from error
+    finally:
+        progress("")
