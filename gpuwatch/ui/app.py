@@ -215,7 +215,7 @@ class GpuwatchApp(PreferencesApp):
         self._first_frame_until = time.monotonic() + _MAX_FIRST_FRAME_SECONDS
         self.call_after_refresh(self._replace_first_frame)
         room = self.size.width - HELP_AND_QUIT_CELLS
-        if self.settings_file is not None and self.settings_file.notice:
+        if self.settings_file.notice:
             self.tab.show_message(self.settings_file.fit_notice(room), "warning", 60)
         if self._notice:
             self.tab.show_message(cut_to_width(self._notice, room), "accent", _NOTICE_SECONDS)

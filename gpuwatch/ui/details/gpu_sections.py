@@ -200,9 +200,7 @@ def _connection_text(found: Connection) -> str:
     return f"{links}; PCIe {level}" if level else links
 
 
-def event_lines(
-    device: Device, events: Sequence[MachineEvent], now: float, most: int = 40, since: str = "gpuwatch started"
-) -> SpanLines:
+def event_lines(device: Device, events: Sequence[MachineEvent], now: float, most: int, since: str) -> SpanLines:
     """Events of the device, newest first; ``since``: from when on they are known."""
     lines: SpanLines = []
     for event in reversed(events):

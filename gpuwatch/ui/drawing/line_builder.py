@@ -127,6 +127,12 @@ def with_border(
     return framed
 
 
+def filtered_title(title: str, typed: str | None, note: str = "") -> list[Span]:
+    """The title of a list, with a ``note`` and its filter as typed; None: it has none."""
+    filtered: list[Span] = [] if typed is None else [(" ─ ", "border"), ("/ ", "key"), (typed, "strong")]
+    return [(title, "title"), (note, "dim"), *filtered]
+
+
 def visible_rows(top: int, room: int, count: int) -> str:
     """The visible rows, ``1–10 of 200``; empty when all are visible."""
     return f"{top + 1}–{min(top + room, count)} of {count}" if count > room else ""

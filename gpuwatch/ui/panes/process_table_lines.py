@@ -14,7 +14,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import EVENT_MARKS, SEVERITY_MARKS
-from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, visible_rows, with_border
+from gpuwatch.ui.drawing.line_builder import LineBuilder, filtered_title, scroll_thumb, visible_rows, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.preferences import Preferences
@@ -277,9 +277,7 @@ def bordered_table(
     ``rows``: all of the list; ``total``: process rows without a filter; ``requested``: those that match it.
     """
     width, count = layout.width + 2, process_count(rows)
-    title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
-    if filtered is not None:
-        title += [(" ─ ", "border"), ("/ ", "key"), (cut_to_width(filtered, width // 3), "strong")]
+    typed = cut_to_width(filtered, width // 3) if filtered is not None else None
     by = COLUMN_BY_ID[layout.sort_column].title.lower()
     counts = f"{requested} of {total}" if filtered is not None else str(total)
     seen = visible_rows(top, max(height - 3, 1), count)
@@ -290,7 +288,7 @@ def bordered_table(
         lines,
         width,
         height,
-        title=title,
+        title=filtered_title("Processes", typed, " as a tree" * as_tree),
         note=f" {counts}, by {by} {'↓' if layout.sort_reverse else '↑'} " if total else "",
         focused=layout.focused,
         scroll_bar=scroll_thumb(top, max(height - 3, 1), len(rows)),

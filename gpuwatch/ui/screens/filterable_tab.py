@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 from textual import events
 
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.line_builder import filtered_title
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.screens.base_tab import TabScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter_language import Filter, FilterError, WordFilter, parse_words
-from gpuwatch.ui.widgets.scroll_list import ScrollList, filtered_title
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar

@@ -303,7 +303,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
         most, since = _MAX_EVENTS if granted else 40, _since_text(view.since.events, view.now)
-        happened = gpu_facts.event_lines(device, view.events, view.now, most=most, since=since)
+        happened = gpu_facts.event_lines(device, view.events, view.now, most, since)
         return [("Events", happened), ("Latest probe runs", granted or none)]
 
     def choose(self, uuid: str) -> None:

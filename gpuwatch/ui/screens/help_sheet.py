@@ -15,19 +15,15 @@ from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 from gpuwatch.ui.tables.process_filter import EXAMPLES
 
 _PANE_TITLES = {
-    "overview": "1 Overview",
-    "summary": "1 Overview",
-    "users": "1 Overview",
+    **dict.fromkeys(("overview", "summary", "users"), "1 Overview"),
     "gpus": "1 Overview: GPUs",
     "processes": "Process lists",
-    "readings": "2 GPU, 3 Process",
-    "process": "2 GPU, 3 Process",
+    **dict.fromkeys(("readings", "process"), "2 GPU, 3 Process"),
     "filterable": "2 GPU … 6 Events",
     "probes": "4 Probes",
     "findings": "5 Findings",
     "events": "6 Events",
-    "fleet": "Hosts",
-    "hosts": "Hosts",
+    **dict.fromkeys(("fleet", "hosts"), "Hosts"),
     "timeline": "While paused",
     "everywhere": "Everywhere",
 }

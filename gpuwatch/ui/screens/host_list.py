@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 
 from gpuwatch.fleet.host_summary import FleetSummary, HostSummary
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, filtered_title
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import cut_to_width
 from gpuwatch.ui.panes.host_list_lines import fleet_top_line, free_line, header_line, host_row, problem_line, used_line
@@ -19,7 +19,7 @@ from gpuwatch.ui.settings.actions import NOT_IN_FLEET, bindings
 from gpuwatch.ui.tables.host_columns import COLUMN_BY_ID, COLUMNS, PlacedColumn, place_columns, sorted_hosts
 from gpuwatch.ui.tables.host_filter import EXAMPLES, HostFilter, host_matches, parse_host_filter
 from gpuwatch.ui.widgets.one_line_panes import OneLinePane
-from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines, filtered_title
+from gpuwatch.ui.widgets.scroll_list import ItemList, LazyLines
 
 if TYPE_CHECKING:
     from gpuwatch.ui.fleet_app import FleetApp

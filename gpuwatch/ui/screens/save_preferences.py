@@ -19,7 +19,7 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
 
     If the same was saved last, this undoes it: the file gets its earlier contents, or is removed.
     """
-    path, preferences = path or app.settings_path, app.current_preferences()
+    path, preferences = path or app.settings_file.path, app.current_preferences()
     shown = printable(tilde_path(path))
     try:
         last, app.saved = app.saved, None

@@ -19,31 +19,19 @@ class Tab:
     """Whether its modules are imported while idle, so that it opens without delay."""
 
 
+# fmt: off
 TABS = (
-    Tab(
-        "overview",
-        "Overview",
-        "Everything at a glance: GPUs, processes, findings",
-        ("overview", "processes", "gpus", "summary", "users", "timeline"),
-    ),
-    Tab(
-        "gpu",
-        "GPU",
-        "One GPU: readings, graphs, processes, limits, events",
-        ("filterable", "readings", "processes", "timeline"),
-    ),
+    Tab("overview", "Overview", "Everything at a glance: GPUs, processes, findings",
+        ("overview", "processes", "gpus", "summary", "users", "timeline")),
+    Tab("gpu", "GPU", "One GPU: readings, graphs, processes, limits, events",
+        ("filterable", "readings", "processes", "timeline")),
     Tab("process", "Process", "One process: its GPUs, settings, history, tree", ("filterable", "process", "timeline")),
-    Tab(
-        "probes",
-        "Probes",
-        "Run memory and placement settings and compare them",
-        ("filterable", "probes"),
-        prepared=False,
-    ),
+    Tab("probes", "Probes", "Run memory and placement settings and compare them", ("filterable", "probes"),
+        prepared=False),
     Tab("findings", "Findings", "All findings, with evidence and what to do", ("filterable", "findings", "timeline")),
     Tab("events", "Events", "What happened since gpuwatch started", ("filterable", "events", "timeline")),
 )
-
+# fmt: on
 FLEET = Tab("fleet", "Hosts", "All hosts: free GPUs, users, problems", ("fleet", "hosts"))
 """The list of hosts, over the tabs of one of them."""
 

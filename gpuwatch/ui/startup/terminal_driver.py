@@ -33,24 +33,16 @@ _MODES = (1000, 1003, 1015, 1006, 1016, 1004, 2004, 2048)
 _RESTORE = r"\033[<u" + "".join(rf"\033[?{mode}l" for mode in _MODES) + r"\033[?7h\033[?1049l\033[?25h"
 _SHELL_SCRIPT = f"trap '' INT QUIT TERM TSTP TTOU; read -r left || printf '{_RESTORE}'"
 _TIMEOUT_SECONDS = 5.0
+"""Seconds in which that shell has to end."""
 
 
-class ScreenGuard:
-    """A shell that waits at a pipe: its end without a word means that nobody has restored the screen."""
+def guard_screen(terminal: int) -> subprocess.Popen[bytes]:
+    """Starts a shell that waits at a pipe: its end without a word means that nobody has restored the screen.
 
-    def __init__(self, terminal: int) -> None:
-        """``terminal``: the descriptor to which the screen is drawn."""
-        self._shell: subprocess.Popen[bytes] | None = None
-        with suppress(OSError):  # without /bin/sh nothing can be done
-            self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", _SHELL_SCRIPT], stdin=subprocess.PIPE, stdout=terminal, stderr=subprocess.DEVNULL
-            )
-
-    def dismiss(self) -> None:
-        """Ends the shell that would restore the screen: that is done."""
-        if self._shell is not None:
-            with suppress(OSError, subprocess.TimeoutExpired):
-                self._shell.communicate(b"\n", timeout=_TIMEOUT_SECONDS)
+    ``terminal``: the descriptor to which the screen is drawn. Raises :class:`OSError` without ``/bin/sh``.
+    """
+    command = ["/bin/sh", "-c", _SHELL_SCRIPT]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=terminal, stderr=subprocess.DEVNULL)
 
 
 _POLL_MILLISECONDS = 50
@@ -90,7 +82,8 @@ class TerminalDriver(LinuxDriver):
     """Output held back until :meth:`release`."""
     _wake: tuple[int, int] | None = None
     """A pipe that ends the wait for input."""
-    _guard: ScreenGuard | None = None
+    _guard: subprocess.Popen[bytes] | None = None
+    """See :func:`guard_screen`."""
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
@@ -110,7 +103,8 @@ class TerminalDriver(LinuxDriver):
             self._file = _ClosableFile(file)  # type: ignore[assignment]
         TerminalDriver.started = True
         if sys.__stderr__ is not None:
-            self._guard = ScreenGuard(sys.__stderr__.fileno())  # where Textual draws
+            with suppress(OSError):
+                self._guard = guard_screen(sys.__stderr__.fileno())  # where Textual draws
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.app.terminal_writes.output = self.write
 
@@ -203,7 +197,8 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
         guard, self._guard = self._guard, None
         if guard is not None:
-            guard.dismiss()
+            with suppress(OSError, subprocess.TimeoutExpired):
+                guard.communicate(b"\n", timeout=_TIMEOUT_SECONDS)
 
     def disable_input(self) -> None:
         wake, self._wake = self._wake, None

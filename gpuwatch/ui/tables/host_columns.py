@@ -58,26 +58,24 @@ def _used_share(host: HostSummary) -> float | None:
     return host.memory_used / host.memory_total if host.memory_used is not None and host.memory_total else None
 
 
+# fmt: off
 COLUMNS = (
     Column("host", "HOST", "Name", lambda host: natural_sort_key(host.name)),
     Column("free", "FREE", "GPUs that nobody uses", lambda host: float(host.free), descending=True, at_right=True),
     Column("gpus", "GPUS", "Number of GPUs; a sign for each", lambda host: float(len(host.gpus)), descending=True),
     Column("util", "GPU%", "Average utilization", lambda host: host.utilization, descending=True, at_right=True),
     Column("mem", "GPU-MEM", "Used and total GPU memory", _used_share, descending=True, at_right=True),
-    Column(
-        "free-mem",
-        "FREE-MEM",
-        "Free memory of the GPU that has most",
-        lambda host: host.memory_free,
-        descending=True,
-        at_right=True,
-    ),
+    Column("free-mem", "FREE-MEM", "Free memory of the GPU that has most", lambda host: host.memory_free,
+        descending=True, at_right=True),
     Column("temp", "TEMP", "Hottest GPU", lambda host: host.hottest, descending=True, at_right=True),
     Column("model", "MODEL", "Model of the GPUs", lambda host: host.models[0][0].lower() if host.models else None),
     Column("user", "USED BY", "Users and jobs", lambda host: host.holders[0][0].lower() if host.holders else None),
     Column("state", "STATE", "Errors, warnings, no answer", _problem_rank, descending=True),
 )
+# fmt: on
 COLUMN_BY_ID = {column.id: column for column in COLUMNS}
+_DROP_ORDER = ("temp", "model", "free-mem", "mem")
+"""Columns dropped when there is no room, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +103,10 @@ def place_columns(width: int, hosts: Sequence[HostSummary]) -> tuple[PlacedColum
         "model": min(max(models, 6), 18),
     }
     gaps = {"gpus": 2, "model": 2}
-    for dropped in (
-        (),
-        ("temp",),
-        ("temp", "model"),
-        ("temp", "model", "free-mem"),
-        ("temp", "model", "free-mem", "mem"),
-    ):
-        shown = [name for name in sizes if name not in dropped]
+    for dropped in range(len(_DROP_ORDER) + 1):
+        shown = [name for name in sizes if name not in _DROP_ORDER[:dropped]]
         taken = _MARK_CELLS + sum(sizes[name] + gaps.get(name, 1) for name in shown)
-        if width - taken >= _MIN_TAIL_CELLS + (len(dropped) < 2) * (_TWO_COLUMNS_CELLS - _MIN_TAIL_CELLS):
+        if width - taken >= _MIN_TAIL_CELLS + (dropped < 2) * (_TWO_COLUMNS_CELLS - _MIN_TAIL_CELLS):
             break
     placed = []
     x = _MARK_CELLS

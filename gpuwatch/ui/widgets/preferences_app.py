@@ -41,11 +41,10 @@ class PreferencesApp(App[None]):
         """
         super().__init__()
         self._ascii_only = ascii_only
-        self.settings_path = settings.path if settings is not None else default_path()
-        self.preferences = settings.preferences if settings is not None else Preferences()
-        """The preferences so far; :meth:`current_preferences` adds the state of the screen."""
-        self.settings_file = settings
+        self.settings_file = settings or LoadedSettings(default_path())
         """The settings file as it was read, with its problems."""
+        self.preferences = self.settings_file.preferences
+        """The preferences so far; :meth:`current_preferences` adds the state of the screen."""
         self.saved: SavedSettings | None = None
         """The last save, as long as it can be undone."""
         self._ascii_filter = AsciiFilter()

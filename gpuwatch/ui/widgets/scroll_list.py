@@ -21,12 +21,6 @@ WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "di
 NO_MATCH = Line((("  no match; Esc clears it", "dim"),))
 
 
-def filtered_title(title: str, typed: str | None) -> list[Span]:
-    """The title of a list, with its filter as typed; None: it has none."""
-    filtered: list[Span] = [] if typed is None else [(" ─ ", "border"), ("/ ", "key"), (typed, "strong")]
-    return [(title, "title"), *filtered]
-
-
 class LazyLines(Sequence[Line]):
     """Lines that are drawn when they come into view."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuwatch.core.formatting.units import UNKNOWN, gib, short_gib
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.line_builder import LineBuilder
+from gpuwatch.ui.drawing.line_builder import LineBuilder, filtered_title
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.settings.actions import bindings
@@ -15,7 +15,7 @@ from gpuwatch.ui.tables.owner_totals import NO_JOB, Total, job_of, totals, unexp
 from gpuwatch.ui.tables.process_columns import job_text
 from gpuwatch.ui.tables.process_filter import ProcessFilter
 from gpuwatch.ui.tables.process_table_rows import unexplained_memory
-from gpuwatch.ui.widgets.scroll_list import ItemList, filtered_title
+from gpuwatch.ui.widgets.scroll_list import ItemList
 from gpuwatch.ui.widgets.scrolling_pane import TypeAhead
 
 _GIB = 1024**3
