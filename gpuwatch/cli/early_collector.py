@@ -77,7 +77,7 @@ class EarlyStart:
         assert picture is not None
         if not stream_ready(stream, seconds):
             return False
-        from gpuwatch.machine.collector.collector_protocol import PREVIEW
+        from gpuwatch.machine.collector.protocol import PREVIEW
         from gpuwatch.machine.history.sample_frames import KEY, FrameDecoder, read_frame
 
         frame = read_frame(stream)
@@ -144,7 +144,7 @@ def start_early(arguments: Sequence[str], extra_modules: Sequence[str]) -> None:
         return
     gc.disable()
     exit_signals.undo_early_start = undo_early_start
-    from gpuwatch.machine.collector.collector_protocol import DEFAULT_INTERVAL_SECONDS
+    from gpuwatch.machine.collector.protocol import DEFAULT_INTERVAL_SECONDS
 
     _early_start = _fork_collector(DEFAULT_INTERVAL_SECONDS, share=True)
     if _early_start is None:
@@ -163,7 +163,7 @@ def start_early(arguments: Sequence[str], extra_modules: Sequence[str]) -> None:
 
 def _fork_collector(interval: float, *, share: bool = False, on_demand: bool = False) -> EarlyStart | None:
     # Import what both processes need before there are two.
-    import gpuwatch.machine.collector.collector_protocol  # noqa: F401
+    import gpuwatch.machine.collector.protocol  # noqa: F401
     from gpuwatch.machine.collector.forked_collector import fork_collector
 
     try:

@@ -15,7 +15,7 @@ from gpuwatch.cli.shared_options import option_set
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import BY_ID
-from gpuwatch.machine.sources.nvidia import decode_nvml_answers
+from gpuwatch.machine.sources.nvidia import decode_answers
 from gpuwatch.sim import faults
 from gpuwatch.sim.find_machines import choose_machine
 from gpuwatch.sim.machine_shape import parse_memory
@@ -289,9 +289,9 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
     access-timeout-recovery, and one configuration error: no-partition, insufficient-nvlinks and more.
     not-started and in-progress are states of the registration. healthy removes all troubles, off the fabric.
     """
-    states = {name: number for number, name in decode_nvml_answers.FABRIC_STATES.items() if number in (1, 2)}
-    bits = {name: bit for bit, name in decode_nvml_answers.FABRIC_TROUBLES.items()}
-    misconfigured = {name: number for number, name in decode_nvml_answers.FABRIC_CONFIGURATIONS.items()}
+    states = {name: number for number, name in decode_answers.FABRIC_STATES.items() if number in (1, 2)}
+    bits = {name: bit for bit, name in decode_answers.FABRIC_TROUBLES.items()}
+    misconfigured = {name: number for number, name in decode_answers.FABRIC_CONFIGURATIONS.items()}
     alone = (*states, "healthy", "off")
     names = [*bits, *misconfigured, *alone]
     wanted = troubles.split(",")
@@ -302,7 +302,7 @@ def fabric(machine: SimMachine, device: int, troubles: str) -> str:
             raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give only {name}")
     mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
     configuration = max((misconfigured[name] for name in wanted if name in misconfigured), default=1)
-    mask |= configuration << decode_nvml_answers.FABRIC_CONFIGURATION_SHIFT
+    mask |= configuration << decode_answers.FABRIC_CONFIGURATION_SHIFT
     values = {
         "fabric_state": states.get(troubles, 3),
         "fabric_health_mask": mask,

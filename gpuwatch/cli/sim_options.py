@@ -204,7 +204,7 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
     """
     import hashlib
 
-    from gpuwatch.machine.sources.nvidia.encode_nvml_answers import simulated_gpus_of
+    from gpuwatch.machine.sources.nvidia.encode_answers import simulated_gpus_of
     from gpuwatch.sim.machine_shape import SimShape
     from gpuwatch.sim.simulated_machine import SimMachine
 

@@ -68,8 +68,7 @@ def _event_changes(recording: Recording, begin: float, moment: float) -> Iterato
 
 def _recording_gap_changes(recording: Recording, begin: float, moment: float) -> Iterator[Change]:
     recording_begin, _ = recording.extent()
-    interval = max((run.interval for run in recording.sessions), default=1.0)
-    max_gap = unobserved_limit(interval)
+    max_gap = unobserved_limit(recording.interval)
     if recording_begin - begin > max_gap:
         unknown_duration = hours_minutes(recording_begin - begin)
         yield _change(
@@ -109,8 +108,7 @@ def _setting_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _reading_changes(recording: Recording, begin: float, moment: float, devices: list[Device]) -> Iterator[Change]:
-    interval = max((run.interval for run in recording.sessions), default=1.0)
-    compared_since = moment - max(_COMPARED_SECONDS, MIN_GAP_INTERVALS * interval)
+    compared_since = moment - max(_COMPARED_SECONDS, MIN_GAP_INTERVALS * recording.interval)
     sums_by_key: dict[tuple[str, str], list[float]] = {}
     for times, columns in recording.numbers(begin, moment, frozenset(_MIN_READING_CHANGES)):
         for key, values in columns.items():

@@ -46,7 +46,7 @@ class JoinedSamples(SampleStore):
     def __init__(self, kept: LastHour, recording: Recording) -> None:
         self._live = kept
         self.recording = recording
-        self._max_distance = _MAX_DISTANCE * max((run.interval for run in recording.sessions), default=1.0)
+        self._max_distance = _MAX_DISTANCE * recording.interval
         self._refreshed_at = float("-inf")
         self._times_key: tuple[object, ...] = ()
         """What the times below were made of."""

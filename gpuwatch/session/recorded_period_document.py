@@ -48,8 +48,7 @@ def period_document(
 ) -> Period:
     """The stretch from ``begin`` to ``end``, seconds since the epoch; UsageError if nothing of it was recorded."""
     usage = gpu_usage(recording, begin, end, "process", progress)
-    interval = max((run.interval for run in recording.sessions), default=1.0)
-    point_seconds = _point_seconds(end - begin, interval)
+    point_seconds = _point_seconds(end - begin, recording.interval)
     graph_begin = begin if point_seconds < minute_and_hour_means.MINUTE else begin // point_seconds * point_seconds
     last_sample = recording.at(end)
     is_readable = (

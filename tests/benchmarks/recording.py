@@ -21,7 +21,7 @@ import msgspec
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.recording import gpu_time_and_energy
-from gpuwatch.machine.recording.compression_and_checksums import checksum, pack_times, unpack_times
+from gpuwatch.machine.recording.database_cells import checksum, pack_times, unpack_times
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter

@@ -15,8 +15,8 @@ import pytest
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector import live_feed
-from gpuwatch.machine.collector.collector_protocol import PREVIEW
 from gpuwatch.machine.collector.live_feed import LiveFeed
+from gpuwatch.machine.collector.protocol import PREVIEW
 from gpuwatch.machine.history.sample_frames import KEY, read_frame
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine

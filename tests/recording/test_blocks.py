@@ -14,10 +14,10 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.history.last_hour import Chunk, LastHour
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, FrameEncoder, StoredSample, split_frames
-from gpuwatch.machine.recording import compression_and_checksums
-from gpuwatch.machine.recording.compression_and_checksums import compress, decompress, pack_times, unpack_times
+from gpuwatch.machine.recording import database_cells
+from gpuwatch.machine.recording.database_cells import compress, decompress, pack_times, unpack_times
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
+from gpuwatch.machine.recording.writer import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 from tests.ui import machines
@@ -127,7 +127,7 @@ def test_unchanged_parts_are_the_same_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize("xz", [True, False])
 def test_damaged_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, xz: bool) -> None:
     if not xz:
-        monkeypatch.setattr(compression_and_checksums, "lzma", None)
+        monkeypatch.setattr(database_cells, "lzma", None)
     data = pack([(machines.many(2, 6, tick=tick), ()) for tick in range(5)])
     for place in range(0, len(data), 7):
         damaged = bytearray(data)
@@ -155,7 +155,7 @@ def test_a_minute_takes_a_byte_a_value() -> None:
 def test_where_python_has_no_xz(monkeypatch: pytest.MonkeyPatch) -> None:
     shots: Shots = [(machines.many(2, 6, tick=tick), ()) for tick in range(5)]
     with_xz = pack(shots)
-    monkeypatch.setattr(compression_and_checksums, "lzma", None)
+    monkeypatch.setattr(database_cells, "lzma", None)
     assert [kept.snapshot for kept in read(pack(shots))] == [shot for shot, _ in shots]
     with pytest.raises(DamagedData, match="this Python was built without"):
         read(with_xz)

@@ -24,14 +24,13 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_frames import FINDINGS, KEY, DamagedData, FrameDecoder, framed
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
-from gpuwatch.machine.recording.compression_and_checksums import with_checksum
 from gpuwatch.machine.recording.cut_recording import cut_out
+from gpuwatch.machine.recording.database_cells import with_checksum
 from gpuwatch.machine.recording.database_rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
-from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.recording.time_expressions import time_text
-from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
+from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter, StorableSnapshots
 from tests.recording.days import NOON, day
 from tests.ui import machines
 

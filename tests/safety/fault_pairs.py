@@ -26,8 +26,8 @@ from msgspec.structs import replace
 from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.collector import Collector
-from gpuwatch.machine.collector.collector_protocol import note_seen_devices
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.protocol import note_seen_devices
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
@@ -35,7 +35,7 @@ from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.machine.sources.device_source import SeenDevice
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
+from gpuwatch.machine.sources.nvidia.decode_answers import FABRIC_CONFIGURATION_SHIFT, FABRIC_TROUBLES
 from gpuwatch.session.current_findings import recorded_and_current_findings
 from gpuwatch.session.recorded_period_document import period_document
 from gpuwatch.session.session import replay_session

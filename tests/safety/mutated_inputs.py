@@ -39,8 +39,8 @@ from gpuwatch.fleet.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import _response_decoder
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
 from gpuwatch.machine.recording import gpu_time_and_energy, minute_and_hour_means
-from gpuwatch.machine.recording.compression_and_checksums import decompress as block
-from gpuwatch.machine.recording.compression_and_checksums import without_checksum
+from gpuwatch.machine.recording.database_cells import decompress as block
+from gpuwatch.machine.recording.database_cells import without_checksum
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.ui.settings.settings_file import parse_settings
 from gpuwatch.ui.tables import host_filter, process_filter

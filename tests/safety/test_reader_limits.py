@@ -25,7 +25,7 @@ from gpuwatch.fleet import ssh_source
 from gpuwatch.fleet.host_list import parse_hosts
 from gpuwatch.fleet.prometheus_api import ANSWER_SECONDS, Prometheus
 from gpuwatch.machine.history import sample_frames
-from gpuwatch.machine.recording import compression_and_checksums, gpu_time_and_energy
+from gpuwatch.machine.recording import database_cells, gpu_time_and_energy
 from gpuwatch.machine.sources import nvidia_smi_and_kernel_log
 from gpuwatch.share.assistant import allowed_files, run_commands
 from gpuwatch.share.assistant.tool_arguments import ExplainArguments, parse_arguments
@@ -110,8 +110,8 @@ def recording(path: Path) -> str:
             lambda: list(sample_frames.split_frames(sample_frames.packed_frame(bytes(2 * SMALL)))),
         ),
         said(
-            compression_and_checksums.DamagedData,
-            lambda: compression_and_checksums.decompress(compression_and_checksums.with_checksum(plain)),
+            database_cells.DamagedData,
+            lambda: database_cells.decompress(database_cells.with_checksum(plain)),
         ),
         said(ValueError, lambda: gpu_time_and_energy.unpack_gpu_time(plain)),
     )

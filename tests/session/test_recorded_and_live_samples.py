@@ -15,8 +15,7 @@ from gpuwatch.machine.history.last_hour import MAX_EVENTS, LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent, still_lasting
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement
-from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
-from gpuwatch.machine.recording.writer import Clock, RecordingWriter
+from gpuwatch.machine.recording.writer import Clock, RecordingWriter, StorableSnapshots
 from gpuwatch.session import recorded_and_live_samples
 from gpuwatch.session.recorded_and_live_samples import JoinedSamples, RecordedPast, open_past
 from gpuwatch.session.session import Session

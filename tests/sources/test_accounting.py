@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.history.process_events import ProcessEvents
+from gpuwatch.machine.history.process_usage import ProcessLives
+from gpuwatch.machine.history.sample_events import ProcessEvents
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
-from gpuwatch.machine.recording.process_lifetimes import ProcessLives
 from gpuwatch.machine.sources.device_source import GpuProcess
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice

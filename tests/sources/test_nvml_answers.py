@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name, picked_value
+from gpuwatch.machine.sources.nvidia.decode_answers import number_or_name, picked_value
 from gpuwatch.machine.sources.nvidia.mig import profile_name
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource

@@ -18,7 +18,7 @@ from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, ConditionEngine
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.machine.history.process_events import ProcessEvents
+from gpuwatch.machine.history.sample_events import ProcessEvents
 from tests.ui import machines
 
 GIB = machines.GIB

@@ -35,9 +35,8 @@ from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode, 
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import broken_rule_finding, by_severity, diagnose, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import healthy_finding
-from gpuwatch.machine.history.device_events import DeviceEvents
 from gpuwatch.machine.history.machine_event import LastingCondition, MachineEvent, onset_key
-from gpuwatch.machine.history.process_events import ProcessEvents
+from gpuwatch.machine.history.sample_events import DeviceEvents, ProcessEvents
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, unobserved_limit
 
 if TYPE_CHECKING:

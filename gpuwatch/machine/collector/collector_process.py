@@ -1,6 +1,6 @@
 """The collector's process: samples at an interval and writes snapshots to stdout.
 
-The format is described in :mod:`gpuwatch.machine.collector.collector_protocol`. Commands come on stdin, one JSON object
+The format is described in :mod:`gpuwatch.machine.collector.protocol`. Commands come on stdin, one JSON object
 per line (``{"interval": 1.0}``); the process exits at end of file, so it never outlives the program that started it.
 """
 
@@ -20,15 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_protocol import (
-    FAILURE,
-    PREVIEW,
-    SOURCE,
-    Command,
-    Settings,
-    Source,
-    note_seen_devices,
-)
+from gpuwatch.machine.collector.protocol import FAILURE, PREVIEW, SOURCE, Command, Settings, Source, note_seen_devices
 from gpuwatch.machine.history.sample_frames import FrameEncoder, encoded, framed
 from gpuwatch.machine.sources import driver_call_tracking
 
@@ -120,30 +112,30 @@ class _CollectorService:
 
         return find_recorder(settings.interval, gpm=settings.gpm, seen=settings.seen)
 
-    def _follow_recorder(self, recorder: RecorderFollower) -> bool:
+    def _follow_recorder(self, follower: RecorderFollower) -> bool:
         """Sends what a recorder records until there is a reason to sample here; False when stdin ended."""
         settings = self._settings
-        snapshots = [recorder.first] if recorder.first is not None else []
+        snapshots = [follower.first] if follower.first is not None else []
         sent_source, sent_at, reason_to_stop = Source(), 0.0, ""
         while not reason_to_stop:
-            source, now = recorder.source, time.monotonic()
-            if source != sent_source or (recorder.is_late and now - sent_at >= _SILENCE_REPEAT_SECONDS):
+            source, now = follower.source, time.monotonic()
+            if source != sent_source or (follower.is_late and now - sent_at >= _SILENCE_REPEAT_SECONDS):
                 sent_source, sent_at = source, now
                 _write(framed(SOURCE, encoded(source)))  # before its samples
             for snapshot in snapshots:
-                if self._is_wanted(snapshot, recorder.interval):
+                if self._is_wanted(snapshot, follower.interval):
                     self._send(snapshot)
-            self._due = recorder.next_check()
+            self._due = follower.next_check()
             if not self._wait():
                 return False
-            is_alive = recorder.is_alive  # asked first, so that the last sample is not missed
-            snapshots, reason_to_stop = recorder.new_samples()
+            is_alive = follower.recorder.is_alive  # asked first, so that the last sample is not missed
+            snapshots, reason_to_stop = follower.new_samples()
             if not is_alive:
-                reason_to_stop = f"{recorder.name} ended"
-            elif not (settings.share and recorder.is_sufficient(settings.interval, gpm=settings.gpm)):
-                reason_to_stop = (
-                    f"{recorder.name} samples less often or less" if settings.share else "own collector, as requested"
-                )
+                reason_to_stop = f"{follower.name} ended"
+            elif not settings.share:
+                reason_to_stop = "own collector, as requested"
+            elif not follower.recorder.entry.is_sufficient(settings.interval, gpm=settings.gpm):
+                reason_to_stop = f"{follower.name} samples less often or less"
         for snapshot in snapshots:
             self._send(snapshot)
         _write(framed(SOURCE, encoded(Source(note=f"{reason_to_stop}: the dashboard queries the driver itself"))))

@@ -102,11 +102,8 @@ class CollectorWatch:
 
     def note_delivery(self) -> None:
         """Called when it has delivered something: it is not late any more."""
-        self._delivered_at, self._cpu_wait_before, self._last_check = (
-            time.monotonic(),
-            procfs.cpu_times(self._pid)[1],
-            None,
-        )
+        self._delivered_at, self._last_check = time.monotonic(), None
+        self._cpu_wait_before = procfs.cpu_times(self._pid)[1]
 
     @property
     def call(self) -> Call | None:
@@ -136,19 +133,14 @@ class CollectorWatch:
         call, before = self.call, self._last_check
         if call is None:
             return None
-        now, state, (run_seconds, cpu_wait_seconds) = (
-            time.monotonic(),
-            procfs.state(self._pid),
-            procfs.cpu_times(self._pid),
-        )
+        now, state = time.monotonic(), procfs.state(self._pid)
+        run_seconds, cpu_wait_seconds = procfs.cpu_times(self._pid)
         disk_faults, paging = procfs.disk_faults(self._pid), False
         if before is None or before.call != call:
             stuck, added = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (cpu_wait_seconds - self._cpu_wait_before)
         else:
-            stuck, added = (
-                before.stuck_seconds,
-                min(now - before.at, 1.5 * LATE_CHECK_SECONDS) - (cpu_wait_seconds - before.cpu_wait_seconds),
-            )
+            stuck, seconds = before.stuck_seconds, min(now - before.at, 1.5 * LATE_CHECK_SECONDS)
+            added = seconds - (cpu_wait_seconds - before.cpu_wait_seconds)
             paging = disk_faults > before.disk_faults
             if state == b"R" and run_seconds:
                 added = min(added, run_seconds - before.run_seconds)  # a virtual machine's CPU may stand still

@@ -62,7 +62,7 @@ def fork_collector(interval: float, *, share: bool = False, on_demand: bool = Fa
     """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork.
 
     ``share``: its samples may be those of a recorder on this machine. ``on_demand``: see
-    :class:`.collector_protocol.Settings`.
+    :class:`.protocol.Settings`.
     """
     from gpuwatch.machine.sources.driver_call_tracking import new_page
 
@@ -96,7 +96,7 @@ def _child(commands: int, frames: int, page: int | None, asked: tuple[float, boo
         page = 3
     os.closerange(3 if page is None else 4, 64)
     from gpuwatch.machine.collector.collector_process import serve
-    from gpuwatch.machine.collector.collector_protocol import Settings
+    from gpuwatch.machine.collector.protocol import Settings
 
     code = 1
     try:

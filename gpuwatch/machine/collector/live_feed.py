@@ -20,15 +20,6 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.collector_protocol import (
-    FAILURE,
-    PREVIEW,
-    SOURCE,
-    Settings,
-    Source,
-    decode_source,
-    note_seen_devices,
-)
 from gpuwatch.machine.collector.collector_supervision import (
     CRASH_SIGNALS,
     HANG_SECONDS,
@@ -43,6 +34,7 @@ from gpuwatch.machine.collector.collector_supervision import (
 )
 from gpuwatch.machine.collector.feed import FeedStatus, LocalProcessAccess
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
+from gpuwatch.machine.collector.protocol import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
@@ -216,26 +208,22 @@ class LiveFeed:
         return None
 
     def status(self) -> FeedStatus:
-        now = time.monotonic()
+        now, last = time.monotonic(), self._last_arrival
+        age = None if last is None else now - last
         if self._stopping.is_set():
-            return FeedStatus("stopped", None if self._last_arrival is None else now - self._last_arrival)
-        last = self._last_arrival
+            return FeedStatus("stopped", age)
         since = now - max(self._first_started_at if last is None else last, self._resumed_at)
         overdue = since - self._settings.interval
-        age = None if last is None else now - last
-        source = self._source
-        origin = (source.recording, source.note)
+        origin = (self._source.recording, self._source.note)
         if self.failure:  # known without waiting
-            overdue, reason = max(overdue, 0.0), self.failure
-            return FeedStatus(
-                "not-answering", age, overdue, self._replaced, reason, _OWN_FAILURE, self._host_only, *origin
-            )
-        if overdue > _OVERDUE_SECONDS + self._slowest_sample_seconds:
+            overdue, reason, blame = max(overdue, 0.0), self.failure, _OWN_FAILURE
+        elif overdue > _OVERDUE_SECONDS + self._slowest_sample_seconds:
             reason, blame = self.silence()
-            return FeedStatus("not-answering", age, overdue, self._replaced, reason, blame, self._host_only, *origin)
-        if last is None:
+        elif last is None:
             return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._host_only)
-        return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail, "", None, *origin)
+        else:
+            return FeedStatus("ok", age, 0.0, self._replaced, self._detail, "", None, *origin)
+        return FeedStatus("not-answering", age, overdue, self._replaced, reason, blame, self._host_only, *origin)
 
     @property
     def waited_for_cpu(self) -> float:
@@ -324,8 +312,7 @@ class LiveFeed:
             while reader.is_alive() and not self._stopping.is_set():
                 # The reader ends when the process does; otherwise nothing happens before a snapshot is overdue.
                 patience = self._patience()
-                silent_since = max(self._last_arrival or 0.0, self._started_at, self._resumed_at)
-                now = time.monotonic()
+                silent_since, now = self._silent_since(), time.monotonic()
                 late = silent_since + (
                     _FIRST_SAMPLE_SECONDS if self._last_arrival is None else self._settings.interval + _OVERDUE_SECONDS
                 )
@@ -338,9 +325,7 @@ class LiveFeed:
                 reader.join(timeout=wake - time.monotonic())
                 if time.monotonic() - wake > _STOPPED_SECONDS:
                     self.resumed()
-                silent_since = max(
-                    self._last_arrival or 0.0, self._started_at, self._resumed_at, self._silence_reported_at
-                )
+                silent_since = max(self._silent_since(), self._silence_reported_at)
                 if self._must_replace(process, time.monotonic() - silent_since, patience):
                     break
             if self._stopping.is_set():
@@ -358,6 +343,9 @@ class LiveFeed:
             if left_out:
                 pause = 0.0  # the next one does not make that call
 
+    def _silent_since(self) -> float:
+        return max(self._last_arrival or 0.0, self._started_at, self._resumed_at)
+
     def _must_replace(self, process: CollectorProcess, silent_seconds: float, patience: float) -> bool:
         """Whether a collector that has been silent for so many seconds is to be replaced; notes why."""
         watch = self._watch
@@ -366,16 +354,15 @@ class LiveFeed:
         if hung_call is None and silent_seconds - min(self.waited_for_cpu, _MAX_STARVED_SECONDS) <= patience:
             return False
         self._collector_fault = "was stopped" if procfs.is_stopped(process.pid) else ""
-        cause = "the collector was stopped" if self._collector_fault else "the collector did not answer"
+        cause = "the collector was stopped and" if self._collector_fault else "the collector did not answer and"
         if hung_call is not None:
-            cause = f"{hung_call.name} did not return within {HANG_SECONDS:g} s; the collector"
+            failure = f"did not return within {HANG_SECONDS:g} s"
+            cause = f"{hung_call.name} {failure}; the collector"
             self._call_hung_since_sample = True
-            self._call_left_out = self._suspect_calls.leave_out(
-                hung_call.name, f"did not return within {HANG_SECONDS:g} s"
-            )
+            self._call_left_out = self._suspect_calls.leave_out(hung_call.name, failure)
         elif watch is not None and watch.call is not None:
             self._suspect_calls.forget_latest()
-        self._detail = f"{cause} and was replaced" if hung_call is None else f"{cause} was replaced"
+        self._detail = f"{cause} was replaced"
         return True
 
     def _note_end(self, process: CollectorProcess) -> bool:
@@ -429,7 +416,11 @@ class LiveFeed:
                     self.failure = frame.decode()
                     self._arrived.notify_all()
             elif kind == SOURCE:
-                before, self._source, self._silence_reported_at = self._source, decode_source(frame), time.monotonic()
+                before, self._source, self._silence_reported_at = (
+                    self._source,
+                    msgspec.msgpack.decode(frame, type=Source),
+                    time.monotonic(),
+                )
                 if before.recording != self._source.recording:
                     self._begin_idle_times()
             elif kind == PREVIEW:

@@ -14,7 +14,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.core.safe_text import printable
-from gpuwatch.machine.collector.collector_protocol import Source
+from gpuwatch.machine.collector.protocol import Source
 from gpuwatch.machine.history.reused_objects import MappedRows
 from gpuwatch.machine.history.sample_frames import DamagedData
 from gpuwatch.machine.recording.running_recorders import RunningRecorder, find_running_recorders
@@ -53,7 +53,7 @@ class RecorderFollower:
         # It imports SQLite, which is not needed without a recorder.
         from gpuwatch.machine.recording.newest_samples import NewestSamples
 
-        self._recorder, self._seen_devices = recorder, seen
+        self.recorder, self._seen_devices = recorder, seen
         self._devices = MappedRows(self._with_missed_xids)
         self.interval = recorder.entry.interval
         """Seconds between samples."""
@@ -91,13 +91,13 @@ class RecorderFollower:
 
     @property
     def name(self) -> str:
-        return f"gpuwatch record ({self._recorder.entry.pid})"
+        return f"gpuwatch record ({self.recorder.entry.pid})"
 
     @property
     def source(self) -> Source:
         """What the user is told while its samples are shown."""
-        path = self._recorder.entry.path
-        silence = self._recorder.silence if self.is_late else None
+        path = self.recorder.entry.path
+        silence = self.recorder.silence if self.is_late else None
         detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
         return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
 
@@ -123,17 +123,13 @@ class RecorderFollower:
         elif now - self._checked_at > _STOPPED_SECONDS:
             self._last_arrival = now  # this process was stopped for a while
         self._checked_at = now
-        if self.is_late and self._recorder.silence is None:
+        if self.is_late and self.recorder.silence is None:
             return [], f"{self.name} hangs"  # it neither records nor reports that its collector is late
         return samples, ""
 
     @property
     def is_late(self) -> bool:
         return time.monotonic() - self._last_arrival > self.interval + _LATE_SECONDS
-
-    @property
-    def is_alive(self) -> bool:
-        return self._recorder.is_alive
 
     def next_check(self) -> float:
         """When to look again (monotonic seconds)."""
@@ -143,13 +139,9 @@ class RecorderFollower:
             return min(due, now + _MAX_POLL_SECONDS)
         return now + next(wait for until, wait in _POLL_SECONDS_BY_WAIT if now - due < until)
 
-    def is_sufficient(self, interval: float, *, gpm: bool) -> bool:
-        """Whether it samples at least every ``interval`` seconds, and with GPM if that is wanted."""
-        return self._recorder.entry.is_sufficient(interval, gpm=gpm)
-
     def close(self) -> None:
         self._newest_samples.close()
-        self._recorder.close()
+        self.recorder.close()
 
 
 def hides_processes(snapshot: Snapshot) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from gpuwatch.machine.history.process_usage import Key, ProcessLife, ProcessLives
 from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample
-from gpuwatch.machine.recording.compression_and_checksums import checksum, compress, pack_times
+from gpuwatch.machine.recording.database_cells import checksum, compress, pack_times
 from gpuwatch.machine.recording.database_rows import life_of, recorded_findings, write_findings, write_lives
 from gpuwatch.machine.recording.gpu_time_and_energy import (
     HOUR_SECONDS,
@@ -28,7 +29,6 @@ from gpuwatch.machine.recording.minute_and_hour_means import (
     summarize,
     unpack_points,
 )
-from gpuwatch.machine.recording.process_lifetimes import Key, ProcessLife, ProcessLives
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")

@@ -1,6 +1,6 @@
 """The rows of a recording besides its samples, written and decoded: events, findings, processes, GPU time, sessions.
 
-Damaged data raises :class:`.sample_frames.DamagedData`, which :class:`.recording_damage.Damage` notes.
+Damaged data raises :class:`.sample_frames.DamagedData`, which :class:`.database_reader.Damage` notes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,10 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.process_usage import ProcessLife
 from gpuwatch.machine.history.sample_frames import DamagedData, StoredSample, decoded
-from gpuwatch.machine.recording.compression_and_checksums import (
-    checksum,
-    encoded_with_checksum,
-    unpack_times,
-    without_checksum,
-)
+from gpuwatch.machine.recording.database_cells import checksum, encoded_with_checksum, unpack_times, without_checksum
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTime, unpack_gpu_time
-from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 
 _EARLIER_ONSET_QUERY = "SELECT max(since) FROM findings WHERE cause = ? AND device = ? AND pid = ? AND until >= ?"
 _SAME_FINDING_SECONDS = 60.0

@@ -17,7 +17,6 @@ from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc import utc
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
-from gpuwatch.machine.recording import recording_defaults
 from gpuwatch.machine.recording.gpu_time_and_energy import (
     HOUR_SECONDS,
     DeviceTime,
@@ -152,8 +151,7 @@ def _usage_device(device: DeviceTime, time: GpuTime) -> UsageDevice:
 
 def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     """The longest gaps from ``begin`` to ``end``, in the order of time."""
-    interval = max((run.interval for run in recording.sessions), default=recording_defaults.INTERVAL_SECONDS)
-    longer = unobserved_limit(interval)
+    longer = unobserved_limit(recording.interval)
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_MAX_GAPS_LISTED]
     for first, last in sorted(longest):
@@ -188,7 +186,7 @@ def _count_samples(
     recording: Recording, begin: float, end: float, stored_hours: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
     """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
-    meter = GpuTimeMeter(max((run.interval for run in recording.sessions), default=recording_defaults.INTERVAL_SECONDS))
+    meter = GpuTimeMeter(recording.interval)
     blocks = recording.recorded_blocks()
     is_counted = []
     for number, first, last, _ in blocks:

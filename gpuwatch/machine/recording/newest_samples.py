@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder
-from gpuwatch.machine.recording.compression_and_checksums import decompress, without_checksum
+from gpuwatch.machine.recording.database_cells import decompress, without_checksum
 from gpuwatch.machine.recording.recording_database import DATABASE_ERRORS, open_to_read, unreadable_error
 
 _MAX_BLOCKS = 3

@@ -20,10 +20,12 @@ from gpuwatch.core.formatting.file_names import file_name
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.process_usage import ProcessLife
 from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, StoredSample
 from gpuwatch.machine.history.sample_gaps import join_spans
-from gpuwatch.machine.recording.compression_and_checksums import checksum, decompress, unpack_times, without_checksum
-from gpuwatch.machine.recording.database_reader import Database
+from gpuwatch.machine.recording import recording_defaults
+from gpuwatch.machine.recording.database_cells import checksum, decompress, unpack_times, without_checksum
+from gpuwatch.machine.recording.database_reader import Damage, DamagedBlock, Database
 from gpuwatch.machine.recording.database_rows import (
     RecordedFinding,
     RecorderSession,
@@ -37,8 +39,6 @@ from gpuwatch.machine.recording.database_rows import (
 )
 from gpuwatch.machine.recording.gpu_time_and_energy import HOUR_SECONDS, GpuTime, hour_of
 from gpuwatch.machine.recording.minute_and_hour_means import BLOCK_SECONDS, MINUTE, Points, unpack_points
-from gpuwatch.machine.recording.process_lifetimes import ProcessLife
-from gpuwatch.machine.recording.recording_damage import Damage, DamagedBlock
 
 _begin_of = attrgetter("begin")
 _OPEN_SAMPLE_KIND = "sample of the last minute"
@@ -213,6 +213,11 @@ class Recording(SampleStore):
     def sessions(self) -> list[RecorderSession]:
         rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
         return list(self.damage.readable("run", session_of, ((row[0], row) for row in rows)))
+
+    @property
+    def interval(self) -> float:
+        """Seconds between samples, of the session in which they are longest; 1 if none can be read."""
+        return max((session.interval for session in self.sessions), default=recording_defaults.INTERVAL_SECONDS)
 
     @property
     def notes(self) -> dict[str, str]:

@@ -36,7 +36,6 @@ def recording_info(recording: Recording) -> RecordingInfo:
     last = recording.at(float("inf")) if recording.samples else None
     snapshot = last.snapshot if last is not None else None
     processes = recording.processes()
-    interval = max((run.interval for run in runs), default=1.0)
     problems = [finding for finding in recording.findings() if finding.finding.severity != "info"]
     return RecordingInfo(
         source=file_name(recording.path),
@@ -58,7 +57,7 @@ def recording_info(recording: Recording) -> RecordingInfo:
         users=len({life.user for life in processes if life.user}),
         events=len(recording.events()),
         problems=tuple(map(_problem, problems)),
-        gaps=_gaps_of(recording, interval),
+        gaps=_gaps_of(recording),
         recorders=tuple(map(_run, runs)),
     )
 
@@ -102,11 +101,10 @@ def info_lines(info: RecordingInfo) -> Iterator[str]:
         yield f"  recorder  {_time_text(run.began)} {ended} (gpuwatch {printable(run.gpuwatch_version)})"
 
 
-def _gaps_of(recording: Recording, interval: float) -> tuple[RecordingGap, ...]:
-    """The times without samples, if one was taken every ``interval`` seconds."""
+def _gaps_of(recording: Recording) -> tuple[RecordingGap, ...]:
     return tuple(
         RecordingGap(begin=_datetime_of(begin), end=_datetime_of(end), seconds=end - begin)
-        for begin, end in recording.gaps(gap_limit(interval))
+        for begin, end in recording.gaps(gap_limit(recording.interval))
     )
 
 
@@ -153,7 +151,6 @@ def check_recording(path: Path) -> RecordingCheck:
     """Reads everything; :class:`~gpuwatch.core.errors.GpuwatchError` if nothing of it can be read."""
     with Recording(path) as recording:
         recording.verify(decode=True)
-        intervals = [run.interval for run in recording.sessions]
         damaged = [*(f"database: {line}" for line in _sqlite_problem(path)), *recording.damage.lines()]
         return RecordingCheck(
             source=file_name(path),
@@ -161,7 +158,7 @@ def check_recording(path: Path) -> RecordingCheck:
             damaged=tuple(damaged),
             file_schema=SCHEMA,
             samples=recording.samples,
-            gaps=_gaps_of(recording, max(intervals, default=1.0)),
+            gaps=_gaps_of(recording),
         )
 
 

@@ -11,26 +11,32 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from io import FileIO
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from gpuwatch import __version__
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.file_names import file_name
-from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.metrics import METRICS, Unit
+from gpuwatch.core.model.reading import Value
+from gpuwatch.core.model.snapshot import Ancestor, Device, Process, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.reused_objects import MappedRows
 from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, StoredSample
 from gpuwatch.machine.recording import recording_defaults
 from gpuwatch.machine.recording.block_writer import BlockWriter
-from gpuwatch.machine.recording.compression_and_checksums import with_checksum, without_checksum
+from gpuwatch.machine.recording.database_cells import with_checksum, without_checksum
 from gpuwatch.machine.recording.database_rows import write_events
 from gpuwatch.machine.recording.minute_and_hour_means import AGE_FACTORS, BLOCK_SECONDS, HOUR
 from gpuwatch.machine.recording.recording_database import check_is_recording, open_to_write
-from gpuwatch.machine.recording.storable_snapshot import StorableSnapshots
 from gpuwatch.machine.sources.procfs import boot_id
 
 SEAL_SECONDS = 60.0
@@ -115,9 +121,8 @@ class RecordingWriter:
             connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchone()
             connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes // 16}").fetchone()
         except sqlite3.Error as error:
-            raise UsageError(
-                f"cannot record to {file_name(self.path)}: {error}", hint="name another file, or see record check"
-            ) from None
+            what = f"cannot record to {file_name(self.path)}: {error}"
+            raise UsageError(what, hint="name another file, or see record check") from None
         return connection
 
     def _seal_left_samples(self) -> None:
@@ -144,11 +149,9 @@ class RecordingWriter:
                 "INSERT INTO runs (began, began_boot, boot_id, hostname, version, interval) VALUES (?, ?, ?, ?, ?, ?)",
                 (wall, boot, self._boot_id, hostname, __version__, interval),
             )
-            assert cursor.lastrowid is not None
-            self._session_id = cursor.lastrowid
-            write_events(
-                self._db, [MachineEvent(at=wall, kind="recording.began", text=f"recording began, every {interval:g} s")]
-            )
+            self._session_id = cursor.lastrowid or 0
+            text = f"recording began, every {interval:g} s"
+            write_events(self._db, [MachineEvent(at=wall, kind="recording.began", text=text)])
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] = (), events: Sequence[MachineEvent] = ()) -> None:
         """Records a sample with the findings that hold in it and the events since the previous one.
@@ -384,13 +387,65 @@ def _stopped_error(path: Path, error: sqlite3.Error) -> RecordingStopped:
         why = f"{error}; is the disk full, or the file's size limited (ulimit -f)?"
     else:
         why = str(error)
-    return RecordingStopped(
-        f"recording stopped: cannot write {name}: {why}", hint="the samples recorded so far can be read"
-    )
+    what = f"recording stopped: cannot write {name}: {why}"
+    return RecordingStopped(what, hint="the samples recorded so far can be read")
 
 
 def _file_bytes(path: Path) -> int:
-    try:
+    with suppress(OSError):
         return path.stat().st_size
-    except OSError:
-        return 0
+    return 0
+
+
+_DIGITS = {Unit.PERCENT: 2, Unit.BYTES_PER_SECOND: 0}
+_DIGITS_BY_METRIC = {spec.id: _DIGITS[spec.unit] for spec in METRICS if spec.unit in _DIGITS}
+_masked = lru_cache(maxsize=4096)(mask_text)
+
+
+class StorableSnapshots:
+    """Snapshots as recordings keep them: secrets masked, and computed numbers without digits that mean nothing.
+
+    CPU times have a resolution of ten milliseconds, and rates are differences of counters: CPU percentages are kept to
+    a tenth, percentages of devices to a hundredth, rates to whole bytes per second, and how long a sample took to a
+    millisecond. Everything else is kept as it was read. Unchanged parts stay the same objects.
+    """
+
+    def __init__(self) -> None:
+        self._devices = MappedRows(_rounded_device)
+        self._processes = MappedRows(_storable_process)
+        self._bystanders = MappedRows(_storable_process)
+        self._ancestors: MappedRows[Ancestor] = MappedRows(
+            lambda row: replace(row, command=row.command and _masked(row.command))
+        )
+
+    def of(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as it is stored."""
+        return replace(
+            snapshot,
+            took_seconds=round(snapshot.took_seconds, 3),
+            devices=self._devices.of(snapshot.devices),
+            processes=self._processes.of(snapshot.processes),
+            bystanders=self._bystanders.of(snapshot.bystanders),
+            ancestors=self._ancestors.of(snapshot.ancestors),
+        )
+
+
+def _rounded_device(row: Device) -> Device:
+    rounded: dict[str, Value] = {
+        name: round(value, _DIGITS_BY_METRIC[name])
+        for name, value in row.readings.items()
+        if type(value) is float and name in _DIGITS_BY_METRIC
+    }
+    return replace(row, readings=row.readings | rounded) if rounded else row
+
+
+def _storable_process(row: Process) -> Process:
+    changes: dict[str, Any] = {}
+    if row.command and (command := _masked(row.command)) != row.command:
+        changes["command"] = command
+    if row.workers_cpu_percent is not None:
+        changes["workers_cpu_percent"] = round(row.workers_cpu_percent, 1)
+    cpu = row.readings.get("cpu_percent")
+    if type(cpu) is float:
+        changes["readings"] = row.readings | {"cpu_percent": round(cpu, 1)}
+    return replace(row, **changes) if changes else row

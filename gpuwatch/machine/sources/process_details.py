@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from gpuwatch.machine.sources.process_signals import why_another_process
-from gpuwatch.machine.sources.procfs import lineage, pids, process_stat
+from gpuwatch.machine.sources.procfs import ProcessStat, lineage, pids, process_stat
 
 _MAX_DESCENDANTS = 60
 _FIRST_PID = 1
@@ -56,16 +56,15 @@ def read_process_details(pid: int, create_time: float | None, *, proc: str = "/p
     why: dict[str, str] = {}
     content = _read_or_why(lambda: (base / "environ").read_bytes(), "environment", why)
     pairs = [part.decode("utf-8", "replace").partition("=") for part in (content or b"").split(b"\0") if b"=" in part]
-    namespace_pid = re.search(
-        rb"^NSpid:.*?(\d+)$", _read_or_why((base / "status").read_bytes, "status", why) or b"", re.MULTILINE
-    )
-    parents_and_names = _parents_and_names(proc)
+    status = _read_or_why((base / "status").read_bytes, "status", why) or b""
+    namespace_pid = re.search(rb"^NSpid:.*?(\d+)$", status, re.MULTILINE)
+    stats = {number: stat for number in pids(proc) if (stat := process_stat(number, proc)) is not None}
     result = ProcessDetails(
         environment=None if content is None else {name: value for name, _, value in pairs},
         interpreter=_read_or_why(lambda: str((base / "exe").readlink()), "interpreter", why),
         inner_pid=int(namespace_pid[1]) if namespace_pid is not None and int(namespace_pid[1]) != pid else None,
-        parents=tuple(_ancestors(pid, parents_and_names, proc)),
-        children=tuple(islice(_descendants(pid, parents_and_names, proc), _MAX_DESCENDANTS)),
+        parents=tuple(_ancestors(pid, stats, proc)),
+        children=tuple(islice(_descendants(pid, stats, proc), _MAX_DESCENDANTS)),
         why=why,
     )
     # If it is still the same process now, everything that was read belongs to it.
@@ -77,40 +76,28 @@ def _read_or_why(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T |
     try:
         return read()
     except OSError as error:
-        denied = isinstance(error, PermissionError)
-        why[what] = (
-            "permission denied (another user's process, or the kernel hides it)"
-            if denied
-            else error.strerror or str(error)
-        )
+        why[what] = error.strerror or str(error)
+        if isinstance(error, PermissionError):
+            why[what] = "permission denied (another user's process, or the kernel hides it)"
         return None
 
 
-def _parents_and_names(proc: str) -> dict[int, tuple[int, str]]:
-    """Parent and name of every process."""
-    stats = ((pid, process_stat(pid, proc)) for pid in pids(proc))
-    return {pid: (stat.parent, stat.name.decode("utf-8", "replace")) for pid, stat in stats if stat is not None}
-
-
-def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
+def _relative(pid: int, depth: int, stat: ProcessStat, proc: str) -> Relative:
+    name = stat.name.decode("utf-8", "replace")
     if pid == _FIRST_PID:
         return Relative(pid, depth, name)  # in containers its command line is often a whole script
     content = _read_or_why(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
     return Relative(pid, depth, content.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
 
 
-def _ancestors(pid: int, parents_and_names: dict[int, tuple[int, str]], proc: str) -> Iterator[Relative]:
-    for depth, above in enumerate(
-        lineage(pid, lambda child: parents_and_names[child][0] if child in parents_and_names else 0)
-    ):
-        if depth and above in parents_and_names:
-            yield _relative(above, depth, parents_and_names[above][1], proc)
+def _ancestors(pid: int, stats: dict[int, ProcessStat], proc: str) -> Iterator[Relative]:
+    for depth, above in enumerate(lineage(pid, lambda child: stats[child].parent if child in stats else 0)):
+        if depth and above in stats:
+            yield _relative(above, depth, stats[above], proc)
 
 
-def _descendants(
-    pid: int, parents_and_names: dict[int, tuple[int, str]], proc: str, depth: int = 1
-) -> Iterator[Relative]:
-    for child in sorted(number for number, (parent, _) in parents_and_names.items() if parent == pid):
-        yield _relative(child, depth, parents_and_names[child][1], proc)
+def _descendants(pid: int, stats: dict[int, ProcessStat], proc: str, depth: int = 1) -> Iterator[Relative]:
+    for child in sorted(number for number, stat in stats.items() if stat.parent == pid):
+        yield _relative(child, depth, stats[child], proc)
         if depth < _MAX_DESCENDANTS:
-            yield from _descendants(child, parents_and_names, proc, depth + 1)
+            yield from _descendants(child, stats, proc, depth + 1)

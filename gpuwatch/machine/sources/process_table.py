@@ -17,15 +17,7 @@ import msgspec
 
 from gpuwatch.core.model.snapshot import CPU_BUILD
 from gpuwatch.machine.sources import procfs
-from gpuwatch.machine.sources.procfs import (
-    ELSEWHERE,
-    HIDDEN,
-    TICKS,
-    hiding_option,
-    process_exists,
-    process_stat,
-    user_name,
-)
+from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -185,8 +177,9 @@ class ProcessTable:
     def why_absent(self, pid: int, now: float) -> str:
         """Why nothing can be read about a pid, at monotonic time ``now``."""
         if now - self._hiding_read_at >= _HIDING_CHECK_SECONDS:
-            self._hiding_read_at, self._hiding = now, hiding_option(self._proc)
-        return HIDDEN + self._hiding if self._hiding and process_exists(pid) else ELSEWHERE
+            self._hiding_read_at, self._hiding = now, procfs.hiding_option(self._proc)
+        is_hidden = self._hiding and procfs.process_exists(pid)
+        return procfs.HIDDEN + self._hiding if is_hidden else procfs.ELSEWHERE
 
     def are_unchanged(self, known: Iterable[tuple[int, ProcessFacts, int]], now: float) -> bool:
         """Whether none of these processes changed; each is given with its clock's id and its count of changes.

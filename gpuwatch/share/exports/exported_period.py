@@ -13,6 +13,7 @@ from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.process_usage import ProcessLife
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.recording.database_rows import RecordedFinding
 from gpuwatch.machine.recording.minute_and_hour_means import (
@@ -24,7 +25,6 @@ from gpuwatch.machine.recording.minute_and_hour_means import (
     Summary,
     interval_begin,
 )
-from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text

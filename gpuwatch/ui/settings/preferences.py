@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.safe_text import printable
-from gpuwatch.machine.collector.collector_protocol import DEFAULT_INTERVAL_SECONDS
+from gpuwatch.machine.collector.protocol import DEFAULT_INTERVAL_SECONDS
 from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.textual_themes import DEFAULT_THEME, is_theme, known_themes
 from gpuwatch.ui.settings.tabs import TABS

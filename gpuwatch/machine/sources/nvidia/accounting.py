@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuwatch.core.model.process_activity import AccountedProcess
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE
+from gpuwatch.machine.sources.nvidia.decode_answers import NOT_AVAILABLE
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 
 _PERMANENT_KEY = "accounting"

@@ -14,7 +14,7 @@ import msgspec
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import number_or_name
+from gpuwatch.machine.sources.nvidia.decode_answers import number_or_name
 
 _FIRST_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 GPU_TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")

@@ -13,7 +13,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import MissingReadings, Readings
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import field_value, number_or_name, picked_value
+from gpuwatch.machine.sources.nvidia.decode_answers import field_value, number_or_name, picked_value
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import ADAPTERS, call_newest, sum_over_nvlinks
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none

@@ -11,7 +11,7 @@ from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, MigInstance
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import NOT_AVAILABLE, number_or_name, text_from_nvml
+from gpuwatch.machine.sources.nvidia.decode_answers import NOT_AVAILABLE, number_or_name, text_from_nvml
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import memory_info, mig_handles
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 

@@ -9,12 +9,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
-    FABRIC_STATES,
-    NOT_AVAILABLE,
-    UNION_MEMBERS,
-    fabric_health,
-)
+from gpuwatch.machine.sources.nvidia.decode_answers import FABRIC_STATES, NOT_AVAILABLE, UNION_MEMBERS, fabric_health
 
 _MAX_INSTANCES = 64
 """More MIG devices no GPU has (seven today)."""
@@ -138,11 +133,6 @@ def mig_handles(lib: Any, handle: Any) -> list[tuple[int, Any]]:
     return found
 
 
-def mig_count(lib: Any, handle: Any) -> int:
-    """Number of MIG devices."""
-    return len(mig_handles(lib, handle))
-
-
 def numa_nodes(lib: Any, handle: Any) -> str:
     """The host's NUMA nodes next to the device: ``0``, ``0,1``."""
     words = lib.nvmlDeviceGetMemoryAffinity(handle, _NODE_WORDS, lib.NVML_AFFINITY_SCOPE_NODE)
@@ -166,7 +156,7 @@ ADAPTERS: dict[str, Callable[[Any, Any], Any]] = {
     "nvmlDeviceGetNvLinkState": count_nvlinks,
     "nvmlDeviceGetSramEccErrorStatus": sram_errors,
     "nvmlDeviceGetGpuFabricInfoV": fabric_state_and_health,
-    "nvmlDeviceGetMigDeviceHandleByIndex": mig_count,
+    "nvmlDeviceGetMigDeviceHandleByIndex": lambda lib, handle: len(mig_handles(lib, handle)),
     "nvmlDeviceGetMemoryAffinity": numa_nodes,
 }
 """Adapters by the NVML function that the table of metrics names."""

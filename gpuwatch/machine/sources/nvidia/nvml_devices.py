@@ -14,7 +14,7 @@ from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import ASLEEP, ASLEEP_PREFIX, UNIDENTIFIED_PREFIX
 from gpuwatch.machine.sources.device_source import GpuProcess, MissingReadings, Readings, SeenDevice, SourceDevice
 from gpuwatch.machine.sources.nvidia import mig, nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_from_nvml, text_of
+from gpuwatch.machine.sources.nvidia.decode_answers import bus_id, text_from_nvml, text_of
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 from gpuwatch.machine.sources.procfs import file_text
 from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots

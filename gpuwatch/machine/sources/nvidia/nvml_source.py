@@ -26,7 +26,7 @@ from gpuwatch.machine.sources.device_source import (
 )
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.accounting import Accounting
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import text_from_nvml
+from gpuwatch.machine.sources.nvidia.decode_answers import text_from_nvml
 from gpuwatch.machine.sources.nvidia.gpm import GPU_TOO_OLD, GpmReader
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.machine.sources.nvidia.nvml_devices import DeviceList, NvmlDevice

@@ -10,7 +10,7 @@ from gpuwatch.core.formatting.sentences import number_ranges
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Place, Topology
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import bus_id, text_of
+from gpuwatch.machine.sources.nvidia.decode_answers import bus_id, text_of
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import call_newest, numa_nodes
 
 # nvmlGpuTopologyLevel_t, as nvidia-smi topo -m names it

@@ -75,6 +75,3 @@ class Source(msgspec.Struct, frozen=True):
     detail: str = ""
     blame: str = ""
     """``blame`` of the recorder's ``FeedStatus`` while its collector is late."""
-
-
-decode_source = msgspec.msgpack.Decoder(Source).decode

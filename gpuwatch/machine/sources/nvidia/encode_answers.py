@@ -1,4 +1,4 @@
-"""NVML's answers that give the readings of a snapshot: the reverse of decode_nvml_answers.py, for simulated GPUs."""
+"""NVML's answers that give the readings of a snapshot: the reverse of decode_answers.py, for simulated GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.sources.nvidia import nvml_errors
-from gpuwatch.machine.sources.nvidia.decode_nvml_answers import (
+from gpuwatch.machine.sources.nvidia.decode_answers import (
     FABRIC_CONFIGURATION_SHIFT,
     FABRIC_CONFIGURATIONS,
     FABRIC_STATES,
