@@ -33,11 +33,17 @@ from gpuwatch.core.model.probes import Event, ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, resolve_python
-from gpuwatch.experiment.probing.probe_defaults import DEADLINE_SECONDS, MEASUREMENT_SECONDS, sufficient_deadline
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions
-from gpuwatch.experiment.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
-from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, find_interpreters
-from gpuwatch.session.probe_preflight import plan_preflight
+from gpuwatch.experiment.probing.probe_scripts import (
+    DEADLINE_SECONDS,
+    GROUPS,
+    MEASUREMENT_SECONDS,
+    ProbeScript,
+    find_probe,
+    find_probes,
+    sufficient_deadline,
+)
+from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, find_interpreters, plan_preflight
 
 _EXAMPLES = """\b
 Examples:
@@ -145,7 +151,7 @@ def probe(
     _check_options(scripts, values)
     _check_workload(scripts, configs, workload)
     if explain:
-        from gpuwatch.experiment.probing.settings_as_code import settings_code
+        from gpuwatch.experiment.probing.probe_scripts import settings_code
 
         recipes = {script.name: settings_code(script, values) for script in scripts}
         if as_json:

@@ -32,12 +32,12 @@ from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.try_results import Experiment, Trial
+    from gpuwatch.experiment.trials.interleaved_rounds import PilotRun
     from gpuwatch.experiment.trials.largest_value import ValueRange
-    from gpuwatch.experiment.trials.pilot_run import PilotRun
     from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+    from gpuwatch.experiment.trials.trial_results import TryResult
     from gpuwatch.experiment.trials.trial_settings import TrialSetting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
-    from gpuwatch.experiment.trials.try_result import TryResult
 
 _EXAMPLES = """\b
 Examples:
@@ -185,7 +185,7 @@ def experiment(
     platform-allocator (JAX); VARIABLE=value. Exits with 4 if no run succeeded, no setting let it finish (--recover), or
     no card is large enough (--fits).
     """
-    from gpuwatch.experiment.trials.trial import Interrupted
+    from gpuwatch.experiment.trials.trial_results import Interrupted
 
     options = _checked_options(command, **given)
     check_writable(output)
@@ -332,7 +332,7 @@ def _succeeded(document: Experiment) -> bool:
 
 
 def _trial_failed(trial: Trial) -> bool:
-    from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS
+    from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS
 
     return trial.run is not None and trial.run.verdict not in (*PASSED_VERDICTS, "interrupted")
 
@@ -341,9 +341,8 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.core.model.try_results import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
-    from gpuwatch.experiment.trials.interleaved_rounds import failed_start_result, run_in_rounds
+    from gpuwatch.experiment.trials.interleaved_rounds import failed_start_result, run_in_rounds, run_pilot
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
-    from gpuwatch.experiment.trials.pilot_run import run_pilot
     from gpuwatch.experiment.trials.smaller_card import find_smaller_card
     from gpuwatch.experiment.trials.trial_plan import combine_settings_and_values
     from gpuwatch.experiment.trials.trial_settings import default_settings, find_setting, why_not_simulated
@@ -432,9 +431,7 @@ def _usable_setting(text: str, setup: TrialSetup) -> TrialSetting:
 
 def _check_free(setup: TrialSetup, options: _Options, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
-    from gpuwatch.experiment.trials.gpus_in_use import describe_gpu_users
-
-    if not options.share and (in_use := describe_gpu_users(setup, variables)):
+    if not options.share and (in_use := setup.describe_gpu_users(variables)):
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 

@@ -19,8 +19,7 @@ from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS, sufficient_deadline
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript, find_probes
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, ProbeScript, find_probes, sufficient_deadline
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.session.probe_batch import (

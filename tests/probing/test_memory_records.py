@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecordings, recordings_folder
+from gpuwatch.experiment.probing.memory_recording import MemoryRecordings, recordings_folder
 from tests.traces.hostile import PROFILE, SNAPSHOT
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes
-from gpuwatch.experiment.probing.settings_as_code import settings_code
+from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes, settings_code
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine

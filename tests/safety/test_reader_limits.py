@@ -19,7 +19,7 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_USAGE, GpuwatchError
 from gpuwatch.core.input_size_limits import ALL_LIMITS, Limit
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END
-from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecordings
+from gpuwatch.experiment.probing.memory_recording import MemoryRecordings
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet import ssh_source
 from gpuwatch.fleet.host_list import parse_hosts

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Connection, Snapshot, Topology
-from gpuwatch.session.free_gpus import Requirements, pick_gpus
-from gpuwatch.session.gpu_connections import best_connected, connection_rank
+from gpuwatch.session.free_gpus import Requirements, best_connected, connection_rank, pick_gpus
 from tests.session.test_free_gpus import chosen, gpu, machine
 from tests.ui.machines import uuid
 

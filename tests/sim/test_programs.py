@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.probe_scripts import find_probes
-from gpuwatch.experiment.probing.settings_as_code import settings_code
+from gpuwatch.experiment.probing.probe_scripts import find_probes, settings_code
 from gpuwatch.sim.install_libraries import Tier
 from tests.conftest import Result, gpuwatch
 from tests.forked import gpuwatch_forked

@@ -84,7 +84,7 @@ class GuardedProgram:
         self._recordings: tempfile.TemporaryDirectory[str] | None = None
         """For what frameworks record."""
         if options.record_memory:
-            from gpuwatch.experiment.probing.memory_recorder_files import (
+            from gpuwatch.experiment.probing.memory_recording import (
                 recordings_folder,  # most programs are watched without
             )
 

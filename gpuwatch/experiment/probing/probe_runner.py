@@ -16,9 +16,8 @@ from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
-from gpuwatch.experiment.probing.probe_scripts import ProbeScript, with_watch_hook
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, ProbeScript, with_watch_hook
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.simulation_tier import Tier, TierChoice, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN

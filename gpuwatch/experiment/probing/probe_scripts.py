@@ -1,9 +1,13 @@
-"""The probe scripts: where they are, and their headers, read without importing them."""
+"""The probe scripts: where they are, their headers, read without importing them, and their settings as code."""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
+import string
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,14 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
+MEASUREMENT_SECONDS = 1.0
+"""Default length of a measurement."""
+DEADLINE_SECONDS = 180.0
+"""Seconds after which a probe is killed; more if its measurements are long (:func:`sufficient_deadline`)."""
+_START_SECONDS = 60.0
+"""Those of them for its start."""
+_SUMMARY_WIDTH = 98
+"""Columns of the summary above the code to paste."""
 
 
 class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,3 +135,34 @@ def module_literals(tree: ast.Module, *names: str) -> dict[str, Any]:
         for target in node.targets
         if isinstance(target, ast.Name) and target.id in names
     }
+
+
+def sufficient_deadline(scripts: Iterable[ProbeScript], seconds: float) -> float:
+    """The deadline in seconds that every one of these probes can keep. ``seconds``: of a measurement."""
+    return max(DEADLINE_SECONDS, _START_SECONDS + 3 * seconds * max(script.measurements for script in scripts))
+
+
+def settings_code(script: ProbeScript, options: dict[str, Any] | None = None) -> str:
+    """The ``EXAMPLE`` of ``script``, which is parsed, not run; ``options`` override its defaults.
+
+    Fields of the example (``$memory_limit``) are replaced by the options' values, as Python literals.
+    """
+    options_used = {**_script_literal(script.path.with_name("_gpuwatch_probe.py"), "DEFAULT_OPTIONS"), **script.options}
+    options_used.update(options or {})
+    if "visible" in script.options and options_used["visible"] == script.options["visible"]:
+        options_used["visible"] = script.environment["CUDA_VISIBLE_DEVICES"]
+    literals = {name: _python_literal(value) for name, value in options_used.items()}
+    summary = textwrap.wrap(
+        script.summary, _SUMMARY_WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+    example = string.Template(_script_literal(script.path, "EXAMPLE")).substitute(literals).rstrip()
+    return "\n".join([f"# {script.title}", "#", *summary, "", example]) + "\n"
+
+
+def _python_literal(value: object) -> str:
+    """A Python literal, strings in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _script_literal(path: Path, name: str) -> Any:
+    return module_literals(ast.parse(path.read_text(encoding="utf-8")), name)[name]

@@ -20,7 +20,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
     Worker,
 )
-from gpuwatch.experiment.probing.memory_recorder_files import MemoryRecordings
+from gpuwatch.experiment.probing.memory_recording import MemoryRecordings
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 

@@ -27,14 +27,13 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.end_program import SIGINT_SECONDS, ProgramEnder
 from gpuwatch.experiment.probing.environment_settings import environment_settings
-from gpuwatch.experiment.probing.guard_reports import GuardReports
+from gpuwatch.experiment.probing.guard_client import SIGINT_SECONDS, GuardReports, ProgramEnder
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
+from gpuwatch.experiment.probing.memory_recording import ProfilerLogFilter
 from gpuwatch.experiment.probing.pipe_reader import LineSplitter, OutputBacklog, Sink
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource, gpu_variables
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.run_verdict import EndFacts, not_started, with_verdict

@@ -14,13 +14,17 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
-from gpuwatch.experiment.trials.gpus_in_use import why_in_use
-from gpuwatch.experiment.trials.speed_comparison import slowdown_factor
+from gpuwatch.experiment.trials.step_times import slowdown_factor
 from gpuwatch.experiment.trials.trial import Goal, StopCondition, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+from gpuwatch.experiment.trials.trial_results import (
+    PASSED_VERDICTS,
+    TryResult,
+    out_of_budget_reason,
+    skipped_trial,
+    why_failed,
+)
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
-from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget_reason, skipped_trial
 
 
 def run_copies(
@@ -40,7 +44,7 @@ def run_copies(
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": visible[0].uuid}
     with result.until_interrupted():
         for index, configuration in enumerate(configurations):
-            in_use = "" if share else why_in_use(setup, configuration.setting)
+            in_use = "" if share else setup.why_in_use(configuration.setting)
             remaining = budget_ends_at - time.monotonic()
             if in_use or (index and remaining <= 0):
                 result.trials.append(skipped_trial(configuration, in_use or out_of_budget_reason(budget)))

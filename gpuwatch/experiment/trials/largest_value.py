@@ -20,10 +20,9 @@ from gpuwatch.experiment.trials.trial_plan import (
     StopRule,
     check_placeholder,
 )
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, why_failed
 from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
-from gpuwatch.experiment.trials.try_result import TryResult
 
 CONFIRMING_RUNS = 2
 """Runs that confirm the largest value, and that the next one fails."""

@@ -11,13 +11,11 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.model.try_results import Answer, Recovery, Trial
-from gpuwatch.experiment.trials.gpus_in_use import why_in_use
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, out_of_budget_reason, why_failed
 from gpuwatch.experiment.trials.trial_settings import TrialSetting, find_setting, why_not_simulated
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
-from gpuwatch.experiment.trials.try_result import TryResult, out_of_budget_reason
 
 RULE_TEXT = "to its end, or past three times the step at which it failed"
 VERIFICATION_RUNS = 2
@@ -119,7 +117,7 @@ def _candidate_settings(setup: TrialSetup, run: Run, *, share: bool) -> Iterator
     settings[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
     for setting in settings:
         reason = why_not_simulated(setting, setup.simulation) or _why_ruled_out(setting, run, setup)
-        yield setting, reason or ("" if share else why_in_use(setup, setting))
+        yield setting, reason or ("" if share else setup.why_in_use(setting))
 
 
 def _other_gpus(setup: TrialSetup, run: Run) -> list[TrialSetting]:

@@ -11,9 +11,8 @@ from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.try_results import Answer, Trial
-from gpuwatch.experiment.trials.speed_comparison import is_clearly_different, speed_difference_text
-from gpuwatch.experiment.trials.step_times import step_time_text
-from gpuwatch.experiment.trials.trial_summary import (
+from gpuwatch.experiment.trials.step_times import is_clearly_different, speed_difference_text, step_time_text
+from gpuwatch.experiment.trials.trial_results import (
     SAME_MEMORY_SHARE,
     SettingSummary,
     recorded_profiles,

@@ -23,10 +23,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Fit, Trial
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, why_failed
 from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
-from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS, why_failed
-from gpuwatch.experiment.trials.try_result import TryResult
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_memory
 from gpuwatch.sim.simulated_machine import SimMachine

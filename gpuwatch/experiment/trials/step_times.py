@@ -1,4 +1,4 @@
-"""Step times: their median and spread, as numbers and as text, and when enough of them were measured."""
+"""Step times: their median and spread, when enough of them were measured, and whether two speeds differ, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from gpuwatch.core.formatting.units import UNKNOWN, per_second_text
 from gpuwatch.core.model.run import Throughput
-from gpuwatch.core.model.try_results import StepTime
+from gpuwatch.core.model.try_results import StepTime, Trial
 
 UNRELIABLE_SPREAD_SHARE = 0.10
 """Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
@@ -22,6 +22,10 @@ _WAIT_FACTOR, _MIN_WAITS, _MAX_MEDIAN_TO_MEAN = 2.0, 6, 0.5
 """Waits: steps longer than this multiple of the mean, at least so many, with a median below this share of the mean."""
 STEADY_SHARE = 0.02
 """Half the interval, as a share of the median, from which on a measurement is steady."""
+MIN_DIFFERENCE_SHARE = 0.02
+"""Speeds that differ by less are the same: no measurement is steadier."""
+_MAX_HALF_WIDTH_SHARE = 0.10
+"""Beyond this half-width of the interval, as a share of the time of a step, speeds that overlap are not the same."""
 
 
 def speed_text(throughput: Throughput | None) -> str:
@@ -93,3 +97,55 @@ def is_steady(time: StepTime | None) -> bool:
 def relative_half_width(time: StepTime) -> float:
     """Half the interval, as a share of the median."""
     return (time.high_seconds - time.low_seconds) / 2 / time.median_seconds if time.median_seconds > 0 else 0.0
+
+
+def why_not_comparable(throughput: Throughput, other: Throughput, *, simulated: bool) -> str:
+    """Why two speeds of the same work cannot be compared; empty if they can."""
+    if simulated:
+        return "speeds not compared, as simulated GPUs compute on this computer's CPU"
+    if is_unreliable(throughput) or is_unreliable(other):
+        return "speeds not compared, as step times vary by more than 10 %"
+    distinct = (
+        throughput.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < throughput.p10_step_seconds
+    )
+    return "" if distinct else "same speed within noise"
+
+
+def is_clearly_different(step: StepTime, other: StepTime) -> bool:
+    """Whether the intervals show that one is faster, by more than 2 %."""
+    faster, slower = sorted((step, other), key=lambda time: time.median_seconds)
+    return faster.high_seconds < slower.low_seconds and slower.median_seconds > faster.median_seconds * (
+        1 + MIN_DIFFERENCE_SHARE
+    )
+
+
+def speed_difference_text(step: StepTime | None, other: StepTime | None) -> str:
+    """``the same speed (±1 %)``, ``12 % faster``, ``2.1 times as fast``; empty where speeds cannot be compared."""
+    if step is None or other is None or step.median_seconds <= 0 or other.median_seconds <= 0:
+        return ""
+    if not is_clearly_different(step, other):
+        uncertainty = max(
+            relative_half_width(step), relative_half_width(other), abs(other.median_seconds / step.median_seconds - 1)
+        )
+        return (
+            f"the same speed (±{max(100 * uncertainty, 1):.0f} %)"
+            if uncertainty <= _MAX_HALF_WIDTH_SHARE
+            else "speeds cannot be told apart"
+        )
+    ratio = other.median_seconds / step.median_seconds
+    if ratio >= 2:
+        return f"{ratio:.1f} times as fast"
+    if ratio > 1:
+        return f"{100 * (ratio - 1):.0f} % faster"
+    return f"{100 * (1 - ratio):.0f} % slower" if ratio > 0.5 else f"{1 / ratio:.1f} times as slow"
+
+
+def slowdown_factor(alone: StepTime | None, others: Sequence[Trial], *, simulated: bool) -> float | None:
+    """How many times longer than alone a step takes beside the others, at most; None where that may be noise."""
+    times = [trial.step_time for trial in others if trial.step_time is not None]
+    if simulated or alone is None or alone.median_seconds <= 0:
+        return None
+    return max(
+        (time.median_seconds / alone.median_seconds for time in times if is_clearly_different(time, alone)),
+        default=None,
+    )

@@ -26,9 +26,9 @@ from gpuwatch.experiment.trials.trial_plan import (
     StopRule,
     command_with_values,
 )
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, Interrupted
 from gpuwatch.experiment.trials.trial_settings import TrialSetting, program_setting_text
 from gpuwatch.experiment.trials.trial_setup import Feed, StartedTrial, TrialSetup
-from gpuwatch.experiment.trials.trial_summary import PASSED_VERDICTS
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.diagnosis.runs.verdict_and_reason import DESPITE_OOM
 
@@ -55,17 +55,6 @@ class Goal:
     """Steps that an earlier trial did: this one does as many."""
     deadline: float | None = None
     """Seconds after which it is ended, if it still runs."""
-
-
-class Interrupted(Exception):
-    """The user interrupted the experiment, during a trial or between two."""
-
-    def __init__(self, signal_number: int, trial: Trial | None = None) -> None:
-        super().__init__(signal_number)
-        self.number = signal_number
-        """Number of the signal that interrupted the experiment."""
-        self.trial = trial
-        """The unfinished trial, as far as it was measured."""
 
 
 class StopCondition:

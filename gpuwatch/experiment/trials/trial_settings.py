@@ -16,8 +16,7 @@ import msgspec
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.run import Setting as RunSetting
-from gpuwatch.experiment.probing.probe_scripts import find_probe
-from gpuwatch.experiment.probing.settings_as_code import settings_code
+from gpuwatch.experiment.probing.probe_scripts import find_probe, settings_code
 from gpuwatch.sim.machine_shape import parse_memory
 
 _MIB = 1 << 20

@@ -1,4 +1,4 @@
-"""What all trials of an experiment share: the command, the feed, the folder of their output, who is told of them."""
+"""What all trials of an experiment share: command, feed, the GPUs and who uses them, folder of output, progress."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.units import memory
+from gpuwatch.core.group_by import group_by
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.core.model.try_results import Trial
 from gpuwatch.core.model.visible_devices import VisibleMap, visible_to
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.probing.probe_runner import SnapshotSource
+from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 _SAMPLE_SECONDS = 0.2
 _FIRST_SAMPLE_SECONDS = 5.0
+_MAX_COMMAND_CHARS = 60
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,27 @@ class TrialSetup:
         devices = () if self.machine is None else self.machine.devices
         return visible_to({**os.environ, **self.variables, **variables}, devices)
 
+    def why_in_use(self, setting: TrialSetting) -> str:
+        """Why a setting is not run on GPUs that others use (without ``--share``); empty if nobody does."""
+        used = self.describe_gpu_users(setting.variables)
+        return f"{used} (--share runs there anyway)" if used else ""
+
+    def describe_gpu_users(self, variables: Mapping[str, str]) -> str:
+        """``GPU 0 is used by python serve.py (pid 12, alice, 12.1 GiB)``; empty if nobody is on the program's GPUs.
+
+        ``variables``: what the program gets besides those of the setup. Graphics (a desktop) does not count.
+        """
+        devices = () if self.machine is None else self.machine.devices
+        visible = self.visible(variables)
+        uuids = {device.uuid for device in devices} if visible.unsure else {entry.uuid for entry in visible.map}
+        compute = [] if self.machine is None else [row for row in self.machine.processes if row.type != "G"]
+        processes_by_gpu = group_by(compute, lambda process: process.device_uuid)
+        return "; ".join(
+            f"GPU {device.index} is used by {_describe_processes(processes_by_gpu[device.uuid])}"
+            for device in devices
+            if device.uuid in uuids and device.uuid in processes_by_gpu
+        )
+
 
 @contextmanager
 def running_feed(environment: dict[str, str] | None = None) -> Iterator[LiveFeed]:
@@ -151,3 +179,14 @@ def remove_output_files(folder: Path, trials: Sequence[Trial], is_kept: Callable
             Path(trial.output).unlink(missing_ok=True)
     if not any(trial.output and is_kept(trial) for trial in trials):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _describe_processes(processes: list[Process]) -> str:
+    processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
+    descriptions = []
+    for process in processes[:_MAX_NAMED]:
+        held_bytes = process.number("gpu_memory_bytes")
+        facts = (f"pid {process.pid}", process.user, None if held_bytes is None else memory(held_bytes))
+        command = shorten(process.command or process.name or "a process", _MAX_COMMAND_CHARS)
+        descriptions.append(f"{command} ({', '.join(filter(None, facts))})")
+    return ", ".join(descriptions) + and_more(len(processes) - _MAX_NAMED)

@@ -11,7 +11,7 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.gpu_time_usage import GroupBy
 from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS
 
 _MAX_QUOTED_CHARS = 300
 """Characters of an error, which may quote an argument."""

@@ -12,9 +12,8 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison, Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
-from gpuwatch.experiment.trials.speed_comparison import why_not_comparable
-from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
-from gpuwatch.experiment.trials.trial_summary import SAME_MEMORY_SHARE
+from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, why_not_comparable
+from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.line_prefixes import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.report_elements import clean, framework_text

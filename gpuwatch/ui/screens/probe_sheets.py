@@ -18,10 +18,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parsing import parse_integer
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.probing.probe_defaults import MEASUREMENT_SECONDS
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS
 from gpuwatch.session.background_probes import ProbeParameters
-from gpuwatch.session.probe_batch import WORKLOADS
-from gpuwatch.session.probe_preflight import Preflight
+from gpuwatch.session.probe_batch import WORKLOADS, Preflight
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines

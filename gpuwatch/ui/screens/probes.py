@@ -307,7 +307,7 @@ class ProbesScreen(FilterableScreen):
 
     def _run_or_ask(self, wanted: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
-        from gpuwatch.session.probe_preflight import plan_preflight
+        from gpuwatch.session.probe_batch import plan_preflight
         from gpuwatch.ui.screens.probe_sheets import PreflightSheet
 
         self._message = ("", "text")
@@ -398,7 +398,7 @@ class ProbesScreen(FilterableScreen):
         if script is None:
             self.say(f"{printable(config)} is no longer in the catalog", "warning")
             return
-        from gpuwatch.experiment.probing.settings_as_code import settings_code
+        from gpuwatch.experiment.probing.probe_scripts import settings_code
         from gpuwatch.ui.screens.probe_sheets import CodeModal
 
         self.app.push_screen(CodeModal(config, settings_code(script, options)))
