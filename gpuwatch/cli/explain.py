@@ -100,7 +100,7 @@ def explanation_of(path: Path) -> Explanation:
 def trace_explanation(descriptor: int, path: Path) -> Explanation | None:
     """The explanation of a trace or profile of another tool, read whole within a bound; None for a log, or a pipe."""
     from gpuwatch.explain.diagnosis import explain_trace_file
-    from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+    from gpuwatch.explain.traces import InvalidTrace
 
     try:
         start = os.pread(descriptor, explain_trace_file.START_BYTES, 0)

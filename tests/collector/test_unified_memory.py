@@ -12,8 +12,7 @@ import pytest
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
+from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, others_memory
 from gpuwatch.machine.collector.collector import _is_unified
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine

@@ -7,7 +7,7 @@ import pytest
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_version_of, install_advice
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import cuda_version_of, install_advice
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
 from tests.diagnosis.cases import draft

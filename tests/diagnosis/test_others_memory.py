@@ -25,9 +25,9 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.run_gpu_memory import DeviceMemoryTracker
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
+from gpuwatch.explain.diagnosis.memory.memory_holders import concurrent_holders, others_memory
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts, oom_facts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, judge
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, others_memory
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts

@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, PredictedMapping, Run, Setting
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory, Memory
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.explain.diagnosis.reference.compute_capability import capabilities_of_build, support_of_build
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import capabilities_of_build, support_of_build
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import RequestedDevices, predict, requested_devices_of
 from gpuwatch.explain.logs.log_facts import LogFacts

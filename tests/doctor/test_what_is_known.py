@@ -18,8 +18,11 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_holders import GENERAL_ADVICE, free_memory_advice, holders_headline
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel, install_advice
-from gpuwatch.explain.diagnosis.reference.driver_releases import driver_update_advice
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
+    cuda_of_tensorflow_wheel,
+    driver_update_advice,
+    install_advice,
+)
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts as look_at_system

@@ -30,8 +30,7 @@ from gpuwatch.cli.read_log import decompressed
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.json_codec import NotADocument, embedded_in_html, from_json, to_json
 from gpuwatch.core.model.probes import decode_event
-from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, torch_memory_timeline
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace, dcgm_diagnostic, jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 from gpuwatch.fleet.cluster.node_protocol import NodeDecoder, encode_frame

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from gpuwatch.explain.traces.safe_pickle import load
 from tests.traces.profiles import encoded

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.explain.diagnosis.explain_trace_file import explain_trace_file, file_kind
+from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.dcgm_diagnostic import is_diagnostic, read
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 
 
 def _category(name: str, **tests: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.memory_profiles import torch_profiles
 from gpuwatch.explain.traces.safe_pickle import is_pickle, load
 from tests.every import every

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.explain.traces import tensorflow_xplane
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace, tensorflow_xplane
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
 from gpuwatch.explain.traces.tensorflow_op_names import FunctionInput, OpNames, Variable, layer_of, strip_calls

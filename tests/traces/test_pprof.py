@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.explain.traces import jax_pprof, torch_memory_timeline
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace, jax_pprof, torch_memory_timeline
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from tests.conftest import gpuwatch
 from tests.traces.profiles import field, varint

@@ -107,7 +107,7 @@ class MemoryRecordings:
         self._names[kind] = [*earlier, *new_entries][:_MAX_NAMES]
 
     def profiles(self, pid: int) -> Iterator[MemoryProfile]:
-        from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+        from gpuwatch.explain.traces import InvalidTrace
 
         notes = list(self._notes)
         files = sorted(self._files, key=lambda file: file.number)

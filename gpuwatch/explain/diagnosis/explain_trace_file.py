@@ -14,8 +14,14 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.diagnosis.explain_log import explain_facts
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, info_finding, warning_finding
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.traces import dcgm_diagnostic, jax_pprof, safe_pickle, tensorflow_xplane, torch_memory_timeline
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import (
+    InvalidTrace,
+    dcgm_diagnostic,
+    jax_pprof,
+    safe_pickle,
+    tensorflow_xplane,
+    torch_memory_timeline,
+)
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles, torch_profiles
 

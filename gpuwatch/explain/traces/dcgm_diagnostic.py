@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuwatch.core.model.explanation import GpuTest, TestStatus
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace
 
 _MAX_TESTS = 2000
 _MAX_MESSAGES = 8

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.core.safe_text import printable
+from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.allocation_stacks import MAX_FRAMES, StackReader
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.protobuf_reader import BYTES, VARINT, fields, signed, text, varint
 
 MAX_SAMPLES = 500_000

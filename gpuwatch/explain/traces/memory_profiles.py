@@ -35,7 +35,7 @@ def tensorflow_profiles(
     """The profiles of the allocators in TensorFlow's files, GPUs first.
 
     ``windows``: each file's content, when it began in seconds, and the steps counted at its start and end.
-    :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace` if one is not a profile.
+    :class:`~gpuwatch.explain.traces.InvalidTrace` if one is not a profile.
     """
     names = names or OpNames()
     by_allocator: dict[str, list[Window]] = {}
@@ -57,7 +57,7 @@ def tensorflow_profiles(
 def torch_profiles(content: bytes, *, pid: int | None = None, notes: Iterable[str] = ()) -> list[MemoryProfile]:
     """The profiles of the devices in a snapshot of PyTorch's allocator, the fullest first.
 
-    Raises :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace`.
+    Raises :class:`~gpuwatch.explain.traces.InvalidTrace`.
     """
     remarks = list(notes)
     profiles = [_torch_profile(device, pid, remarks) for device in torch_snapshot.read(content)]

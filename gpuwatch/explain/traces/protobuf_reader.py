@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 

@@ -19,7 +19,7 @@ import struct
 from typing import Any
 
 from gpuwatch.core import input_size_limits
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace
 
 MAX_VALUES = 12_000_000
 """Values of a file: about 1.2 GB in the worst case. A snapshot has some fifty for each allocation of its history."""

@@ -53,7 +53,7 @@ def is_xplane(start: bytes) -> bool:
 def read(data: bytes) -> Profile:
     """The memory events of a profile.
 
-    :class:`~gpuwatch.explain.traces.invalid_trace.InvalidTrace` if it is none, or is cut off.
+    :class:`~gpuwatch.explain.traces.InvalidTrace` if it is none, or is cut off.
     """
     found: dict[str, list[AllocatorEvent]] = {}
     left_out = count = 0

@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
+from gpuwatch.explain.traces import InvalidTrace
 
 _MAX_MOMENTS = 300
 _MAX_NUMBER = 1 << 62

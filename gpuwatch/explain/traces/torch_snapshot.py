@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemorySegments
+from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.allocation_replay import AllocatorEvent
 from gpuwatch.explain.traces.allocation_stacks import NO_STACK, Stack, StackReader
-from gpuwatch.explain.traces.invalid_trace import InvalidTrace
 from gpuwatch.explain.traces.safe_pickle import load
 from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
 

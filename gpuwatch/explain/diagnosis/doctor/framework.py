@@ -17,13 +17,13 @@ from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, chec
 from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
-from gpuwatch.explain.diagnosis.reference.compute_capability import (
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
     capabilities_of_build,
+    driver_update_advice,
+    install_advice,
     parse_capability,
     support_of_build,
 )
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
-from gpuwatch.explain.diagnosis.reference.driver_releases import driver_update_advice
 from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import DRIVER_LIBRARIES
 from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS

@@ -15,7 +15,7 @@ from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, steady_growth
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import (
+from gpuwatch.explain.diagnosis.memory.memory_holders import (
     concurrent_holders,
     is_negligible,
     others_memory,
@@ -77,7 +77,7 @@ _LIMIT_SETTINGS = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORE
 class OomFacts:
     """Facts besides the allocator's numbers: from the device, the settings and the log.
 
-    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.other_processes_memory.OthersMemory` measured;
+    Memory of others is what :class:`gpuwatch.explain.diagnosis.memory.memory_holders.OthersMemory` measured;
     other processes of the same run count as others too.
     """
 

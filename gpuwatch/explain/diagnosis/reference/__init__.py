@@ -1,1 +1,1 @@
-"""Reference tables: advice, cause pages, driver releases, CUDA libraries, compute capabilities."""
+"""Reference tables: advice, cause pages, what fits a CUDA version."""

@@ -16,17 +16,15 @@ from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of, gpu_build_advice
-from gpuwatch.explain.diagnosis.reference.compute_capability import (
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
+    FIRST_DRIVER_RELEASES,
     capabilities_of_build,
-    parse_capability,
-    support_of_build,
-)
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import cuda_of_tensorflow_wheel
-from gpuwatch.explain.diagnosis.reference.driver_releases import (
-    FIRST_RELEASES,
+    cuda_of_tensorflow_wheel,
+    driver_branch,
     driver_update_advice,
     driver_update_advice_from_log,
-    release_branch,
+    parse_capability,
+    support_of_build,
 )
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, raised_for
@@ -145,7 +143,7 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
             f" {framework.name} {framework.version} was built for CUDA {build_version}"
         )
         title = f"The driver supports CUDA up to {driver.cuda_version}, but the build needs CUDA {build_cuda[0]}"
-        release, first_release = release_branch(driver.version), FIRST_RELEASES.get(build_cuda[0])
+        release, first_release = driver_branch(driver.version), FIRST_DRIVER_RELEASES.get(build_cuda[0])
         if release is not None and first_release is not None and release >= first_release:
             lines.append(
                 f"release {release} by itself is new enough (CUDA {build_cuda[0]} needs {first_release} or later): the"

@@ -12,7 +12,7 @@ from gpuwatch.core.model.run import DeviceMapping, Run, RunProcess
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, is_negligible
+from gpuwatch.explain.diagnosis.memory.memory_holders import held_at_once, is_negligible
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import info_finding, likely_info, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS

@@ -17,10 +17,13 @@ from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
     GENERAL_ADVICE,
     free_memory_advice,
+    held_at_once,
     holder_text,
     holders,
     holders_headline,
     others_during_run,
+    others_memory,
+    samples_of,
 )
 from gpuwatch.explain.diagnosis.memory.oom_facts import has_memory_limit, ooms_of
 from gpuwatch.explain.diagnosis.memory.oom_verdict import (
@@ -29,7 +32,6 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import (
     is_round_limit,
     is_small_limit,
 )
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import held_at_once, others_memory, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import quoted

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import JAX, TENSORFLOW, framework_of
-from gpuwatch.explain.diagnosis.reference.cuda_libraries import install_advice
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import install_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import complains_about_driver
 from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines

@@ -17,15 +17,17 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import equal_blocks, one_block_per_step
 from gpuwatch.explain.diagnosis.memory.memory_holders import (
     GENERAL_ADVICE,
+    concurrent_holders,
     free_memory_advice,
     holder_text,
     holders,
     holders_headline,
+    is_negligible,
     others_during_run,
+    samples_of,
 )
 from gpuwatch.explain.diagnosis.memory.oom_facts import full_device, growth_of, is_host_oom, ooms_of
 from gpuwatch.explain.diagnosis.memory.oom_verdict import OTHERS_UNKNOWN, UNKNOWN_HOLDER_TITLE, OomVerdict, verdict_on
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import concurrent_holders, is_negligible, samples_of
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memory_advice
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, likely_error, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import at_line, quoted

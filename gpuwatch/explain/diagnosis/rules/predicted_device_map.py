@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.memory.other_processes_memory import others_memory
+from gpuwatch.explain.diagnosis.memory.memory_holders import others_memory
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 

@@ -17,7 +17,7 @@ from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
 from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.reference.compute_capability import capabilities_of_build, parse_capability
+from gpuwatch.explain.diagnosis.reference.cuda_compatibility import capabilities_of_build, parse_capability
 
 MIB = 1 << 20
 _SMALL_FREE_BYTES = 2 << 30
