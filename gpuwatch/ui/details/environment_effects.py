@@ -66,26 +66,18 @@ def _visible_devices_effect(
     return VariableEffect("CUDA_VISIBLE_DEVICES", value, ", ".join(parts) or "hides every GPU from it", wrong=not parts)
 
 
-def _growth_effect(value: str) -> str:
-    effects = {
-        "true": "memory grows as needed and is not given back",
-        "false": "nearly all free memory is taken at the start, whatever the program sets",
-    }
-    return effects.get(value, "!TensorFlow accepts only true and false here, and ignores this")
-
-
-def _tf_log_effect(value: str) -> str:
-    hidden = {"0": "nothing", "1": "INFO", "2": "INFO and WARNING", "3": "INFO, WARNING and ERROR"}
-    return f"its log hides {hidden.get(value, 'levels up to ' + value)}"
+def _by_value(effects: Mapping[str, str], other: str) -> Callable[[str], str]:
+    """The effect of a variable by its value; ``other``: that of any other value, which takes the place of ``{}``."""
+    return lambda value: effects.get(value, other.format(value))
 
 
 def _torch_allocator_effect(value: str) -> str:
-    words: dict[str, Callable[[str], str]] = {
-        "expandable_segments": lambda v: "segments grow in place" if v == "True" else "segments do not grow",
-        "max_split_size_mb": lambda v: f"blocks above {v} MB are never split",
-        "garbage_collection_threshold": lambda v: f"unused blocks are freed above {v} of the memory",
-        "backend": lambda v: "CUDA's own pool" if v == "cudaMallocAsync" else f"allocator {v}",
-        "roundup_power2_divisions": lambda v: "requests are rounded up",
+    words = {
+        "expandable_segments": _by_value({"True": "segments grow in place"}, "segments do not grow"),
+        "max_split_size_mb": "blocks above {} MB are never split".format,
+        "garbage_collection_threshold": "unused blocks are freed above {} of the memory".format,
+        "backend": _by_value({"cudaMallocAsync": "CUDA's own pool"}, "allocator {}"),
+        "roundup_power2_divisions": "requests are rounded up".format,
     }
     effects = []
     for part in re.findall(r"([\w]+)\s*:\s*(\[[^\]]*\]|[^,]*)", value):
@@ -94,35 +86,36 @@ def _torch_allocator_effect(value: str) -> str:
     return ", ".join(effects) or "!PyTorch expects name:value pairs here"
 
 
-def _container_effect(value: str) -> str:
-    return {
-        "all": "the container was given every GPU",
-        "none": "the container was given the driver but no GPU",
-        "void": "the container was given no GPU",
-        "": "the container was given no GPU",
-    }.get(value, f"the container was given: {value}")
-
-
+_GROWTH = {
+    "true": "memory grows as needed and is not given back",
+    "false": "nearly all free memory is taken at the start, whatever the program sets",
+}
+_HIDDEN_LEVELS = {
+    str(level): f"its log hides {hidden}"
+    for level, hidden in enumerate(("nothing", "INFO", "INFO and WARNING", "INFO, WARNING and ERROR"))
+}
+_CONTAINER = {
+    "all": "the container was given every GPU",
+    "none": "the container was given the driver but no GPU",
+    **dict.fromkeys(("void", ""), "the container was given no GPU"),
+}
+_ASYNC_POOL = "CUDA's own pool: memory is taken as needed and can be given back"
 _EFFECTS: dict[str, Callable[[str], str]] = {
-    "CUDA_DEVICE_ORDER": lambda v: (
-        "numbered as in nvidia-smi" if v == "PCI_BUS_ID" else "numbered from the fastest GPU"
-    ),
-    "TF_FORCE_GPU_ALLOW_GROWTH": _growth_effect,
-    "TF_GPU_ALLOCATOR": lambda v: {
-        "cuda_malloc_async": "CUDA's own pool: memory is taken as needed and can be given back"
-    }.get(v, f"allocator {v}"),
-    "TF_CPP_MIN_LOG_LEVEL": _tf_log_effect,
+    "CUDA_DEVICE_ORDER": _by_value({"PCI_BUS_ID": "numbered as in nvidia-smi"}, "numbered from the fastest GPU"),
+    "TF_FORCE_GPU_ALLOW_GROWTH": _by_value(_GROWTH, "!TensorFlow accepts only true and false here, and ignores this"),
+    "TF_GPU_ALLOCATOR": _by_value({"cuda_malloc_async": _ASYNC_POOL}, "allocator {}"),
+    "TF_CPP_MIN_LOG_LEVEL": _by_value(_HIDDEN_LEVELS, "its log hides levels up to {}"),
     "PYTORCH_CUDA_ALLOC_CONF": _torch_allocator_effect,
     "PYTORCH_ALLOC_CONF": _torch_allocator_effect,
     "XLA_PYTHON_CLIENT_PREALLOCATE": lambda v: (
         "JAX takes memory as needed" if v.lower() in ("false", "0") else "JAX takes most of the memory at the start"
     ),
-    "XLA_PYTHON_CLIENT_MEM_FRACTION": lambda v: f"JAX takes {v} of the memory at the start",
-    "NVIDIA_VISIBLE_DEVICES": _container_effect,
-    "CUDA_LAUNCH_BLOCKING": lambda v: (
-        "the program waits for every kernel: slow, for debugging" if v == "1" else "kernels run asynchronously"
+    "XLA_PYTHON_CLIENT_MEM_FRACTION": "JAX takes {} of the memory at the start".format,
+    "NVIDIA_VISIBLE_DEVICES": _by_value(_CONTAINER, "the container was given: {}"),
+    "CUDA_LAUNCH_BLOCKING": _by_value(
+        {"1": "the program waits for every kernel: slow, for debugging"}, "kernels run asynchronously"
     ),
-    "NVIDIA_TF32_OVERRIDE": lambda v: "TF32 is off" if v == "0" else f"TF32 override {v}",
-    "CUDA_MPS_PIPE_DIRECTORY": lambda v: "it shares GPUs through an MPS server",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda v: f"it may use {v} % of the SMs",
+    "NVIDIA_TF32_OVERRIDE": _by_value({"0": "TF32 is off"}, "TF32 override {}"),
+    "CUDA_MPS_PIPE_DIRECTORY": "it shares GPUs through an MPS server".format,
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "it may use {} % of the SMs".format,
 }

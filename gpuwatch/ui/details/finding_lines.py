@@ -18,15 +18,12 @@ from gpuwatch.ui.panes.verdict import notable_notes
 
 Entry = Finding | Problem
 
-HEALTHY_MARK = ("●", "ok")
-PAST_MARK = ("○", "dim")
-
 
 def finding_mark(finding: Finding) -> tuple[str, str]:
     """Glyph and style of a finding; past and healthy ones have their own."""
     if finding.until is not None:
-        return PAST_MARK
-    return HEALTHY_MARK if finding.id == "healthy" else FINDING_MARKS[finding.severity]
+        return "○", "dim"
+    return ("●", "ok") if finding.id == "healthy" else FINDING_MARKS[finding.severity]
 
 
 def finding_times(finding: Finding) -> str:

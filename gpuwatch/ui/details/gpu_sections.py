@@ -26,7 +26,6 @@ from gpuwatch.ui.tables.gpu_loads import threshold_celsius
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode
 
-_HOUR_SECONDS = 3600.0
 _THROTTLE_COUNTERS = (
     ("events.power_seconds", "power cap"),
     ("events.thermal_seconds", "thermal"),
@@ -54,7 +53,7 @@ def throttling_lines(
         return [[(f"{UNKNOWN} throttle reasons unknown: ", "dim"), (printable(why), "dim")]]
     by_reason: dict[str, list[ClockEventEpisode]] = {}
     for episode in episodes:  # latest onset first
-        if now - episode.last <= _HOUR_SECONDS:
+        if now - episode.last <= 3600:
             by_reason.setdefault(episode.reason, []).append(episode)
     ordered = sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL)
     lines: SpanLines = [_throttling_line(reason, episodes_of_reason, now) for reason, episodes_of_reason in ordered]

@@ -160,17 +160,14 @@ def draw_gpu_line(
     if columns.trend:
         builder.add(" ")
         fitting = [text for text in (holder, holder.partition(" (")[0]) if 0 < width_of(text) <= columns.trend]
-        if fitting and not _has_programs(device, view):  # nothing else shows that it is not free
+        programs = any(row.device_uuid == device.uuid and row.type != "G" for row in view.processes)
+        if fitting and not programs:  # nothing else shows that it is not free
             builder.add(align_left(fitting[0], columns.trend), "dim")
         else:
             busy = view.history.series(device.uuid, "utilization.gpu_percent")
             _, means = recent_columns(view, view.history.times, busy, columns.trend)
             builder.add(braille(tuple(means), low=0, high=100)[0], "graph")
     builder.fill_to(builder.width - 2).add(" " + ("" if vertical_bars else glyph), style)
-
-
-def _has_programs(device: Device, view: View) -> bool:
-    return any(row.device_uuid == device.uuid and row.type != "G" for row in view.processes)
 
 
 def _bar(builder: LineBuilder, value: float | None, cells: int, style: str) -> None:

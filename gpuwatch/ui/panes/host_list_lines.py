@@ -167,10 +167,6 @@ def host_row(host: HostSummary, placed: Sequence[PlacedColumn], width: int) -> L
     return builder.fill_to(width).line()
 
 
-def _name_cell(builder: LineBuilder, host: HostSummary) -> None:
-    builder.add(cut_to_width(printable(host.name), builder.width), "strong" if host.view.answered else "dim")
-
-
 def _free_cell(builder: LineBuilder, host: HostSummary) -> None:
     if not host.view.answered or not host.gpus:
         _add_value(builder, None)
@@ -238,7 +234,9 @@ def _state_cell(builder: LineBuilder, host: HostSummary, *, has_user_column: boo
 
 
 _CELLS: dict[str, Callable[[LineBuilder, HostSummary], object]] = {
-    "host": _name_cell,
+    "host": lambda builder, host: builder.add(
+        cut_to_width(printable(host.name), builder.width), "strong" if host.view.answered else "dim"
+    ),
     "free": _free_cell,
     "gpus": _gpus_cell,
     "util": lambda builder, host: _add_value(builder, None if host.utilization is None else f"{host.utilization:.0f}%"),

@@ -45,7 +45,6 @@ _READ_RUNS_SECONDS = 0.5
 _MAX_RUNS = 4
 _MAX_EVENTS = 5
 """Events shown if the device has probe runs; the Events tab has all."""
-_PROBES = f"{number_of('probes')} Probes"
 _MIN_NAME_CELLS = 6
 """Cells for the name of a GPU; with fewer, behind the numbers of many, it is left out."""
 
@@ -299,7 +298,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
     def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, SpanLines]]:
         pane = self.device_events if self.app.size.width >= _TWO_PANES_COLUMNS else self.about
         granted = gpu_facts.probe_run_lines(device, runs, view.now, max(pane.inner_width - 2, 40))[:_MAX_RUNS]
-        none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
+        probes = (f"{number_of('probes')} Probes", "key")
+        none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), probes]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
         most, since = _MAX_EVENTS if granted else 40, _since_text(view.since.events, view.now)

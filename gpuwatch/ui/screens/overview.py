@@ -32,7 +32,6 @@ from gpuwatch.ui.widgets.process_table import ProcessTable
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.user_table import UserTable
 
-_TYPE_A_NAME = "type a name", False
 _NAMED_PANES = ("users", "processes")
 """Where the focus is while the totals are shown: it reaches them a moment later."""
 
@@ -126,7 +125,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         """The footer also shows which rows are visible, for a table without a frame."""
         at_users = self.users is not None and self.focused_pane in _NAMED_PANES
         of_table = note if self._plan.framed else self.processes.footer_note
-        shown = _TYPE_A_NAME if at_users else of_table
+        shown = ("type a name", False) if at_users else of_table
         super().show_keys(note if self.footer_message[0] and not shown[1] else shown)
 
     @property

@@ -18,8 +18,6 @@ from gpuwatch.ui.widgets.process_table import ProcessTable
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.column_chooser import ColumnChoice
 
-READ_ONLY_MESSAGE = "signals are disabled: gpuwatch was started with --read-only"
-_NOBODY = "no visible process owns this memory"
 _NO_PROCESS = "no process here: nothing to signal"
 
 
@@ -31,7 +29,7 @@ def ask_signal(
     ``nothing``: what to say if no process is chosen.
     """
     if screen.gpuwatch.session.read_only and not screen.gpuwatch.session.recorded:
-        screen.say(READ_ONLY_MESSAGE, "warning")
+        screen.say("signals are disabled: gpuwatch was started with --read-only", "warning")
         return
     if screen.refuse_while_paused():
         return
@@ -130,7 +128,7 @@ class ProcessRowsScreen(TabScreen):
     def _empty_text(self, more: str) -> str:
         """Why there is no process under the cursor; ``more``: what to add where there is memory that none owns."""
         if self.processes.chosen is not None:
-            return f"{_NOBODY}; {more}"
+            return f"no visible process owns this memory; {more}"
         return "nothing is selected: ↑ ↓ select a process" if self.processes.items else _NO_PROCESS
 
     async def action_environment(self) -> None:

@@ -39,10 +39,6 @@ def _gpu_test(wanted: str) -> ProcessTest:
     return lambda process, moment: process.device_index == index
 
 
-def _mig_test(wanted: str) -> ProcessTest:
-    return lambda process, moment: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/")
-
-
 _DEVICE_PAIR = re.compile(r"^(\d{1,18})(?:→|->|>)(\d{1,18})$")
 
 
@@ -67,7 +63,7 @@ def _is_listed(visible: str | None, wanted: str) -> bool:
 
 _EXACT = {
     "gpu": _gpu_test,
-    "mig": _mig_test,
+    "mig": lambda wanted: lambda process, moment: f"{process.mig_instance or ''}/".lower().startswith(f"{wanted}/"),
     "sees": _sees_test,
     "visible": lambda wanted: lambda process, moment: _is_listed(process.cuda_visible_devices, wanted),
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib, rounded, short_gib
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder, filtered_title
@@ -139,11 +140,13 @@ class UserTable(ItemList[Total]):
         builder.add("  ").add(align_left(cut_to_width(name, columns.user), columns.user + 1), style)
         builder.add(align_right("" if nobody else str(total.processes), 5), "text")
         whole = short_gib if columns is _TIGHT else gib
-        gpu_cells = _bare_memory if columns is _TIGHT else gib
+        gpu_cells = (lambda value: _short_memory(value).removesuffix("G")) if columns is _TIGHT else gib
         amount = _short_memory if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
             builder.add(align_right(total.memory.shown(amount), columns.memory), "strong")
-        builder.add(align_right("" if nobody else total.cpu.shown(_percent), columns.cpu), "text")
+        builder.add(
+            align_right("" if nobody else total.cpu.shown(lambda value: rounded(value, 1)), columns.cpu), "text"
+        )
         builder.add(align_right("" if nobody else total.host.shown(whole), columns.host), "dim")
         if side_by_side:
             for index in indices:
@@ -183,11 +186,3 @@ def _add_gpus(builder: LineBuilder, total: Total) -> None:
 def _short_memory(value: float | None) -> str:
     """Like :func:`short_gib`, without decimals from 10 GiB."""
     return short_gib(value) if value is None or value < 10 * _GIB else f"{value / _GIB:.0f}G"
-
-
-def _bare_memory(value: float | None) -> str:
-    return _short_memory(value).removesuffix("G")
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
