@@ -226,9 +226,8 @@ def probe_run_lines(device: Device, runs: Iterable[Run], now: float, width: int)
             wide = width >= 100
             builder.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
             builder.add(f"physical {device.index}", "strong")
-            builder.add(f" {device.uuid[:12]}…" if width >= 130 else "", "dim").add(
-                "  config " if wide else "  ", "dim"
-            )
+            builder.add(f" {device.uuid[:12]}…" if width >= 130 else "", "dim")
+            builder.add("  config " if wide else "  ", "dim")
             builder.add(align_left(printable(run.config), 18 if width >= 80 else 11), "text")
             builder.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             if width >= 70:

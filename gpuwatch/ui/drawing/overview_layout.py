@@ -112,9 +112,8 @@ def plan_layout(
     framed = width >= 100 and height >= 30
     room = height - 2 - int(findings)
     if not gpus:
-        return Plan(
-            gpus_as="none", framed=framed, gpu_height=min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
-        )
+        panel = min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
+        return Plan(gpus_as="none", framed=framed, gpu_height=panel)
     cards = None
     if layout != "lines" and (gpus < MANY_GPUS or layout != "automatic"):
         most_instances = max(instances, default=0)

@@ -195,10 +195,8 @@ def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> lis
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
     line.append((f"{UNKNOWN if used is None else gib_text(used):>6}", "dim" if used is None else "strong"))
-    line += [
-        (f" / {gib_text(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib_text(total)}G", "dim"),
-        ("  ", "text"),
-    ]
+    of_total = f" / {gib_text(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib_text(total)}G"
+    line += [(of_total, "dim"), ("  ", "text")]
     line.append((processes_text(rows), "text") if rows else ("no processes", "faint"))
     return line
 

@@ -82,9 +82,7 @@ def finding_marks(findings: Iterable[Finding]) -> dict[tuple[int, str | None], S
 
 def mig_indices(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
     """The value of :attr:`TableLayout.mig_indices`."""
-    return {
-        (device.uuid, instance.id): instance.index for device in snapshot.devices for instance in device.mig_instances
-    }
+    return {(device.uuid, mig.id): mig.index for device in snapshot.devices for mig in device.mig_instances}
 
 
 def time_cell(process: Process, placed: PlacedColumn, at: float) -> Span:

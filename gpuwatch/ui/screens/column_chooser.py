@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
-from gpuwatch.ui.screens.sheet import LinesModal, Sheet
+from gpuwatch.ui.screens.sheet import LinesModal, Sheet, sheet_bindings
 from gpuwatch.ui.tables import gpu_fields, host_columns, process_columns
 from gpuwatch.ui.tables.process_columns import Column
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -55,10 +53,8 @@ def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[
 def graphs_of(count: int, chosen: Sequence[str]) -> list[ColumnChoice]:
     """Every graph; ``count``: how many are visible at this size."""
     shown = chosen[:count]
-    return [
-        ColumnChoice(name, name, field.graph.help, why_hidden=_no_room(name, shown, chosen))
-        for name, field in gpu_fields.GRAPHS.items()
-    ]
+    fields = gpu_fields.GRAPHS.values()
+    return [ColumnChoice(f.id, f.id, f.graph.help, why_hidden=_no_room(f.id, shown, chosen)) for f in fields]
 
 
 def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
@@ -68,13 +64,15 @@ def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
 class ColumnChooser(LinesModal[None]):
     """A line for each choice: first those that were on when it was opened, in order. Every change applies at once."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f2", "close", "close", show=False),
-        Binding("space,enter", "switch", "on or off", show=False),
-        Binding("shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
-        Binding("shift+down,right_square_bracket", "shift(1)", "further right", show=False),
-        Binding("delete", "default", "default", show=False),
-    ]
+    BINDINGS = sheet_bindings(
+        {
+            "f2": "close",
+            "space,enter": "switch",
+            "shift+up,left_square_bracket": "shift(-1)",
+            "shift+down,right_square_bracket": "shift(1)",
+            "delete": "default",
+        }
+    )
 
     def __init__(
         self,
@@ -185,10 +183,7 @@ _OTHER_CELLS = 3 + 11 + 4
 class SortMenu(LinesModal[None]):
     """Enter or a click selects a column; its typed name goes to it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "choose", show=False),
-        Binding("f6", "close", "close", show=False),
-    ]
+    BINDINGS = sheet_bindings({"enter": "choose", "f6": "close"})
 
     def __init__(
         self, current: str, columns: Sequence[Column | host_columns.Column], sort: Callable[[str], object]

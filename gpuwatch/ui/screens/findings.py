@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from gpuwatch.core.model.causes import CAUSES
@@ -33,7 +32,7 @@ from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet import LinesModal, sheet_bindings
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, TextPane
@@ -49,10 +48,7 @@ class CauseSheet(LinesModal[None]):
 class EvidenceModal(LinesModal[None]):
     """Findings with evidence, as they are now; ``c`` copies the action, ``p`` opens the cause page."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "page", "page", show=False),
-        Binding("f", "close", "close", show=False),
-    ]
+    BINDINGS = sheet_bindings({"p": "page", "f": "close"})
 
     def __init__(self, title: str, read: Callable[[], tuple[SpanLines, Entry | None]]) -> None:
         """``read``: the lines, and the entry whose action and cause page the keys are for; asked once a second."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
@@ -26,7 +24,7 @@ from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.screens.sheet import Choice, ChoiceModal, LinesModal, Modal
+from gpuwatch.ui.screens.sheet import Choice, ChoiceModal, LinesModal, Modal, sheet_bindings
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.tables.process_columns import short_command
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
@@ -98,11 +96,7 @@ def _device(text: str, devices: Sequence[Device]) -> str:
 class ParametersModal(Modal[ProbeParameters]):
     """Enter applies the parameters, Esc cancels."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "close", show=False),
-        Binding("up", "app.focus_previous", "up", show=False),
-        Binding("down", "app.focus_next", "down", show=False),
-    ]
+    BINDINGS = sheet_bindings({"escape": "close", "up": "app.focus_previous", "down": "app.focus_next"})
 
     def __init__(self, parameters: ProbeParameters, devices: Sequence[Device]) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -21,15 +21,11 @@ from gpuwatch.ui.widgets.preferences_app import key_name
 from gpuwatch.ui.widgets.scrolling_pane import ScrollingPane, TypeAhead
 
 Result = TypeVar("Result")
-MOVES = (
-    Binding("up,k", "move(-1)", "up", show=False),
-    Binding("down,j", "move(1)", "down", show=False),
-    Binding("pageup", "move(-10)", "page up", show=False),
-    Binding("pagedown", "move(10)", "page down", show=False),
-    Binding("home,g", "move(-100000)", "first", show=False),
-    Binding("end,G", "move(100000)", "last", show=False),
-)
-"""Keys that move in a sheet, as everywhere."""
+
+
+def sheet_bindings(actions: Mapping[str, str]) -> list[BindingType]:
+    """Textual bindings of a sheet: an action by its keys. No footer shows them."""
+    return [Binding(keys, action, show=False) for keys, action in actions.items()]
 
 
 class Modal(ModalScreen[Result], Generic[Result]):
@@ -137,11 +133,17 @@ class Sheet(ScrollingPane, can_focus=True):
 class LinesModal(Modal[Result], Generic[Result]):
     """Closed by Esc, q, the key that opened it, or a click outside."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1", "close", "close", show=False),
-        *MOVES,
-        Binding("space", "move(10)", "page down", show=False),
-    ]
+    BINDINGS = sheet_bindings(
+        {
+            "escape,q,question_mark,f1": "close",
+            "up,k": "move(-1)",
+            "down,j": "move(1)",
+            "pageup": "move(-10)",
+            "pagedown,space": "move(10)",
+            "home,g": "move(-100000)",
+            "end,G": "move(100000)",
+        }
+    )
 
     def __init__(
         self,
@@ -293,10 +295,7 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
     The first choice does nothing, and is usually preselected: Enter harms nobody who expects another sheet.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "choose", show=False),
-        Binding("n", "close", "close", show=False),
-    ]
+    BINDINGS = sheet_bindings({"enter": "choose", "n": "close"})
 
     def __init__(self, title: str, lines: SpanLines, choices: Sequence[Choice], chosen: int = 0) -> None:
         width = max((len(choice.name) for choice in choices), default=0)

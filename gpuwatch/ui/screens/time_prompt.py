@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
@@ -14,14 +11,14 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 from gpuwatch.ui.drawing.styled_lines import Line
-from gpuwatch.ui.screens.sheet import Modal
+from gpuwatch.ui.screens.sheet import Modal, sheet_bindings
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 
 class TimePrompt(Modal[float]):
     """Enter goes there, Esc does not; seconds since the epoch."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "close", show=False)]
+    BINDINGS = sheet_bindings({"escape": "close"})
 
     def __init__(self, begin: float, end: float) -> None:
         """``begin`` and ``end`` of the recording, in seconds since the epoch."""

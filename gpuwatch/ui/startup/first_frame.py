@@ -156,9 +156,8 @@ class FirstFrame:
             interval=self._preferences.interval,
             read_only=self._preferences.read_only,
         )
-        lines = first_frame_lines(
-            view, self._preferences, width, height, ascii_only=ascii_only, with_processes=with_processes
-        )
+        own = self._preferences
+        lines = first_frame_lines(view, own, width, height, ascii_only=ascii_only, with_processes=with_processes)
         if not lines:
             return False
         depth = color_depth(os.environ)

@@ -214,9 +214,7 @@ def problem_labels(position: PlayheadPosition, track: IncidentTrack, width: int)
     def cell(at: float) -> int:
         return max(int((at - begin) / cell_seconds), 0)
 
-    named = [
-        incident for incident in track.incidents if incident.begin <= position.end and incident.end >= position.begin
-    ]
+    named = [found for found in track.incidents if found.begin <= position.end and found.end >= position.begin]
     starts = {cell(incident.begin) for incident in named}
     for incident in sorted(named, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = printable(incident.text)

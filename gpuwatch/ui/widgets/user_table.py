@@ -108,11 +108,8 @@ class UserTable(ItemList[Total]):
         self.title = filtered_title(title, typed)
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner_width >= 100 else _USUAL
-        fits = [
-            columns
-            for columns in (usual, _TIGHT)
-            if indices and columns.fixed_cells + len(indices) * columns.gpu_cells <= self.inner_width
-        ]
+        choices = (usual, _TIGHT) if indices else ()
+        fits = [c for c in choices if c.fixed_cells + len(indices) * c.gpu_cells <= self.inner_width]
         words = all(_gpu_amounts(total)[1] <= self.inner_width - usual.fixed_cells - 2 for total in self.items)
         if fits == [_TIGHT] and words:
             fits = []
@@ -144,9 +141,8 @@ class UserTable(ItemList[Total]):
         amount = _short_memory if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
             builder.add(align_right(total.memory.shown(amount), columns.memory), "strong")
-        builder.add(
-            align_right("" if nobody else total.cpu.shown(lambda value: rounded(value, 1)), columns.cpu), "text"
-        )
+        cpu = "" if nobody else total.cpu.shown(partial(rounded, width=1))
+        builder.add(align_right(cpu, columns.cpu), "text")
         builder.add(align_right("" if nobody else total.host.shown(whole), columns.host), "dim")
         if side_by_side:
             for index in indices:
