@@ -1,6 +1,4 @@
-"""The two lines about the machine as a whole: at the top tabs, host, driver, verdict and clock; below it CPU, memory
-and load of the host. Pure, no Textual.
-"""
+"""The lines about the whole machine: tabs, driver, verdict and clock at the top; the host's CPU, memory and load."""
 
 from __future__ import annotations
 
