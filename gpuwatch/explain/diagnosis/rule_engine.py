@@ -96,7 +96,6 @@ def rules_for(evidence: Evidence) -> list[Rule]:
         idle_gpu_memory,
         ineffective_settings,
         memory_limits_and_grants,
-        missing_cuda_libraries,
         missing_gpus,
         op_placement,
         out_of_memory,

@@ -20,7 +20,7 @@ from gpuwatch.core.formatting.durations import rounded_duration, steady_duration
 from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
+from gpuwatch.explain.diagnosis.conditions.sample_context import NumberStatistics, SampleContext
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, register
 
 MIN_SAMPLES = 5
@@ -50,28 +50,6 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
         """Identity of the condition."""
         process = (self.process.pid, self.process.create_time) if self.process is not None else None
         return (self.cause, self.device.uuid if self.device is not None else None, process, self.variant)
-
-
-@dataclass(slots=True)
-class NumberStatistics:
-    """Statistics of a number over the samples in which a condition held."""
-
-    first: float
-    last: float = 0.0
-    minimum: float = float("inf")
-    maximum: float = float("-inf")
-    total: float = 0.0
-    count: int = 0
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count
-
-    def add(self, value: float) -> None:
-        self.last = value
-        self.minimum, self.maximum = min(self.minimum, value), max(self.maximum, value)
-        self.total += value
-        self.count += 1
 
 
 @dataclass(slots=True)
@@ -111,7 +89,7 @@ class Occurrence:
     first_sign: tuple[float, Sign] | None = None
     """The first sign that held, after the time of its sample."""
     statistics: dict[str, NumberStatistics] = field(default_factory=dict)
-    """By name: the numbers of its signs, without those that no sign had."""
+    """By name: the numbers of its signs in which it held, without those that no sign had."""
     _since_held: tuple[int, float] = (0, 0.0)
     """Samples since it last held, and observed seconds: they belong to it if it holds again."""
     _held_in_latest: bool | None = None
@@ -238,7 +216,7 @@ class Occurrence:
             self.held_seconds += seconds
             for name, value in sign.numbers.items():
                 if value is not None:
-                    self.statistics.setdefault(name, NumberStatistics(value)).add(value)
+                    self.statistics.setdefault(name, NumberStatistics()).add(value)
         before, self._held_in_latest = self._held_in_latest, holds
         at_once = self.report_after_seconds <= 0
         if holds and (before or at_once):

@@ -14,6 +14,7 @@ from gpuwatch.explain.diagnosis.conditions.sample_context import (
     Bucket,
     ProcessBuckets,
     SampleContext,
+    mean_of,
 )
 from gpuwatch.machine.history.process_labels import command_line, label_in_sentence
 
@@ -56,21 +57,20 @@ def starvation_numbers(buckets: Sequence[Bucket]) -> dict[str, float | None] | N
     Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of a
     training is a single pause, which proves nothing.
     """
-    if not buckets or any(bucket.samples < 2 or bucket.maximum < MAX_RESTING_PERCENT for bucket in buckets):
+    utilization = [bucket.utilization for bucket in buckets]
+    mean = mean_of(utilization)
+    if mean is None or mean > MAX_STARVED_PERCENT:
         return None
-    samples = sum(bucket.samples for bucket in buckets)
-    mean_utilization = sum(bucket.utilization_sum for bucket in buckets) / samples
-    if mean_utilization > MAX_STARVED_PERCENT:
+    if any(part.count < 2 or part.maximum < MAX_RESTING_PERCENT for part in utilization):
         return None
-    cpu_samples = sum(bucket.cpu_samples for bucket in buckets)
-    cpu = sum(bucket.cpu_sum for bucket in buckets) / cpu_samples if cpu_samples else None
-    disk = sum(bucket.disk_wait_samples for bucket in buckets) / samples
+    cpu = mean_of(bucket.cpu for bucket in buckets)
+    disk = sum(bucket.disk_wait_samples for bucket in buckets) / sum(part.count for part in utilization)
     if (cpu is None or cpu < _MIN_BUSY_CPU_PERCENT) and disk < _MIN_DISK_WAIT_SHARE:
         return None
     return {
-        "busy": mean_utilization,
-        "least": min(bucket.minimum for bucket in buckets),
-        "most": max(bucket.maximum for bucket in buckets),
+        "busy": mean,
+        "least": min(part.minimum for part in utilization),
+        "most": max(part.maximum for part in utilization),
         "rises": float(sum(bucket.rises for bucket in buckets)),
         "cpu": cpu,
         "disk": disk * 100,

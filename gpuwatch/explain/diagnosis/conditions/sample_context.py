@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gpuwatch.core.model.clock_event_reasons import clock_reasons
 from gpuwatch.core.model.reading import number
@@ -34,22 +34,45 @@ ProcessKey = tuple[int, float | None]
 
 
 @dataclass(slots=True)
+class NumberStatistics:
+    """Statistics of a number over samples."""
+
+    first: float = 0.0
+    last: float = 0.0
+    minimum: float = float("inf")
+    maximum: float = float("-inf")
+    total: float = 0.0
+    count: int = 0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+    def add(self, value: float) -> None:
+        self.first, self.last = self.first if self.count else value, value
+        self.minimum, self.maximum = min(self.minimum, value), max(self.maximum, value)
+        self.total += value
+        self.count += 1
+
+
+@dataclass(slots=True)
 class Bucket:
     """Ten seconds of one process."""
 
-    samples: int = 0
-    """Samples with a utilization."""
-    utilization_sum: float = 0.0
-    minimum: float = 100.0
-    maximum: float = 0.0
-    """The lowest and highest utilization, percent."""
+    utilization: NumberStatistics = field(default_factory=NumberStatistics)
+    """Percent."""
     rises: int = 0
     """How often the device went from idle to busy."""
-    cpu_sum: float = 0.0
-    """Sum of percents of one core, including its workers."""
-    cpu_samples: int = 0
+    cpu: NumberStatistics = field(default_factory=NumberStatistics)
+    """Percent of one core, including its workers."""
     disk_wait_samples: int = 0
     """Samples in which the process waited for a disk (state D)."""
+
+
+def mean_of(parts: Iterable[NumberStatistics]) -> float | None:
+    """The mean over all samples of the parts; None without any."""
+    known = [part for part in parts if part.count]
+    return sum(part.total for part in known) / sum(part.count for part in known) if known else None
 
 
 class ProcessBuckets:
@@ -70,7 +93,8 @@ class ProcessBuckets:
         while at >= self._filled_until:
             self.buckets.append(Bucket())
             self._filled_until += BUCKET_SECONDS
-            if len(self.buckets) > MAX_BUCKETS and all(bucket.maximum < MAX_RESTING_PERCENT for bucket in self.buckets):
+            resting = all(bucket.utilization.maximum < MAX_RESTING_PERCENT for bucket in self.buckets)
+            if resting and len(self.buckets) > MAX_BUCKETS:
                 self.active_since, self.was_old = None, False  # what follows is a new start
             if at - self._filled_until > BUCKET_SECONDS * MAX_BUCKETS:
                 self.buckets.clear()
@@ -80,9 +104,7 @@ class ProcessBuckets:
     def add_utilization(self, at: float, value: float) -> None:
         """Adds the utilization of the process, or of its device if it is alone there."""
         bucket = self.buckets[-1]
-        bucket.samples += 1
-        bucket.utilization_sum += value
-        bucket.minimum, bucket.maximum = min(bucket.minimum, value), max(bucket.maximum, value)
+        bucket.utilization.add(value)
         resting = value < MAX_RESTING_PERCENT
         if self._resting and not resting:
             bucket.rises += 1
@@ -93,8 +115,7 @@ class ProcessBuckets:
     @property
     def mean_utilization(self) -> float | None:
         """Over all its buckets; None if it could not be read."""
-        samples = sum(bucket.samples for bucket in self.buckets)
-        return sum(bucket.utilization_sum for bucket in self.buckets) / samples if samples else None
+        return mean_of(bucket.utilization for bucket in self.buckets)
 
     def complete(self, count: int) -> Sequence[Bucket]:
         """The latest ``count`` complete buckets, oldest first; empty if there are fewer."""
@@ -153,15 +174,8 @@ class SampleHistory:
         for uuid in self.unlisted_since.keys() & listed.keys():
             del self.unlisted_since[uuid]
         self.devices.update(listed)
-        forget_gone(
-            listed,
-            self.memory_used,
-            self.unthrottled_mhz,
-            self.counters,
-            self.xids,
-            self.seconds_since_xid,
-            self.last_xid_event_at,
-        )
+        of_xids = (self.xids, self.seconds_since_xid, self.last_xid_event_at)
+        forget_gone(listed, self.memory_used, self.unthrottled_mhz, self.counters, *of_xids)
 
 
 class SampleContext:
@@ -248,8 +262,7 @@ class SampleContext:
         bucket, first = process_buckets.buckets[-1], rows[0]
         cpu = number(first.readings.get("cpu_percent"))
         if cpu is not None:
-            bucket.cpu_sum += cpu + (first.workers_cpu_percent or 0.0)
-            bucket.cpu_samples += 1
+            bucket.cpu.add(cpu + (first.workers_cpu_percent or 0.0))
         if first.state == "D":
             bucket.disk_wait_samples += 1
 

@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
     parse_capability,
     support_of_build,
 )
-from gpuwatch.explain.diagnosis.rules.missing_cuda_libraries import DRIVER_LIBRARIES
+from gpuwatch.explain.diagnosis.rules.framework_build import DRIVER_LIBRARIES
 from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name

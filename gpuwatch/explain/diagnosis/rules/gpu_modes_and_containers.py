@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.snapshot import Process
+from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, likely_info, rule
-from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.sources.procfs import ELSEWHERE, HIDDEN
 
 
@@ -29,6 +28,7 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     mig_gpus = {str(device.index): device for device in devices if has_mig(device)}
     setting = f"CUDA_VISIBLE_DEVICES={value}"
     certainty: Certainty = "fact" if len(entries) > 1 else "likely"
+    no_device = evidence.log.kernel_driver is not None and "driver.cuinit" in evidence.log.topics
     title, lines = "", [setting]
     if len(mig_entries) > 1:
         title = f"{len(mig_entries)} MIG instances are listed, but CUDA gives a process only the first"
@@ -40,7 +40,7 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     elif mig_entries and devices and not any(has_mig(device) for device in devices):
         title = "A MIG instance is requested, but no GPU in this machine has MIG enabled"
         action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
-    elif mig_entries and not devices and not evidence.gpu_usable and _no_device(evidence.log):
+    elif mig_entries and not devices and not evidence.gpu_usable and no_device:
         title = "A MIG instance is requested, but CUDA finds no device: no GPU has such an instance"
         lines += evidence.log.lines_of("driver.cuinit")
         action = "Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG."
@@ -60,16 +60,10 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def _no_device(log: LogFacts) -> bool:
-    """Whether the driver's module is loaded and CUDA still finds no device."""
-    return log.kernel_driver is not None and "driver.cuinit" in log.topics
-
-
-@rule("container.pid-namespace", "memory.other-process")
-def processes_not_visible(evidence: Evidence) -> Iterator[Finding]:
+@rule("container.pid-namespace", "memory.other-process", needs="snapshot")
+def processes_not_visible(evidence: Evidence, snapshot: Snapshot) -> Iterator[Finding]:
     """Processes of other containers: NVML lists the whole machine, /proc only this PID namespace."""
-    snapshot = evidence.snapshot
-    if snapshot is None or evidence.run is not None:
+    if evidence.run is not None:
         return
     for device in snapshot.devices:
         rows = [row for row in snapshot.processes if row.device_uuid == device.uuid]

@@ -152,11 +152,11 @@ def _granted_per_gpu(evidence: Evidence) -> Iterator[_GrantedOnGpu]:
             yield _GrantedOnGpu(device, len(amounts), sum(amounts), held.total, held.overhead, held.max_from_start)
 
 
-@rule("memory.other-process")
-def less_granted_than_alone(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory.other-process", needs="run")
+def less_granted_than_alone(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow's default limit is the free memory at its start: memory held by others then is missing."""
-    run, snapshot = evidence.run, evidence.snapshot
-    if run is None or snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
+    snapshot = evidence.snapshot
+    if snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
         return
     if run.framework is not None and run.framework.name != TENSORFLOW:
         return  # JAX's limit is a share of the whole device

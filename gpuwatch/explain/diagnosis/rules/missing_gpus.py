@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.run import INHERITED
+from gpuwatch.core.model.run import INHERITED, Run
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, gpu_build_advice
@@ -115,11 +115,11 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("visibility.bad-ordinal")
-def hidden_from_child_process(evidence: Evidence) -> Iterator[Finding]:
+@rule("visibility.bad-ordinal", needs="run")
+def hidden_from_child_process(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """The same of the program's other processes, whose variables their parent has set."""
     gpus = evidence.known_gpus
-    for process in evidence.run.processes if evidence.run is not None and gpus is not None else ():
+    for process in run.processes if gpus is not None else ():
         value = process.environment.get("CUDA_VISIBLE_DEVICES")
         if value is None or value == evidence.visible_devices or process.device_map:
             continue
@@ -218,10 +218,10 @@ def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     )
 
 
-@rule("visibility.hidden")
-def program_hides(evidence: Evidence) -> Iterator[Finding]:
+@rule("visibility.hidden", needs="run")
+def program_hides(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """TensorFlow has GPUs, but the program disabled all of them."""
-    if (run := evidence.run) is not None and _disables_gpus(evidence):
+    if _disables_gpus(evidence):
         setting = run.settings.get(_VISIBLE_DEVICES)
         place = setting.source if setting is not None and setting.source else "the program"
         yield _own_choice_finding(

@@ -393,11 +393,11 @@ def _names_ending_cause(log: LogFacts) -> bool:
     return ran_out or names_cause(log.topics.keys() - without)
 
 
-@rule("unknown")
-def error_despite_success(evidence: Evidence) -> Iterator[Finding]:
+@rule("unknown", needs="program")
+def error_despite_success(evidence: Evidence, run: Run) -> Iterator[Finding]:
     """The program exited with 0, but its log shows an exception with its traceback: it need not have done its work."""
-    run, log = evidence.program, evidence.log
-    if run is None or run.verdict != "ok" or run.outcome.exit_code != 0:
+    log = evidence.log
+    if run.verdict != "ok" or run.outcome.exit_code != 0:
         return
     if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
         return
