@@ -14,7 +14,7 @@ from gpuwatch.core.model.doctor import Doctor, FrameworkFacts
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing import interpreter_checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import gpu_variables
 from gpuwatch.machine.sources import system_and_driver_facts

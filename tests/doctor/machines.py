@@ -22,8 +22,8 @@ from gpuwatch.core.model.doctor import (
 )
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, Run
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
+from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

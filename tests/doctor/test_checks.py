@@ -22,9 +22,8 @@ from gpuwatch.core.model.doctor import LibraryFolder as Folder
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
-from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, Answer, DeclaredCheck, check, run_checks
+from gpuwatch.explain.diagnosis.doctor.check import CHECKS, Answer, DeclaredCheck, Facts, check, run_checks
 from gpuwatch.explain.diagnosis.doctor.doctor_document import TOPICS, checks_in_order
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import gpu_variables
 from gpuwatch.explain.logs.log_facts import CuInitError, LogFacts

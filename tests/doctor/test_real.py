@@ -20,8 +20,8 @@ from gpuwatch.experiment.probing.interpreter_checks import (
     with_opened_libraries,
 )
 from gpuwatch.experiment.probing.run_draft import RunDraft
+from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.machine.collector.live_feed import LiveFeed

@@ -7,8 +7,8 @@ import pytest
 
 from gpuwatch.core.model.doctor import PciCard, System
 from gpuwatch.core.model.missing_driver_advice import missing_driver_action
+from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.machine.sources.nvidia import nvml_errors

@@ -159,7 +159,5 @@ def _listed_tests(tests: list[GpuTest]) -> str:
 
 
 def _evidence(tests: list[GpuTest]) -> tuple[str, ...]:
-    return tuple(
-        f"{test.name}{f' on {test.gpus}' if test.gpus else ''}: {'; '.join(test.messages) or f'status {test.status}'}"
-        for test in tests[:10]
-    )
+    listed = ((test, f" on {test.gpus}" if test.gpus else "") for test in tests[:10])
+    return tuple(f"{test.name}{gpus}: {'; '.join(test.messages) or f'status {test.status}'}" for test, gpus in listed)

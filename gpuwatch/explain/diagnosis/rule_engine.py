@@ -27,7 +27,7 @@ from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, healt
 from gpuwatch.explain.diagnosis.rules import gpu_modes_and_containers
 
 if TYPE_CHECKING:
-    from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+    from gpuwatch.explain.diagnosis.doctor.check import Facts
 
 _HIDDEN_GPU_CAUSES = ("visibility.hidden", "visibility.bad-ordinal")
 _Key = tuple[str, str | None, int | None, str]
@@ -132,10 +132,8 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
     for key in _explained_failures(found):
         del found[key]
     has_healthy = any(result.id == "healthy" for result in found.values())
-    if not has_healthy and not any(
-        _is_of_program_or_machine(result) and (result.severity != "info" or result.id in CAUSE_RANK)
-        for result in found.values()
-    ):
+    causes = filter(_is_of_program_or_machine, found.values())
+    if not has_healthy and all(result.severity == "info" and result.id not in CAUSE_RANK for result in causes):
         healthy = healthy_finding()
         if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
             from gpuwatch.explain.diagnosis.log_without_finding import nothing_found

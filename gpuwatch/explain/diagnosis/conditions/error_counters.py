@@ -62,10 +62,8 @@ class _ErrorCounters(Condition):
         counters = self._nonzero_counters(context, device)
         if not counters:
             return None
-        severity, metric, count = min(
-            ((self.severity(metric, count), metric, count) for metric, count in counters),
-            key=lambda e: SEVERITY_ORDER[e[0]],
-        )
+        metric, count = min(counters, key=lambda counter: SEVERITY_ORDER[self.severity(*counter)])
+        severity = self.severity(metric, count)
         return self.make_finding(
             occurrence,
             severity,

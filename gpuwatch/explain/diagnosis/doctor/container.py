@@ -7,8 +7,7 @@ NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
 from __future__ import annotations
 
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, IN_WINDOWS
-from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card
 from gpuwatch.explain.diagnosis.rules.driver_failures import DRIVER_CAPABILITIES_ACTION
 
@@ -52,10 +51,8 @@ def capabilities(facts: Facts) -> Answer | None:
     if not missing:
         return ok(f"NVIDIA_DRIVER_CAPABILITIES={value}")
     means = {"compute": "libcuda", "utility": "NVML, which TensorFlow needs since 2.21"}
-    return fail(
-        f"NVIDIA_DRIVER_CAPABILITIES={value} lacks " + " and ".join(f"{part} ({means[part]})" for part in missing),
-        DRIVER_CAPABILITIES_ACTION,
-    )
+    lacking = " and ".join(f"{part} ({means[part]})" for part in missing)
+    return fail(f"NVIDIA_DRIVER_CAPABILITIES={value} lacks {lacking}", DRIVER_CAPABILITIES_ACTION)
 
 
 @check("container.wsl", "WSL")

@@ -13,8 +13,7 @@ from gpuwatch.core.formatting.units import count_text, size
 from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
-from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card, deadline_answer
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holders
 
@@ -94,11 +93,8 @@ def compute_mode(facts: Facts) -> Answer | None:
     """Exclusive: one process at a time. Prohibited: none."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    closed = [
-        (device, value)
-        for device in facts.gpus
-        if isinstance(value := device.readings.get("mode.compute"), str) and value != "default"
-    ]
+    modes = [(device, device.readings.get("mode.compute", "default")) for device in facts.gpus]
+    closed = [(device, mode) for device, mode in modes if isinstance(mode, str) and mode != "default"]
     if not closed:
         unread = [device.index for device in facts.gpus if "mode.compute" not in device.readings]
         return skip(f"NVML does not report it for GPU {unread[0]}") if unread else ok("default on all")
@@ -119,10 +115,8 @@ def mig(facts: Facts) -> Answer | None:
     asked = [entry.strip() for entry in (facts.visible or "").split(",") if entry.strip()]
     instances = [entry for entry in asked if entry.startswith(MIG_PREFIX)]
     if len(instances) > 1:
-        return fail(
-            f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances, but a process gets only the first one",
-            "Start one process per instance.",
-        )
+        listed = f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances"
+        return fail(f"{listed}, but a process gets only the first one", "Start one process per instance.")
     if instances and not on:
         return fail("an instance is requested, but no GPU has MIG on", "Name a GPU, or create the instance.")
     if not on:
@@ -130,10 +124,8 @@ def mig(facts: Facts) -> Answer | None:
     listed = ", ".join(f"GPU {device.index}" for device in on)
     numbers = [entry for entry in asked if entry.isdigit() and entry in {str(device.index) for device in on}]
     if numbers:
-        return warn(
-            f"on for {listed}, but CUDA_VISIBLE_DEVICES lists {', '.join(numbers)}",
-            "Use the UUID of an instance instead (MIG-…, from nvidia-smi -L).",
-        )
+        action = "Use the UUID of an instance instead (MIG-…, from nvidia-smi -L)."
+        return warn(f"on for {listed}, but CUDA_VISIBLE_DEVICES lists {', '.join(numbers)}", action)
     return ok(f"on: {listed}")
 
 
@@ -156,10 +148,8 @@ def mps(facts: Facts) -> Answer | None:
     summary = f"the server (pid {servers[0].pid}) serves GPU {gpus}: its clients' memory is shown as its own"
     listed = (facts.visible or "").replace(" ", "").split(",")
     if len([entry for entry in listed if entry.isdigit()]) > 1:
-        return warn(
-            f"{summary}; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible} may select others",
-            "Select GPUs by UUID in MPS clients.",
-        )
+        summary += f"; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible} may select others"
+        return warn(summary, "Select GPUs by UUID in MPS clients.")
     return ok(summary)
 
 

@@ -15,8 +15,7 @@ from gpuwatch.explain.diagnosis.doctor import (  # noqa: F401 - doctor_only_caus
     environment,
     framework,
 )
-from gpuwatch.explain.diagnosis.doctor.check_registry import CHECKS, DeclaredCheck, run_checks
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import CHECKS, DeclaredCheck, Facts, run_checks
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, diagnose_machine, primary_cause
 

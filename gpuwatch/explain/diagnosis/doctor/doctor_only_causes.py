@@ -17,8 +17,8 @@ from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.doctor import framework
+from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.doctor.devices import MOSTLY_HELD_SHARE
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
 from gpuwatch.explain.diagnosis.doctor.driver import (
     CUDA_ERRORS,
     REBOOT,

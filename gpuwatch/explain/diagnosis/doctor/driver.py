@@ -10,8 +10,7 @@ from gpuwatch.core.formatting.durations import tenths_of_seconds
 from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
-from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.rules.driver_failures import (
     CUDA_ERROR_ADVICE,
     DRIVER_CAPABILITIES_ACTION,
@@ -177,10 +176,8 @@ def nvml(facts: Facts) -> Answer | None:
         if facts.cuda_starts:
             return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", DRIVER_CAPABILITIES_ACTION)
         in_container = facts.system is not None and facts.system.container
-        return fail(
-            answer.nvml.error,
-            action_unless_no_card(facts, DRIVER_CAPABILITIES_ACTION if in_container else missing_driver_advice(facts)),
-        )
+        action = DRIVER_CAPABILITIES_ACTION if in_container else missing_driver_advice(facts)
+        return fail(answer.nvml.error, action_unless_no_card(facts, action))
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Check dmesg for a hung GPU; reboot.")
     if answer.nvml_code:

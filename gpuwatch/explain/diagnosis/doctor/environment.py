@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.visible_devices import read_visible
-from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant
 from gpuwatch.explain.diagnosis.rules.missing_gpus import valid_visible_devices_advice
 
@@ -69,10 +68,8 @@ def visible_devices(facts: Facts) -> Answer | None:
     if devices is None:
         return skip(f"{shown}: without a driver the GPUs are unknown")
     numbers = {str(device.index): device for device in devices}
-    order = [
-        next((d for d in devices if d.uuid.startswith(entry)), None) if not entry.isdigit() else numbers[entry]
-        for entry in seen.entries
-    ]
+    uuids = {entry: next((d for d in devices if d.uuid.startswith(entry)), None) for entry in seen.entries}
+    order = [numbers[entry] if entry.isdigit() else uuids[entry] for entry in seen.entries]
     moved = [f"GPU:{at} is GPU {device.index}" for at, device in enumerate(order) if device and device.index != at]
     hidden = len(devices) - len(seen.entries)
     summary = f"{shown}: {len(seen.entries)} of {count_text(len(devices), 'GPU')} visible"
@@ -156,10 +153,8 @@ def library_path(facts: Facts) -> Answer | None:
         drivers = [name for name in entry.libraries if name.startswith(("libcuda.so", "libnvidia-ml.so"))]
         kind = next((kind for kind in ("stubs", "compat") if f"/{kind}" in f"{entry.folder}/"), None)
         if drivers and kind is not None:
-            return fail(
-                f"{entry.folder} contains {', '.join(drivers)}: the {kind} library shadows the driver's",
-                f"Remove {entry.folder} from LD_LIBRARY_PATH.",
-            )
+            shadows = f"contains {', '.join(drivers)}: the {kind} library shadows the driver's"
+            return fail(f"{entry.folder} {shadows}", f"Remove {entry.folder} from LD_LIBRARY_PATH.")
     libraries = (facts.installation.libraries if facts.installation else None) or ()
     shadowing = [library for library in libraries if library.shadows]
     if shadowing:
@@ -179,10 +174,8 @@ def log_level(facts: Facts) -> Answer | None:
     if value in (None, "0"):
         return ok("every line is shown (names of missing libraries, since 2.12: with TF_CPP_VMODULE=dso_loader=1)")
     hides = {"1": "the device map", "2": "the device map and warnings", "3": "all but fatal errors"}.get(str(value))
-    return warn(
-        f"{value} hides {hides or 'lines'} in your own programs' logs",
-        "Unset it to look for a problem; the doctor's own run showed all lines.",
-    )
+    action = "Unset it to look for a problem; the doctor's own run showed all lines."
+    return warn(f"{value} hides {hides or 'lines'} in your own programs' logs", action)
 
 
 @check("environment.others", "Other variables with an effect")

@@ -13,8 +13,7 @@ from gpuwatch.core.formatting.units import count_text
 from gpuwatch.core.model.doctor import Distribution, FrameworkFacts, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.parsing import parse_integer
-from gpuwatch.explain.diagnosis.doctor.check_registry import Answer, check, check_of_framework, fail, ok, skip, warn
-from gpuwatch.explain.diagnosis.doctor.doctor_facts import Facts
+from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, check_of_framework, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, TORCH
 from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
@@ -252,10 +251,8 @@ def framework_devices(facts: Facts, installation: FrameworkFacts) -> Answer | No
     if ignored := facts.log.ignored_gpus:
         why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
         listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)
-        return warn(
-            f"{count_text(len(gpus), 'GPU')}; ignored: {listed}",
-            "Lower TF_MIN_GPU_MULTIPROCESSOR_COUNT to use cards with few multiprocessors.",
-        )
+        action = "Lower TF_MIN_GPU_MULTIPROCESSOR_COUNT to use cards with few multiprocessors."
+        return warn(f"{count_text(len(gpus), 'GPU')}; ignored: {listed}", action)
     return ok(f"{count_text(len(gpus), 'GPU')}: {', '.join(name.removeprefix('/device:') for name in gpus)}")
 
 
@@ -270,9 +267,8 @@ def op_on_each_device(facts: Facts, installation: FrameworkFacts) -> Answer | No
     wrong = [test for test in installation.tests if test.correct is False]
     if wrong:
         return fail(f"{wrong[0].device} computes a wrong result", "Check dmesg for Xid and ECC errors; test the card.")
-    results = ", ".join(
-        f"{device_name(test.ran_on or test.device)} in {tenths_of_seconds(test.seconds)}" for test in installation.tests
-    )
+    places = [(device_name(test.ran_on or test.device), tenths_of_seconds(test.seconds)) for test in installation.tests]
+    results = ", ".join(f"{device} in {seconds}" for device, seconds in places)
     if not any("GPU" in (test.ran_on or "") for test in installation.tests):
         return fail(f"it ran on {results}", _SEE_FIRST_FINDING)
     return ok(results)

@@ -201,16 +201,13 @@ def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Findin
     certainty: Certainty = "likely"
     title, action = "", DRIVER_CAPABILITIES_ACTION
     of_cuda = [name.startswith("libcuda.so") for name in log.missing_libraries]
+    of_nvml = any(name.startswith("libnvidia-ml.so") for name in log.missing_libraries)
     if evidence.driver_answers and error is not None and error.code == 303:
         title = "NVML answers but libcuda.so.1 is missing: no program can use CUDA"
         certainty, lines = "fact", (*_driver_lines(evidence), *lines)
     elif error is None and not evidence.driver_answers and of_cuda and all(of_cuda):
         title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _missing_driver_advice(evidence)
-    elif (
-        error is None
-        and not (log.libraries_skipped or any(of_cuda))
-        and any(name.startswith("libnvidia-ml.so") for name in log.missing_libraries)
-    ):
+    elif error is None and not log.libraries_skipped and of_nvml and not any(of_cuda):
         title = "NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message"
     if title:
         yield error_finding("driver.missing", certainty=certainty, title=title, evidence=lines, action=action)

@@ -208,13 +208,9 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
         return
     ended_the_work = raised_for(evidence, "build.cpu-only")
     keeps_gpus_away = not evidence.gpu_usable and ((stated and evidence.driver_answers) or ended_the_work)
-    yield finding(
-        "build.cpu-only",
-        "error" if keeps_gpus_away else "warning",
-        "fact" if stated else "likely",
-        evidence=lines,
-        action=_build_action(evidence, lines),
-    )
+    severity: Severity = "error" if keeps_gpus_away else "warning"
+    certainty: Certainty = "fact" if stated else "likely"
+    yield finding("build.cpu-only", severity, certainty, evidence=lines, action=_build_action(evidence, lines))
 
 
 def _build_action(evidence: Evidence, lines: Iterable[str]) -> str:

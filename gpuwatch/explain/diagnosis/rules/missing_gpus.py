@@ -307,11 +307,8 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if not lines or log.ooms or names_cause(log.topics):
         return
     if cpu_build_lines := log.lines_of("build.cpu-wheel", _XLA_WITHOUT_CUDA):
-        yield likely_warning(
-            "build.cpu-only",
-            evidence=(*lines, *cpu_build_lines),
-            action=gpu_build_advice(framework_of(evidence, lines)),
-        )
+        action = gpu_build_advice(framework_of(evidence, lines))
+        yield likely_warning("build.cpu-only", evidence=(*lines, *cpu_build_lines), action=action)
         return
     if reports_completion(log.ending_line):
         evidence_lines = (log.ending_line, *lines)

@@ -321,11 +321,9 @@ def _holders_named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple
         others_bytes = sum(amount for amount, _ in others)
         if is_negligible(others_bytes, int(total) if total else None):
             return f"{first}{of}", _SHARE_GPU_ACTION
-        holders_text = f"process {others[0][1].pid}" if len(others) == 1 else f"{len(others)} other processes"
-        return (
-            f"{first} and {holders_text} {memory(others_bytes)}{of}",
-            f"{free_memory_advice(snapshot, device)} {_SHARE_GPU_ACTION}",
-        )
+        names = f"process {others[0][1].pid}" if len(others) == 1 else f"{len(others)} other processes"
+        advice = f"{free_memory_advice(snapshot, device)} {_SHARE_GPU_ACTION}"
+        return f"{first} and {names} {memory(others_bytes)}{of}", advice
     if snapshot is None or device is None:
         return "", ""
     need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
@@ -374,8 +372,5 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
             "fails the same way.",
         )
         return
-    yield likely_error(
-        "memory.masked",
-        evidence=lines,
-        action=memory_advice("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"],
-    )
+    action = memory_advice("memory.masked", framework_of(evidence), evidence) or ACTIONS["memory.masked"]
+    yield likely_error("memory.masked", evidence=lines, action=action)

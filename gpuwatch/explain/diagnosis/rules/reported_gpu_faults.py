@@ -60,10 +60,8 @@ def _xids_in_order(seen: list[XidErrors]) -> Iterator[str]:
     """The Xids in the order of their first times, as a line; nothing for a single one."""
     if len(seen) > 1:
         stamped = all(xid.xid.at for xid in seen)
-        shown = (
-            f"{xid.xid.code}{f' ({xid.count} times)' if xid.count > 1 else ''}"
-            for xid in sorted(seen, key=lambda xid: xid.xid.at if stamped else 0.0)
-        )
+        in_order = sorted(seen, key=lambda xid: xid.xid.at if stamped else 0.0)
+        shown = (f"{xid.xid.code}{f' ({xid.count} times)' if xid.count > 1 else ''}" for xid in in_order)
         yield f"Xids in order of time: {', '.join(shown)}"
 
 

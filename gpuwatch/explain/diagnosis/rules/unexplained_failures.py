@@ -306,14 +306,11 @@ def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
     if run.ooms:
         return []
     unexpected = [error for error in run.errors if not error.expected]
-    simulated = run.simulation == "plugin"
-    lines = [
-        error_line(error)
-        for error in unexpected
-        if not names_cause(topics_of(error.message)) and not (simulated and lacks_compiler(error.message))
-    ]
-    if lines:
-        return lines
+    unknown = [error for error in unexpected if not names_cause(topics_of(error.message))]
+    if run.simulation == "plugin":
+        unknown = [error for error in unknown if not lacks_compiler(error.message)]
+    if unknown:
+        return [*map(error_line, unknown)]
     if run.verdict != "error" or unexpected or _names_ending_cause(log):
         return []
     number = ended_by(run)

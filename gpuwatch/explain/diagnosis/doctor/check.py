@@ -1,10 +1,16 @@
-"""The facts that doctor's checks and rules judge: evidence, and what only doctor gathers."""
+"""What a check is and how one is declared: a pure function from facts (evidence and what only doctor gathers) to an
+answer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
-from gpuwatch.core.model.doctor import DriverAnswer, FrameworkFacts, System
+import msgspec
+
+from gpuwatch.core.model.doctor import Check, CheckState, DriverAnswer, FrameworkFacts, System
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
 
@@ -77,14 +83,10 @@ class Facts(Evidence):
     @property
     def product(self) -> str:
         """The framework's name, with its version if known."""
-        if self.framework is not None:
-            name, version = self.framework.name, self.framework.version
-            return f"{_PRODUCT_NAMES.get(name, name)} {version or ''}".strip()
-        return (
-            _PRODUCT_NAMES.get(self.installation.name, self.installation.name)
-            if self.installation is not None
-            else "the framework"
-        )
+        if (known := self.framework or self.installation) is None:
+            return "the framework"
+        version = self.framework.version if self.framework is not None else None
+        return f"{_PRODUCT_NAMES.get(known.name, known.name)} {version or ''}".strip()
 
     @property
     def has_driver_trace(self) -> bool:
@@ -93,3 +95,75 @@ class Facts(Evidence):
         if self.nvml_answers or (self.driver is not None and self.driver.libcuda and self.driver.libcuda.path):
             return True
         return system is not None and (system.kernel_module is not None or bool(system.device_files))
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result of a check; the registry adds id and title."""
+
+    state: CheckState
+    detail: str
+    action: str = ""
+
+
+CheckFunction = Callable[[Facts], Answer | None]
+_FrameworkCheckFunction = Callable[[Facts, FrameworkFacts], Answer | None]
+
+
+class DeclaredCheck(msgspec.Struct, frozen=True):
+    """A check with its id and title."""
+
+    id: str
+    title: str
+    function: CheckFunction
+
+
+CHECKS: list[DeclaredCheck] = []
+
+
+def check(check_id: str, title: str) -> Callable[[CheckFunction], CheckFunction]:
+    """Declares a check. Its answer is None if it does not apply (no container, no WSL)."""
+    if any(declared.id == check_id for declared in CHECKS) or "." not in check_id:
+        raise ValueError(f"not a new dotted id: {check_id}")
+
+    def declare(function: CheckFunction) -> CheckFunction:
+        CHECKS.append(DeclaredCheck(check_id, title, function))
+        return function
+
+    return declare
+
+
+def check_of_framework(check_id: str, title: str) -> Callable[[_FrameworkCheckFunction], _FrameworkCheckFunction]:
+    """Declares a check of the installed framework; it does not apply if none is."""
+
+    def declare(function: _FrameworkCheckFunction) -> _FrameworkCheckFunction:
+        check(check_id, title)(lambda facts: function(facts, facts.installed) if facts.installed is not None else None)
+        return function
+
+    return declare
+
+
+def run_checks(facts: Facts, checks: Iterable[DeclaredCheck]) -> tuple[Check, ...]:
+    """The answer of each check. A check that raises is reported as failed; the others still run."""
+    found = []
+    for declared in checks:
+        try:
+            answer = declared.function(facts)
+        except Exception as error:  # noqa: BLE001 - reported as the check's answer, see above
+            answer = Answer(
+                "skip",
+                f"gpuwatch's own check failed: {type(error).__name__}: {error}",
+                "Report this as a gpuwatch bug; the other checks are complete.",
+            )
+        if answer is not None:
+            found.append(Check(id=declared.id, title=declared.title, **msgspec.structs.asdict(answer)))
+    return tuple(found)
+
+
+ok = partial(Answer, "pass")
+"""Checked, without problems."""
+warn = partial(Answer, "warn")
+"""Works, but not as expected, or not permanently."""
+fail = partial(Answer, "fail")
+"""Keeps the framework from using its GPUs."""
+skip = partial(Answer, "skip")
+"""Could not be checked, for this reason."""
