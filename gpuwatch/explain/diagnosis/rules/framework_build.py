@@ -22,9 +22,9 @@ from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
     capabilities_of_build,
     cuda_of_tensorflow_wheel,
     driver_branch,
-    install_advice,
     driver_update_advice,
     driver_update_advice_from_log,
+    install_advice,
     parse_capability,
     support_of_build,
 )
