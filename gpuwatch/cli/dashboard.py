@@ -19,7 +19,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
     from gpuwatch.cli.hosts_options import ChosenHosts
-    from gpuwatch.session.alerts.alerts import Alerts
+    from gpuwatch.session.alerts import Alerts
     from gpuwatch.ui.settings.settings_file import LoadedSettings
     from gpuwatch.ui.tables.host_filter import HostFilter
 

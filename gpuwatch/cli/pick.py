@@ -27,7 +27,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.sources.gpu_reservations import HeldReservation, reservation_holders, reserve
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
-from gpuwatch.session.single_snapshot import findings_of, take_snapshot
+from gpuwatch.session.snapshots import findings_of, take_snapshot
 from gpuwatch.share.reports.topology_matrix import path_description
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Snapshot
-    from gpuwatch.session.alerts.alerts import Alerts
+    from gpuwatch.session.alerts import Alerts
 
 _GPM = "gpuwatch.gpm"
 ALLOWED_BEFORE_COMMAND = frozenset({"--sim", "--gpm"})
@@ -84,8 +84,8 @@ def alerts_of(on_finding: str | None, webhook: str | None, notify: bool) -> Aler
     """The alerts that these options ask for; None without any. Raises :class:`UsageError` for an invalid URL."""
     if on_finding is None and webhook is None and not notify:
         return None
-    from gpuwatch.session.alerts.alerts import Alerts
-    from gpuwatch.session.alerts.webhook import checked_url
+    from gpuwatch.session.alert_delivery import checked_url
+    from gpuwatch.session.alerts import Alerts
 
     return Alerts(command=on_finding, webhook=None if webhook is None else checked_url(webhook), notify=notify)
 

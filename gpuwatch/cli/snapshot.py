@@ -19,7 +19,7 @@ from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import harmless
-from gpuwatch.session.single_snapshot import findings_of, take_snapshot
+from gpuwatch.session.snapshots import findings_of, take_snapshot
 
 _EXAMPLES = """\b
 Examples:
@@ -103,7 +103,7 @@ def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
     from gpuwatch.core.masking.redaction import masked_for_sending
     from gpuwatch.core.model.json_codec import to_json
-    from gpuwatch.session.snapshot_stream import stream_snapshots
+    from gpuwatch.session.snapshots import stream_snapshots
 
     for sample in stream_snapshots(interval, gpm=gpm):
         print_document(to_json(masked_for_sending(sample, redact=redact), indent=0))

@@ -18,7 +18,7 @@ from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import gpu_variables
 from gpuwatch.machine.sources import system_and_driver_facts
-from gpuwatch.session.single_snapshot import take_samples
+from gpuwatch.session.snapshots import take_samples
 from gpuwatch.sim.simulated_machine import SimMachine
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed import Feed
 from gpuwatch.machine.recording.running_recorders import Announcement
 from gpuwatch.machine.recording.writer import RecordingWriter
-from gpuwatch.session.alerts.alerts import Alerts
+from gpuwatch.session.alerts import Alerts
 from gpuwatch.session.current_findings import recorded_and_current_findings
 
 _POLL_SECONDS = 1.0

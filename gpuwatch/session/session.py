@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
-    from gpuwatch.session.alerts.alerts import Alerts
+    from gpuwatch.session.alerts import Alerts
     from gpuwatch.session.event_timeline import EventTrack
     from gpuwatch.session.playhead import Playhead
     from gpuwatch.session.recorded_and_live_samples import JoinedSamples, RecordedPast

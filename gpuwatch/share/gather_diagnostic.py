@@ -20,7 +20,7 @@ from gpuwatch.machine.history.saved_runs import RunStore, is_of_this_machine, ne
 from gpuwatch.machine.sources.nvidia_smi_and_kernel_log import kernel_log, nvidia_smi
 from gpuwatch.machine.sources.system_and_driver_facts import job_and_platform_facts
 from gpuwatch.session.doctor_input import examine_machine
-from gpuwatch.session.single_snapshot import findings_of, take_snapshot
+from gpuwatch.session.snapshots import findings_of, take_snapshot
 from gpuwatch.share.reports.runs_side_by_side import compare
 
 DEADLINE_SECONDS = 10.0

@@ -24,12 +24,18 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.json_codec import schema_of
-from gpuwatch.session.alerts import alert_command, terminal_notification, webhook
-from gpuwatch.session.alerts.alert_command import AlertCommand
-from gpuwatch.session.alerts.alerts import Alerts
-from gpuwatch.session.alerts.delivery_thread import MAX_WAITING_ALERTS, DeliveryThread
-from gpuwatch.session.alerts.terminal_notification import escape_sequence, notification_text
-from gpuwatch.session.alerts.webhook import Webhook, checked_url, masked_url
+from gpuwatch.session import alert_delivery
+from gpuwatch.session.alert_delivery import (
+    MAX_WAITING_ALERTS,
+    AlertCommand,
+    DeliveryThread,
+    Webhook,
+    checked_url,
+    escape_sequence,
+    masked_url,
+    notification_text,
+)
+from gpuwatch.session.alerts import Alerts
 from tests.alerts.test_onsets import HOT
 from tests.every import every
 from tests.ui import machines
@@ -41,7 +47,7 @@ ALERT = Alert(phase="onset", at=NOON, host="node07", simulated=False, finding=HO
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(alert_delivery, "RETRY_SECONDS", (0.01, 0.01))
 
 
 class Sent:
@@ -122,7 +128,7 @@ def test_a_command_that_fails_is_one_event(started: Start, command: str, message
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_command, "DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr(alert_delivery, "COMMAND_SECONDS", 0.5)
     sent = started(AlertCommand(f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait"))
     sent.send()
     wait_for(lambda: sent.failures)
@@ -243,7 +249,7 @@ def test_a_server_that_refuses_is_one_event(
 
 
 def test_a_server_that_does_not_answer(started: Start, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(alert_delivery, "WEBHOOK_SECONDS", 0.2)
     server.delay = 2.0
     sent = started(Webhook(server.url))
     sent.send()
@@ -321,7 +327,7 @@ def test_it_is_never_a_progress_bar(cause: str) -> None:
     ],
 )
 def test_terminals(environment: dict[str, str], lets: bool, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal_notification, "_tmux_lets_through", lambda: lets)
+    monkeypatch.setattr(alert_delivery, "_tmux_lets_through", lambda: lets)
     written = escape_sequence(ALERT, environment)
     assert written.startswith(start)
     assert bool(written) == bool(start)

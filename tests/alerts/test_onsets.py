@@ -8,7 +8,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Alert, Finding
-from gpuwatch.session.alerts.alerts import MAX_ALERTS, SETTLE_SECONDS, AlertRules
+from gpuwatch.session.alerts import MAX_ALERTS, SETTLE_SECONDS, AlertRules
 from tests.ui import machines
 from tests.ui.machines import NOON
 

@@ -110,7 +110,7 @@ RACE = """
 import os, sys
 from gpuwatch.session.free_gpus import Requirements, pick_gpus
 from gpuwatch.machine.sources.gpu_reservations import reserve, reservation_holders
-from gpuwatch.session.single_snapshot import take_snapshot
+from gpuwatch.session.snapshots import take_snapshot
 machine, _ = take_snapshot(30.0)
 print("ready", flush=True)
 for number in sys.stdin:

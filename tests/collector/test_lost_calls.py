@@ -19,8 +19,8 @@ from gpuwatch.machine.collector import collector_supervision
 from gpuwatch.machine.collector.collector_supervision import CollectorWatch, SuspectCalls
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources import driver_call_tracking, procfs
-from gpuwatch.session import single_snapshot
-from gpuwatch.session.single_snapshot import Silence, without_driver
+from gpuwatch.session import snapshots
+from gpuwatch.session.snapshots import Silence, without_driver
 from gpuwatch.sim.simulated_machine import SimMachine
 
 # Python runs this at its start: the calls of the collector's process alone are replaced, be it forked or started anew.
@@ -292,7 +292,7 @@ def test_waits_for_a_cpu_are_added_to_the_drivers_time(
         def silence(self) -> tuple[str, str]:
             return "", "waits for a CPU: the machine is busy"
 
-    monkeypatch.setattr(single_snapshot, "LiveFeed", Feed)
-    found, why = single_snapshot.take_samples(2, 2.0)
+    monkeypatch.setattr(snapshots, "LiveFeed", Feed)
+    found, why = snapshots.take_samples(2, 2.0)
     assert (found, timeouts) == ([], asked)
     assert "CPU" in why.collector_fault

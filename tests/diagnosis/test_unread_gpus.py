@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.session.single_snapshot import findings_of
+from gpuwatch.session.snapshots import findings_of
 from tests.diagnosis.watching import gpu, ids, sample, seconds, watched
 
 KEYS = ("memory.used_bytes", "utilization.gpu_percent")

@@ -32,7 +32,7 @@ from gpuwatch.machine.history.sample_frames import FrameDecoder, FrameEncoder, s
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.machine.sources.nvidia import nvml_source
-from gpuwatch.session.single_snapshot import findings_of
+from gpuwatch.session.snapshots import findings_of
 from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
 from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.share.reports.formats import text

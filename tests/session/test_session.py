@@ -20,7 +20,7 @@ from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.session.event_timeline import EventTrack, Incident, IncidentTrack
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.session.session import INTERVALS_SECONDS, Session
-from gpuwatch.session.snapshot_stream import _host_snapshot, stream_snapshots
+from gpuwatch.session.snapshots import _host_snapshot, stream_snapshots
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
@@ -258,7 +258,7 @@ def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> Non
 def test_a_stream_keeps_no_hour_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts run one for a list that shows the newest sample alone."""
     feed = FakeFeed()
-    monkeypatch.setattr("gpuwatch.session.snapshot_stream.LiveFeed", lambda *_, **__: feed)
+    monkeypatch.setattr("gpuwatch.session.snapshots.LiveFeed", lambda *_, **__: feed)
     monkeypatch.setattr(LastHour, "add", lambda *_: pytest.fail("it is kept"))
     found = stream_snapshots(1.0)
     for tick in range(3):

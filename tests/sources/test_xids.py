@@ -16,7 +16,7 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.xids import XidReceiver
-from gpuwatch.session.single_snapshot import findings_of
+from gpuwatch.session.snapshots import findings_of
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch

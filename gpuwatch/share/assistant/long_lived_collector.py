@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.session.single_snapshot import findings_of, silence, without_driver
+from gpuwatch.session.snapshots import findings_of, silence, without_driver
 
 DEADLINE_SECONDS = 8.0
 """Seconds within which the driver has to answer a question."""

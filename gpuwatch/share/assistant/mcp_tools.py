@@ -30,7 +30,7 @@ from gpuwatch.explain.diagnosis.reference.cause_pages import page, suggested_cau
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import Requirements, pick_gpus, why_impossible
-from gpuwatch.session.single_snapshot import findings_of
+from gpuwatch.session.snapshots import findings_of
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector
 from gpuwatch.share.assistant.run_commands import CommandRunner

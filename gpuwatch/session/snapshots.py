@@ -1,13 +1,15 @@
-"""A single snapshot with rates; of the host alone if the driver does not answer."""
+"""Snapshots of this machine with rates, one or a stream of them; of the host alone while the driver does not answer."""
 
 from __future__ import annotations
 
 import datetime
 import importlib
 import os
+import threading
 import time
+from collections.abc import Iterator
 from subprocess import Popen
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,8 +20,13 @@ from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host_reader import HostReader
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
+if TYPE_CHECKING:
+    from gpuwatch.session.session import Session
+
 _MAX_STARVED_SECONDS = 60.0
 """Seconds beyond the deadline that a collector without a CPU is waited for."""
+_LATE_SECONDS = 3.0
+"""Seconds that a sample may be late, besides the interval, until the stream says that the driver does not answer."""
 
 
 class Silence(NamedTuple):
@@ -137,3 +144,46 @@ def findings_of(snapshot: Snapshot) -> tuple[Finding, ...]:
 
     findings = diagnose(Evidence(snapshot=snapshot))
     return tuple(finding for finding in findings if finding.id != "healthy")
+
+
+def stream_snapshots(interval: float, *, gpm: bool = False) -> Iterator[Snapshot]:
+    """A snapshot every ``interval`` seconds, without end. While the driver does not answer, one of the host alone.
+
+    The samples may be those of a recorder on this machine.
+    """
+    from gpuwatch.machine.history.last_hour import LastHour
+    from gpuwatch.session.session import Session  # which a single snapshot does without
+
+    # A timeline that is given is not written: nobody looks back here.
+    session = Session(LiveFeed(interval, on_demand=True, gpm=gpm, share=True), timeline=LastHour())
+    has_arrived = threading.Event()
+    session.start(has_arrived.set)
+    last_arrival = time.monotonic()
+    try:
+        while True:
+            has_arrived.wait(interval if session.snapshot is not None else min(interval, 1.0))
+            has_arrived.clear()
+            snapshots = session.take()
+            session.diagnose()
+            if snapshots:
+                last_arrival = time.monotonic()
+                current_findings = tuple(
+                    finding for finding in session.findings if finding.until is None and finding.id != "healthy"
+                )
+                yield replace(snapshots[-1], findings=current_findings)
+                continue
+            session.look_at_feed()
+            silent_seconds = time.monotonic() - last_arrival
+            if silent_seconds > interval + _LATE_SECONDS:
+                has_arrived.wait(interval)  # not more often than samples would come
+                yield _host_snapshot(session, silent_seconds)
+    finally:
+        session.stop()
+
+
+def _host_snapshot(session: Session, seconds: float) -> Snapshot:
+    """The host while its driver does not answer, for this long."""
+    status = session.feed.status()
+    gpuwatch_failed = status.blame == "failed"
+    silence = Silence(status.detail if gpuwatch_failed else "", "" if gpuwatch_failed else status.blame, status.detail)
+    return without_driver(seconds, silence, is_still_waiting=True, machine=status.machine)

@@ -1,6 +1,6 @@
 """The alerts of one machine: findings in, commands, webhooks and notifications out; failures become events.
 
-A condition that flaps, or a storm of them, makes few alerts.
+A condition that flaps, or a storm of them, makes few alerts. Nothing here may delay sampling.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Alert, Finding, FindingKey
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
-from gpuwatch.session.alerts.alert_command import AlertCommand
-from gpuwatch.session.alerts.delivery_thread import DeliveryThread
-from gpuwatch.session.alerts.terminal_notification import TerminalNotification
-from gpuwatch.session.alerts.webhook import Webhook
+from gpuwatch.session.alert_delivery import AlertCommand, DeliveryThread, TerminalNotification, Webhook
 
 SETTLE_SECONDS = 60.0
 """Seconds for which a finding must stay away before its end is reported. If it comes back sooner, nothing is."""
