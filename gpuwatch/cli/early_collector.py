@@ -155,10 +155,8 @@ def start_early(arguments: Sequence[str], extra_modules: Sequence[str]) -> None:
     if not loaded.notice:
         from dataclasses import replace
 
-        preferences = loaded.preferences
-        _early_start.paint(
-            replace(preferences, read_only=preferences.read_only or "--read-only" in arguments), extra_modules
-        )
+        chosen = loaded.preferences
+        _early_start.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), extra_modules)
 
 
 def _fork_collector(interval: float, *, share: bool = False, on_demand: bool = False) -> EarlyStart | None:

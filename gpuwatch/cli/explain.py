@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.follow_input import InputFollower
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.read_log import read_lines
+from gpuwatch.cli.read_log import InputFollower, read_lines
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.core.formatting.file_names import file_name
 

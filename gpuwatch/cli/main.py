@@ -124,14 +124,12 @@ def cli(
 def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:
     """Rejects dashboard options before a command, except those that the command accepts there."""
     command = group.get_command(ctx, name)
-    command_options = (
-        {option for parameter in command.params for option in parameter.opts} if command is not None else set()
-    )
+    accepted = {option for parameter in command.params for option in parameter.opts} if command is not None else set()
     without_effect, elsewhere = [], []
     for parameter in group.params:
         given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         option = parameter.opts[0]
-        if given and option not in command_options:
+        if given and option not in accepted:
             off = ctx.params.get(parameter.name or "") is False and parameter.secondary_opts
             without_effect.append(parameter.secondary_opts[0] if off else option)
         elif given and option not in ALLOWED_BEFORE_COMMAND:

@@ -290,9 +290,7 @@ def _idle_gpus(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[st
     plan = plan_preflight(scripts, machine, "")
     if plan.busy_devices:
         spared = ", ".join(str(device.index) for device in plan.busy_devices)
-        every = ",".join(
-            str(device.index) for device in sorted((*plan.busy_devices, *plan.devices), key=lambda d: d.index)
-        )
+        every = ",".join(map(str, sorted(device.index for device in (*plan.busy_devices, *plan.devices))))
         print_line(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
     return plan.visible
 

@@ -112,11 +112,9 @@ def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dic
     from gpuwatch.sim.state_files import private_name
 
     with compile_notice():
-        outer_machine = (
-            SimMachine.from_environment(os.environ) if os.environ.get("GPUWATCH_SIM") == str(shape) else None
-        )
-        if outer_machine is not None:
-            return outer_machine.environment(os.environ, tier=tier)
+        outer = SimMachine.from_environment(os.environ) if os.environ.get("GPUWATCH_SIM") == str(shape) else None
+        if outer is not None:
+            return outer.environment(os.environ, tier=tier)
         machine = SimMachine.open(shape, name=private_name(), tier=tier)
     ctx.call_on_close(machine.remove)  # also keeps it open until then
     return machine.environment(os.environ)

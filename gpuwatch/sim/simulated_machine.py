@@ -33,7 +33,7 @@ from gpuwatch.sim.state_files import (
     MigView,
     ProcessView,
     check_state,
-    create_machine_if_needed,
+    ensure_machine,
     folder_lock,
     load_control,
     set_mig_instances,
@@ -50,7 +50,7 @@ _COMPUTES: Final = 1
 _FOREIGN: Final = 4
 _MAX_FAULTS: Final = 64
 _MAX_PROCESSES: Final = 1024
-_MIN_HELD_DESCRIPTOR: Final = 200
+_MIN_DESCRIPTOR: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class SimMachine:
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
         with folder_lock(folder):
-            create_machine_if_needed(machine._control, machine.state_path, shape, described)
+            ensure_machine(machine._control, machine.state_path, shape, described)
             machine._handle = machine._open_state()
             os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
         return machine
@@ -412,9 +412,7 @@ class SimMachine:
         try:
             # A high number, if the limit allows: programs expect low ones to be free.
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            lowest = (
-                _MIN_HELD_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _MIN_HELD_DESCRIPTOR else most // 2
-            )
+            lowest = _MIN_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _MIN_DESCRIPTOR else most // 2
             held_descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD, lowest)
             fcntl.flock(held_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         finally:

@@ -121,9 +121,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def create_machine_if_needed(
-    control: ctypes.CDLL, state: Path, shape: SimShape, described: Sequence[DescribedGpu]
-) -> None:
+def ensure_machine(control: ctypes.CDLL, state: Path, shape: SimShape, described: Sequence[DescribedGpu]) -> None:
     """Creates the file, or one that fits in its place; called with the lock of its folder held.
 
     Raises:

@@ -228,17 +228,12 @@ class Redactor:
         if isinstance(value, str):
             return self._replaced_field(key, value)
         if isinstance(value, dict):
-            return {
-                self._replaced_key(name): self.replaced(item, _field_name(value, str(name)))
-                for name, item in value.items()
-            }
+            fields = ((name, self.replaced(item, _field_name(value, str(name)))) for name, item in value.items())
+            # Amounts are kept by UUID, parents by pid.
+            return {private.GPU_UUID.sub(self._gpu, n) if isinstance(n, str) else n: item for n, item in fields}
         if isinstance(value, (list, tuple)):
             return [self.replaced(item, key) for item in value]
         return value
-
-    def _replaced_key(self, name: Any) -> Any:
-        """A key of a mapping: amounts are kept by UUID."""
-        return private.GPU_UUID.sub(self._gpu, name) if isinstance(name, str) else name
 
     def _replaced_field(self, key: str, text: str) -> str:
         if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
@@ -275,7 +270,7 @@ class Redactor:
         if ":" in text or "-" in text or "." in text:
             text = private.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
-            text = private.FQDN.sub(self._fqdn, text)
+            text = private.FQDN.sub(lambda m: m[0] if _is_public(m[0]) else self.name("host", m[0]), text)
         text = private.LONG_ID.sub(self._long_id, text)
         text = private.IPV4.sub(self._ipv4, text)
         if ":" in text:
@@ -355,10 +350,6 @@ class Redactor:
                 self._replaced_path(rest.partition("?")[0]) if host in _LOCAL_HOSTS else "/…" if len(rest) > 1 else rest
             )
         return f"{scheme}{credentials}{position}{host}{colon}{port}{rest}"
-
-    def _fqdn(self, match: re.Match[str]) -> str:
-        host = match[0]
-        return host if _is_public(host) else self.name("host", host)
 
     def _ipv4(self, match: re.Match[str]) -> str:
         address = match[0]

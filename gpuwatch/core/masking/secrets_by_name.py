@@ -356,12 +356,10 @@ def _list_spans(
         begin, stop = match.span(match.lastindex or 0)
         begin = user.end() if (user := _USER.match(text, begin, stop)) else begin
         value = text[begin:stop]
-        looks_like_secret = looks_secret(value) or (
-            len(value) >= 8 and "." not in value and any(map(str.isdigit, value))
-        )
+        likely = looks_secret(value) or (len(value) >= 8 and "." not in value and any(map(str.isdigit, value)))
         is_secret_name = secret_strength(value) and _NAME.fullmatch(value)
         if (
-            (looks_like_secret or "passw" in name.lower())
+            (likely or "passw" in name.lower())
             and ":" not in value
             and not is_secret_name
             and is_secret(strength, name, value)

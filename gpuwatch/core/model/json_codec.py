@@ -23,12 +23,11 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.gpu_time_usage import Usage
 from gpuwatch.core.model.machine_diff import Diff
-from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine
 from gpuwatch.core.model.pick_result import HostPick, Pick
 from gpuwatch.core.model.probes import ProbeList, RecipeList
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.recorded_period import Period
-from gpuwatch.core.model.recording import RecordingCheck, RecordingInfo
+from gpuwatch.core.model.recording import EventLine, FindingLine, MeansLine, RecordingCheck, RecordingInfo
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import IDLE_SECONDS, IDLE_SINCE, RUN_SECONDS, Process, Snapshot
 from gpuwatch.core.model.try_results import Experiment
@@ -147,9 +146,7 @@ def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -
     if isinstance(document, Diagnostic) and document.snapshot is not None:
         return replace(document, snapshot=change(document.snapshot))
     if isinstance(document, Comparison) and document.nodes:
-        nodes = (
-            node if node.snapshot is None else replace(node, snapshot=change(node.snapshot)) for node in document.nodes
-        )
+        nodes = (replace(node, snapshot=change(node.snapshot)) if node.snapshot else node for node in document.nodes)
         return replace(document, nodes=tuple(nodes))
     return document
 
@@ -231,7 +228,7 @@ def from_json(raw: bytes) -> Document:
         raise NotADocument(f"it has more than {MAX_VALUES:,} values")
     try:
         document = _decoder.decode(raw)
-        check_limits_and_references(document, numbers=_LONG_NUMBER.search(raw) is not None)
+        _check(document, 1, _LONG_NUMBER.search(raw) is not None)
     except RecursionError:
         raise NotADocument(input_size_limits.DOCUMENT.too_deep) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
@@ -239,15 +236,11 @@ def from_json(raw: bytes) -> Document:
     return _with_snapshot(document, _without_run_times)
 
 
-def check_limits_and_references(document: msgspec.Struct, *, numbers: bool = True) -> None:
+def _check(value: Any, depth: int, numbers: bool) -> None:
     """Raises :class:`Inconsistent` unless depth, texts, times, numbers and references are valid.
 
-    ``numbers=False`` skips the check of every number, if all are known to have 64 bits.
+    Without ``numbers``, numbers are not checked: all are known to have 64 bits.
     """
-    _check(document, 1, numbers)
-
-
-def _check(value: Any, depth: int, numbers: bool) -> None:
     if isinstance(value, str):
         if len(value) > MAX_TEXT_CHARS:
             raise Inconsistent(f"it has a string of more than {MAX_TEXT_CHARS:,} characters")

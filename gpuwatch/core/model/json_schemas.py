@@ -211,14 +211,12 @@ def json_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
     tag = str(kind.__struct_config__.tag)
     definitions = schema["$defs"]
     for struct in _structs(kind, {}):
-        described = _docstrings(struct)
+        docs = _docstrings(struct)
         definition = definitions[struct.__name__]
         definition["description"] = _plain(inspect.getdoc(struct) or "")
         for name, field in definition["properties"].items():
             field["title"] = name.replace("_", " ").capitalize()
-            field["description"] = _plain(
-                described.get(name) or FIELDS.get(f"{struct.__name__}.{name}") or FIELDS[name]
-            )
+            field["description"] = _plain(docs.get(name) or FIELDS.get(f"{struct.__name__}.{name}") or FIELDS[name])
     return {
         "$schema": DIALECT,
         "$id": f"urn:{tag.replace('.', ':', 1)}",

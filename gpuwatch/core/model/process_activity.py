@@ -80,10 +80,8 @@ class AccountedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_be(self, pid: int, create_time: float | None) -> bool:
         """Whether it can be this process: a pid is used again."""
-        return self.pid == pid and (
-            create_time is None or self.started_at >= create_time - MAX_CLOCK_DIFFERENCE_SECONDS
-        )
+        return self.pid == pid and (create_time is None or self.started_at >= create_time - MAX_CLOCK_SKEW_SECONDS)
 
 
-MAX_CLOCK_DIFFERENCE_SECONDS = 2.0
+MAX_CLOCK_SKEW_SECONDS = 2.0
 """Seconds by which the clocks of the driver and of the kernel may differ."""

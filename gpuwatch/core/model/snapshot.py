@@ -305,10 +305,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
     def between(self, first: str, second: str) -> Connection | None:
         """The connection of two UUIDs, in either order."""
-        for found in self.connections:
-            if {found.first, found.second} == {first, second}:
-                return found
-        return None
+        return next((found for found in self.connections if {found.first, found.second} == {first, second}), None)
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -400,10 +397,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
 
     def device(self, uuid: str | None) -> Device | None:
         """The device with this UUID, or None."""
-        for device in self.devices:
-            if device.uuid == uuid:
-                return device
-        return None
+        return next((device for device in self.devices if device.uuid == uuid), None)
 
 
 _ALWAYS_CHANGING = ("taken_at", "took_seconds", "host", "devices")

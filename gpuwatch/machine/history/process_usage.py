@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gpuwatch.core.model.process_activity import MAX_CLOCK_DIFFERENCE_SECONDS, AccountedProcess
+from gpuwatch.core.model.process_activity import MAX_CLOCK_SKEW_SECONDS, AccountedProcess
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
 
@@ -78,7 +78,7 @@ class UnsampledProcesses:
 
     def _was_seen(self, uuid: str, process: AccountedProcess) -> bool:
         create_time, last = self._seen.get((uuid, process.pid), (None, float("-inf")))
-        return process.may_be(process.pid, create_time) and process.started_at <= last + MAX_CLOCK_DIFFERENCE_SECONDS
+        return process.may_be(process.pid, create_time) and process.started_at <= last + MAX_CLOCK_SKEW_SECONDS
 
 
 Key = tuple[int, float, str]
@@ -144,7 +144,7 @@ class ProcessLives:
                 for life in self._lives.values()
                 if life.device_uuid == device.uuid
                 and process.may_be(life.pid, life.create_time)
-                and process.started_at <= life.last + MAX_CLOCK_DIFFERENCE_SECONDS
+                and process.started_at <= life.last + MAX_CLOCK_SKEW_SECONDS
                 and not life.accounted
             ]
             if candidates:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.core.model.ndjson_lines import EventLine, FindingLine, MeansLine, Statistics
+from gpuwatch.core.model.recording import EventLine, FindingLine, MeansLine, Statistics
 from gpuwatch.core.utc import utc
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 
