@@ -83,13 +83,9 @@ EXPORTER_METRICS: dict[str, ExporterMetric] = {
         if has_family(spec)
         for family in (family_of(spec), *([family_of(spec, "mig")] if spec.id in MIG_READINGS else []))
     },
-    **{
-        f"nvidia_smi_mig_{metric.replace('.', '_')}": ExporterMetric(metric, 1.0, NVIDIA_SMI) for metric in MIG_READINGS
-    },
-    **{f"DCGM_FI_DEV_{name}": ExporterMetric(metric, scale, DCGM) for name, (metric, scale) in _DCGM.items()},
-    **{
-        f"nvidia_smi_{name}": ExporterMetric(metric, scale, NVIDIA_SMI) for name, (metric, scale) in _NVIDIA_SMI.items()
-    },
+    **{f"nvidia_smi_mig_{name.replace('.', '_')}": ExporterMetric(name, 1.0, NVIDIA_SMI) for name in MIG_READINGS},
+    **{f"DCGM_FI_DEV_{name}": ExporterMetric(*reading, DCGM) for name, reading in _DCGM.items()},
+    **{f"nvidia_smi_{name}": ExporterMetric(*reading, NVIDIA_SMI) for name, reading in _NVIDIA_SMI.items()},
 }
 """Readings by the names of the metrics that exporters report them as."""
 

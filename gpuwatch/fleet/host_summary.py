@@ -81,9 +81,8 @@ def summarize_host(view: HostView) -> HostSummary:
     for gpu in gpus:
         holder_counts.update({holder.name for holder in gpu.holders if holder.name is not None})
     findings = snapshot.findings if snapshot is not None else ()
-    problems = sorted(
-        (finding for finding in findings if finding.severity != "info" and finding.until is None), key=_importance
-    )
+    problems = [finding for finding in findings if finding.severity != "info" and finding.until is None]
+    problems.sort(key=_importance)
     return HostSummary(
         view=view,
         gpus=gpus,

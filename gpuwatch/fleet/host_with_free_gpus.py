@@ -32,9 +32,8 @@ def pick_host(fleet: Fleet, requirements: Requirements) -> HostPick:
             continue
         uuids = {gpu.uuid for gpu in picked.chosen}
         shared = sum(bool(gpu.holders) for gpu in host.gpus if gpu.device.uuid in uuids)
-        candidates.append(
-            ((shared + sum(gpu.processes for gpu in picked.chosen), picked.spare, view.name), host, picked)
-        )
+        rank = (shared + sum(gpu.processes for gpu in picked.chosen), picked.spare, view.name)
+        candidates.append((rank, host, picked))
     candidates.sort(key=lambda choice: choice[0])
     best = candidates[0] if candidates else None
     return HostPick(

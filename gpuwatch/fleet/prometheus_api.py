@@ -192,32 +192,26 @@ class Prometheus:
 
 def _parse_address(url: str, password: str) -> tuple[str, str, str]:
     """The base of all requests, the server's name for the user, and ``user:password``."""
-    address_text = url if "://" in url else f"http://{url}"
+    text = url if "://" in url else f"http://{url}"
     try:
-        parts = urllib.parse.urlsplit(address_text)
+        parts = urllib.parse.urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, None
-    if (
-        parts is None
-        or not host
-        or parts.scheme not in ("http", "https")
-        or not address_text.isprintable()
-        or " " in address_text
-    ):
+    if parts is None or not host or parts.scheme not in ("http", "https") or not text.isprintable() or " " in text:
         raise UsageError("--prometheus needs the address of a server", hint="for example http://prometheus:9090")
     if parts.query or parts.fragment:
         raise UsageError("--prometheus takes an address without ? and #", hint="for example http://prometheus:9090")
     bracketed_host = f"[{host}]" if ":" in host else host
-    host_and_port = f"{bracketed_host}:{port}" if port is not None else bracketed_host
+    netloc = f"{bracketed_host}:{port}" if port is not None else bracketed_host
     path = parts.path.rstrip("/").removesuffix("/api/v1").removesuffix("/graph")
     credentials = ""
     if parts.username is not None:
         secret = urllib.parse.unquote(parts.password) if parts.password else password
         credentials = f"{urllib.parse.unquote(parts.username)}:{secret}"
     return (
-        f"{parts.scheme}://{host_and_port}{urllib.parse.quote(path, safe='/%')}",
-        f"{host_and_port}{path}",
+        f"{parts.scheme}://{netloc}{urllib.parse.quote(path, safe='/%')}",
+        f"{netloc}{path}",
         credentials,
     )
 

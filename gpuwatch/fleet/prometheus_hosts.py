@@ -35,17 +35,28 @@ _MAX_AGE_SECONDS = 366 * 86_400.0
 """Seconds to which the age of data is cut, for a date to come out of it."""
 _MAX_PROCESSES_PER_GPU = 64
 """Processes of one GPU that are kept."""
-PROCESS_NAME_SERIES = (families.PROCESS_INFO.sample_name, "nvidia_smi_compute_app_info")
+_PROCESS_NAME_SERIES = (families.PROCESS_INFO.sample_name, "nvidia_smi_compute_app_info")
 """Series whose labels name a process."""
-PROCESS_READINGS = {
+_PROCESS_READINGS = {
     **{family.sample_name: (reading, 1 / scale) for family, reading, scale in families.PROCESS_FAMILIES},
     "nvidia_smi_compute_app_used_memory_bytes": ("gpu_memory_bytes", 1.0),
 }
 """Metric and factor of the series of processes."""
-OWNER_SERIES = (families.GPU_OWNER_PROCESSES.sample_name, families.GPU_OWNER_MEMORY.sample_name)
-HOST_SERIES = tuple(
+_OWNER_SERIES = (families.GPU_OWNER_PROCESSES.sample_name, families.GPU_OWNER_MEMORY.sample_name)
+_HOST_SERIES = tuple(
     family.sample_name for family in (families.HOST_CPU, families.HOST_MEMORY_USED, families.HOST_MEMORY_TOTAL)
 )
+INFO_SERIES = (
+    *(family.sample_name for family in (families.GPU_INFO, families.MIG_INFO, families.DRIVER_INFO)),
+    *("nvidia_smi_gpu_info", "nvidia_smi_mig_info"),
+)
+"""Series whose labels name GPUs and drivers."""
+OTHER_SERIES = (
+    *(family.sample_name for family in (families.FINDING, families.SNAPSHOT_AGE, families.DRIVER_ANSWERING)),
+    *(family.sample_name for family in (families.GPU_STATE, families.GPU_FREE, families.MIG_FREE)),
+    *(*_HOST_SERIES, *_OWNER_SERIES, *_PROCESS_NAME_SERIES, *_PROCESS_READINGS),
+)
+"""Series that are not GPU readings: findings, owners, processes, the age of the data."""
 NOT_REPORTED = {
     spec.id: Missing("not_supported", detail="the exporter of this host does not report it, or Prometheus drops it")
     for spec in METRICS
@@ -235,17 +246,17 @@ class HostsBuilder:
             self.free[gpu_uuid(labels)] = number == 1
         elif name == families.MIG_FREE.sample_name:
             self.free[f"{gpu_uuid(labels)} {labels.get('mig_instance', '')}"] = number == 1
-        elif name in HOST_SERIES:
+        elif name in _HOST_SERIES:
             self.host_readings[scrape_target(labels), name] = number
         elif name == families.GPU_STATE.sample_name:
             gpu = self.gpu(labels) if number == 1 else None
             if gpu is not None:
                 gpu.add_identity_labels(labels)
                 gpu.state = labels.get("state", "ok")
-        elif name in OWNER_SERIES:
+        elif name in _OWNER_SERIES:
             self._add_holder(labels, name, number)
         else:
-            self._add_process(labels, PROCESS_READINGS.get(name), number)
+            self._add_process(labels, _PROCESS_READINGS.get(name), number)
 
     def _add_finding(self, labels: Mapping[str, str]) -> None:
         cause, severity = labels.get("cause", ""), labels.get("severity", "")
@@ -271,12 +282,10 @@ class HostsBuilder:
         if owner not in holders and len(holders) >= _MAX_PROCESSES_PER_GPU:
             return
         previous = holders.get(owner) or Holder(user=owner[0], job=owner[1])
-        change = (
-            {"processes": round(number)}
-            if name == families.GPU_OWNER_PROCESSES.sample_name
-            else {"memory_bytes": number}
-        )
-        holders[owner] = replace(previous, **change)
+        if name == families.GPU_OWNER_PROCESSES.sample_name:
+            holders[owner] = replace(previous, processes=round(number))
+        else:
+            holders[owner] = replace(previous, memory_bytes=number)
 
     def add_owner(self, labels: Mapping[str, str]) -> None:
         """Adds the pod or job that a scheduler allocated a GPU to."""
@@ -332,6 +341,7 @@ class HostsBuilder:
             if not self.processes.get(gpu.uuid):  # without processes this would say that there are none
                 gpu.readings.pop("memory.unexplained_bytes", None)
         devices = sorted((gpu.device() for gpu in gpus), key=lambda device: (device.index, device.uuid))
+        uuids = [device.uuid for device in devices]
         targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
         age = self.age(targets)
         versions = [*(self.drivers.get(target) for target in targets), *(gpu.driver for gpu in gpus)]
@@ -352,11 +362,7 @@ class HostsBuilder:
         return HostView(
             name=name,
             snapshot=snapshot,
-            holders={
-                device.uuid: tuple(self.owners[device.uuid].values())
-                for device in devices
-                if device.uuid in self.owners
-            },
+            holders={uuid: tuple(self.owners[uuid].values()) for uuid in uuids if uuid in self.owners},
             free={
                 key: self.free[key]
                 for device in devices
@@ -369,10 +375,8 @@ class HostsBuilder:
 
     def _host(self, name: str, targets: Collection[str]) -> Host:
         readings = {family: number for (target, family), number in self.host_readings.items() if target in targets}
-        used, total = (
-            readings.get(families.HOST_MEMORY_USED.sample_name),
-            readings.get(families.HOST_MEMORY_TOTAL.sample_name),
-        )
+        used = readings.get(families.HOST_MEMORY_USED.sample_name)
+        total = readings.get(families.HOST_MEMORY_TOTAL.sample_name)
         cpu_ratio = readings.get(families.HOST_CPU.sample_name)
         return Host(
             hostname=name,

@@ -26,24 +26,7 @@ from gpuwatch.fleet.exporter_series import (
 )
 from gpuwatch.fleet.fleet_source import FleetSource, HostFeed
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.fleet.prometheus_hosts import (
-    HOST_SERIES,
-    OWNER_SERIES,
-    PROCESS_NAME_SERIES,
-    PROCESS_READINGS,
-    HostsBuilder,
-)
-from gpuwatch.share.metric_families import (
-    DRIVER_ANSWERING,
-    DRIVER_INFO,
-    FINDING,
-    GPU_FREE,
-    GPU_INFO,
-    GPU_STATE,
-    MIG_FREE,
-    MIG_INFO,
-    SNAPSHOT_AGE,
-)
+from gpuwatch.fleet.prometheus_hosts import INFO_SERIES, OTHER_SERIES, HostsBuilder
 
 _IDENTITY_SECONDS = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
@@ -58,17 +41,6 @@ _LISTED_FOR = "1h"
 _METRIC_OF_EVERY_GPU = ("gpuwatch_gpu_memory_used_bytes", "DCGM_FI_DEV_FB_USED", "nvidia_smi_memory_used_bytes")
 """A metric that every GPU has, by exporter."""
 _OWNER_LABELS = ("hpc_job", "namespace", "pod")
-_INFO_SERIES = (
-    GPU_INFO.sample_name,
-    MIG_INFO.sample_name,
-    "nvidia_smi_mig_info",
-    DRIVER_INFO.sample_name,
-    "nvidia_smi_gpu_info",
-)
-_OTHER_SERIES = (
-    *(family.sample_name for family in (FINDING, SNAPSHOT_AGE, DRIVER_ANSWERING, GPU_STATE, GPU_FREE, MIG_FREE)),
-    *(*HOST_SERIES, *OWNER_SERIES, *PROCESS_NAME_SERIES, *PROCESS_READINGS),
-)
 _HOST_AND_TARGET = (*with_exported_prefix(HOST_LABELS), *TARGET_LABELS)
 _MIG_LABELS = ("GPU_I_ID", "GPU_I_PROFILE", "mig_instance", "gpu_instance_id")
 _READING_LABELS = ("__name__", "uuid", "UUID", "gpu", *_MIG_LABELS, *_HOST_AND_TARGET)
@@ -88,18 +60,14 @@ def _readings_query(uuids: Iterable[str]) -> str:
     """All readings of these GPUs."""
     names = sorted({f"{prefix}{uuid.removeprefix('GPU-')}" for uuid in uuids for prefix in ("GPU-", "")})
     pattern = "|".join(re.sub(r"[^A-Za-z0-9_-]", ".", uuid) for uuid in names)
-    expression = " or ".join(
-        _selector(exporter_metric_names(), f', {label}=~"{pattern}"') for label in ("uuid", "UUID")
-    )
+    expression = " or ".join(_selector(exporter_metric_names(), f', {key}=~"{pattern}"') for key in ("uuid", "UUID"))
     return _aggregation_query(_READING_LABELS, expression)
 
 
 _READINGS_QUERY = _aggregation_query(_READING_LABELS, _selector(exporter_metric_names(*HOST_LIST_READINGS)))
 """Query for the readings of all GPUs."""
-_OTHER_SERIES_QUERY = _selector(_OTHER_SERIES)
-"""Query for series that are not GPU readings: findings, owners, processes, the age of the data."""
-_INFO_QUERY = _selector(_INFO_SERIES)
-"""Names of GPUs and drivers, as labels."""
+_OTHER_SERIES_QUERY = _selector(OTHER_SERIES)
+_INFO_QUERY = _selector(INFO_SERIES)
 _OWNERS_QUERY = _aggregation_query(
     ("UUID", "GPU_I_ID", *with_exported_prefix(_OWNER_LABELS)),
     'DCGM_FI_DEV_FB_USED{pod!=""} or DCGM_FI_DEV_FB_USED{exported_pod!=""} or DCGM_FI_DEV_FB_USED{hpc_job!=""}',
@@ -141,18 +109,12 @@ class PrometheusSource(FleetSource):
     def read(self) -> Fleet:
         """All hosts now; if the server does not answer, the last ones and why."""
         at = self._clock()
+        problem = hint = ""
         try:
-            hosts = self._read(at)
+            self._last_views = self._read(at)
         except NoAnswer as error:
-            return Fleet(
-                taken_at=at,
-                source=self.name,
-                hosts=tuple(self._last_views.values()),
-                problem=error.message,
-                hint=error.hint,
-            )
-        self._last_views = hosts
-        return Fleet(taken_at=at, source=self.name, hosts=tuple(hosts.values()))
+            problem, hint = error.message, error.hint
+        return Fleet(taken_at=at, source=self.name, hosts=tuple(self._last_views.values()), problem=problem, hint=hint)
 
     def _read(self, at: float) -> dict[str, HostView]:
         if at - self._identities_read_at >= _IDENTITY_SECONDS:
@@ -198,9 +160,7 @@ class PrometheusSource(FleetSource):
     def gpu_uuids(self, name: str) -> list[str]:
         """The GPUs that a host had when it was last read."""
         view = self._last_views.get(name)
-        return (
-            [device.uuid for device in view.snapshot.devices] if view is not None and view.snapshot is not None else []
-        )
+        return [gpu.uuid for gpu in view.snapshot.devices] if view is not None and view.snapshot is not None else []
 
     def host_view(self, name: str, samples: Iterable[Sample], at: float) -> HostView | None:
         """A host with these readings, and with its findings and processes as they were last read."""

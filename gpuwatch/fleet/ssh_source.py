@@ -152,17 +152,15 @@ class SshConnections:
             self._selector.close()
 
     def _start_due(self) -> None:
-        now = time.monotonic()
+        now, connections = time.monotonic(), self.connections.values()
         if self._restart_at is not None and now >= self._restart_at:
             self._restart_at = None
-            for connection in self.connections.values():
+            for connection in connections:
                 if connection.process is not None:
                     self._kill(connection)
                     connection.start_at = 0.0
-        starting = sum(
-            connection.process is not None and not connection.answered for connection in self.connections.values()
-        )
-        for connection in self.connections.values():
+        starting = sum(connection.process is not None and not connection.answered for connection in connections)
+        for connection in connections:
             if starting >= _MAX_PARALLEL_CONNECTS:
                 return
             if connection.process is None and now >= connection.start_at:
@@ -268,9 +266,8 @@ class SshConnections:
         with suppress(OSError, ValueError):
             while chunk := os.read(process.stderr.fileno(), _READ_BYTES):
                 connection.stderr_tail = (connection.stderr_tail + chunk)[-_MAX_MESSAGE_BYTES:]
-        self._fail(
-            connection, _why_failed(code, connection.stderr_tail.decode(errors="replace"), connection.unreadable)
-        )
+        messages = connection.stderr_tail.decode(errors="replace")
+        self._fail(connection, _why_failed(code, messages, connection.unreadable))
 
     def _fail(self, connection: HostConnection, why: str) -> None:
         """Closes a connection, to make it again later."""

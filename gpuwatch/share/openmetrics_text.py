@@ -42,10 +42,10 @@ class Family(NamedTuple):
 
 def label_text(values: Mapping[str, object]) -> str:
     """``{gpu="0",host="node7"}``; what is None is left out."""
-    pairs = ",".join(
+    text = ",".join(
         f'{name}="{_escaped(printable(str(value)))}"' for name, value in values.items() if value is not None
     )
-    return f"{{{pairs}}}"
+    return f"{{{text}}}"
 
 
 def value_text(number: float) -> str:

@@ -243,11 +243,10 @@ class _FanOut:
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MAX_NODES):
                 continue
             self._apply_frame(self.reply(one_line(name, 80)), frame)
-        if job.decoder.other_bytes > input_size_limits.NODE_CHATTER.bytes and job.stdin_closed_at is None:
+        limit = input_size_limits.NODE_CHATTER
+        if job.decoder.other_bytes > limit.bytes and job.stdin_closed_at is None:
             for reply in self._replies(job):
-                reply.set_state(
-                    "failed", f"prints more than {input_size_limits.NODE_CHATTER.size_text} of other output"
-                )
+                reply.set_state("failed", f"prints more than {limit.size_text} of other output")
             job.close_stdin()
             job.terminate_now()
 
@@ -323,8 +322,7 @@ class _FanOut:
                 job.terminate_now()
 
     def _replies(self, job: _RunningJob) -> list[NodeReply]:
-        node = job.node
-        return list(self.replies.values()) if node is None else [self.replies[node]]
+        return list(self.replies.values()) if job.node is None else [self.replies[job.node]]
 
     def _handle_job_exit(self, job: _RunningJob) -> None:
         """Handles the end of a job's process: nodes that it has not reported have failed."""

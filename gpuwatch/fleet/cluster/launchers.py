@@ -149,9 +149,8 @@ class Slurm(Launcher):
             nodes = _slurm_lines("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
             states = dict.fromkeys(nodes, "allocated")
         else:
-            lines = _slurm_lines(
-                "sinfo", "-h", "-N", "-o", "%N|%T|%E", *(["-p", self._partition] if self._partition else [])
-            )
+            partition = ["-p", self._partition] if self._partition else []
+            lines = _slurm_lines("sinfo", "-h", "-N", "-o", "%N|%T|%E", *partition)
             states = {node: state for node, _, state in (line.partition("|") for line in lines)}
         if not states:
             where = f"partition {self._partition!r}" if self._partition else "the cluster"

@@ -67,10 +67,9 @@ def exit_code(document: Comparison) -> int:
     """0 if all nodes did their work and found nothing; as the command itself for what one found; 1 if one failed."""
     if any(node.state not in ("ok", "finding") for node in document.nodes):
         return EXIT_FAILED
-    exit_codes = {node.exit_code or EXIT_OK for node in document.nodes}
-    return next(
-        (code for code in _FINDING_EXIT_CODES if code in exit_codes), EXIT_FAILED if exit_codes - {EXIT_OK} else EXIT_OK
-    )
+    codes = {node.exit_code or EXIT_OK for node in document.nodes}
+    otherwise = EXIT_FAILED if codes - {EXIT_OK} else EXIT_OK
+    return next((code for code in _FINDING_EXIT_CODES if code in codes), otherwise)
 
 
 def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:

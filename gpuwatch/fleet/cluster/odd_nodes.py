@@ -53,7 +53,6 @@ _MAX_EXPECTED_BY_CHANCE = 0.005
 _MIN_FAST_STEP_SHARE = 0.5
 """Share of the difference that even the fast steps of a node (p10) must show: else it was disturbed now and then."""
 
-_GPU_OF_RUN = re.compile(r"^\d+ (.*) ((?:GPU|MIG)-\S+)$")
 _UUIDS = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]{8,}")
 _READINGS_OF_EQUAL_MACHINES = {
     "power.limit_watts": "power limit",
@@ -185,7 +184,7 @@ def _per_gpu_text(devices: Iterable[Device], values: Mapping[int, str]) -> str:
 
 def _add_run_facts(node: _Node, run: Run) -> None:
     """Adds the facts of a run that no snapshot and no run before it gave: a report has old runs as well."""
-    matches = [match for text in run.gpus if (match := _GPU_OF_RUN.match(text)) is not None]
+    matches = [match for text in run.gpus if (match := comparable_runs.GPU_OF_RUN.match(text)) is not None]
     if node.models is None and run.gpus and len(matches) == len(run.gpus):
         node.models = tuple(sorted({clean(match[1]) for match in matches}))
         node.uuids |= {match[2] for match in matches}

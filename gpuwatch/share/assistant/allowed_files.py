@@ -51,18 +51,13 @@ def _open(
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{name} is not a regular file")
-        real_path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if any(part.startswith(".") for part in real_path.parts):
-            raise UsageError(f"{name} is hidden, or in a hidden folder", hint=f"{command} reads any file in a terminal")
-        if (
-            not name_pattern.fullmatch(real_path.name)
-            or real_path.is_relative_to("/proc")
-            or real_path.is_relative_to("/sys")
-        ):
-            raise UsageError(
-                f"{name} does not have a name like {expected}", hint=f"{command} reads any file in a terminal"
-            )
-        if folders and not any(real_path.is_relative_to(folder) for folder in folders):
+        real = Path(f"/proc/self/fd/{descriptor}").readlink()
+        hint = f"{command} reads any file in a terminal"
+        if any(part.startswith(".") for part in real.parts):
+            raise UsageError(f"{name} is hidden, or in a hidden folder", hint=hint)
+        if not name_pattern.fullmatch(real.name) or real.is_relative_to("/proc") or real.is_relative_to("/sys"):
+            raise UsageError(f"{name} does not have a name like {expected}", hint=hint)
+        if folders and not any(real.is_relative_to(folder) for folder in folders):
             raise UsageError(f"{name} is outside the folders that --logs allows")
         if status.st_size > limit.bytes:
             raise UsageError(f"{name} is larger than {limit.size_text}", hint=f"{command} reads it in a terminal")

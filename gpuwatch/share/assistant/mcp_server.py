@@ -75,9 +75,8 @@ async def _end_by_signal(
     received_signals: list[int], scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
     """Ends all by cancelling: an exception out of a signal's handler could be raised in any task, or get lost."""
-    with anyio.open_signal_receiver(
-        *(number for number in _END_SIGNALS if signal.getsignal(number) != signal.SIG_IGN)
-    ) as signals:
+    numbers = [number for number in _END_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    with anyio.open_signal_receiver(*numbers) as signals:
         task_status.started()
         async for number in signals:
             received_signals.append(number)
@@ -111,29 +110,25 @@ class _StdinLines(anyio.AsyncFile[str]):
         self.ended = anyio.Event()
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        line_buffer = bytearray()
+        buffer = bytearray()
         tail = b""
         """The end of a message that is too long."""
         skipping = False
         while chunk := await self._read_chunk():
             while chunk:
                 line, newline, chunk = chunk.partition(b"\n")
-                if not skipping and len(line_buffer) + len(line) > input_size_limits.MCP_MESSAGE.bytes:
-                    skipping, line_buffer[_READ_BYTES:], tail = True, b"", b""
+                if not skipping and len(buffer) + len(line) > input_size_limits.MCP_MESSAGE.bytes:
+                    skipping, buffer[_READ_BYTES:], tail = True, b"", b""
                 if skipping:
                     tail = (tail + line)[-_READ_BYTES:]
                 else:
-                    line_buffer += line
+                    buffer += line
                 if newline:
-                    yield (
-                        _replacement_request(bytes(line_buffer), tail)
-                        if skipping
-                        else line_buffer.decode(errors="replace")
-                    )
-                    line_buffer.clear()
+                    yield (_replacement_request(bytes(buffer), tail) if skipping else buffer.decode(errors="replace"))
+                    buffer.clear()
                     skipping = False
-        if line_buffer and not skipping:
-            yield line_buffer.decode(errors="replace")
+        if buffer and not skipping:
+            yield buffer.decode(errors="replace")
         self.ended.set()
 
     async def _read_chunk(self) -> bytes:
@@ -166,10 +161,9 @@ class _StdoutWriter(anyio.AsyncFile[str]):
 
 def _replacement_request(start: bytes, end: bytes) -> str:
     """A request with the id of one that is too long, so that its client learns why it has no answer."""
-    # Before its params, or after them: what is in between is not looked at.
-    request_id = _REQUEST_ID.search(start.partition(b'"params"')[0]) or _REQUEST_ID.search(
-        end.rpartition(b"}")[0].rpartition(b"}")[2]
-    )
+    # What is in its params is not looked at.
+    before, after = start.partition(b'"params"')[0], end.rpartition(b"}")[0].rpartition(b"}")[2]
+    request_id = _REQUEST_ID.search(before) or _REQUEST_ID.search(after)
     return f'{{"jsonrpc":"2.0","id":{request_id[1].decode()},"method":"{_TOO_LONG_METHOD}"}}' if request_id else ""
 
 

@@ -107,6 +107,9 @@ class ToolContext:
         return redactor.text(text)
 
 
+_AnswerFunction = Callable[[ToolContext, Any], Awaitable[dict[str, Any]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool as a client sees it."""
@@ -115,7 +118,7 @@ class Tool:
     title: str
     description: str
     arguments: type[Arguments]
-    answer: Callable[[ToolContext, Any], Awaitable[dict[str, Any]]]
+    answer: _AnswerFunction
     documents: tuple[type[msgspec.Struct], ...]
     """The kinds of documents that it answers with; ``left_out`` in them says what the arguments excluded."""
     runs_programs: bool = False
@@ -124,7 +127,6 @@ class Tool:
 
 TOOLS: dict[str, Tool] = {}
 """The tools, in the order in which clients list them."""
-_AnswerFunction = Callable[[ToolContext, Any], Awaitable[dict[str, Any]]]
 
 
 def _tool(
@@ -163,12 +165,9 @@ async def _snapshot(context: ToolContext, arguments: SnapshotArguments) -> dict[
     notes = []
     processes = snapshot.processes
     if len(processes) > arguments.processes:
-        processes = tuple(
-            sorted(processes, key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))[: arguments.processes]
-        )
-        notes.append(
-            f"processes: {len(snapshot.processes) - len(processes)} of {len(snapshot.processes)}, the smallest"
-        )
+        largest_first = sorted(processes, key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))
+        notes.append(f"processes: {len(processes) - arguments.processes} of {len(processes)}, the smallest")
+        processes = tuple(largest_first[: arguments.processes])
     devices = snapshot.devices
     if arguments.metrics == "core":
         devices = tuple(
@@ -179,12 +178,9 @@ async def _snapshot(context: ToolContext, arguments: SnapshotArguments) -> dict[
             )
             for device in devices
         )
-        readings_before = sum(len(device.readings) for device in snapshot.devices)
-        readings_left = sum(len(device.readings) for device in devices)
-        if readings_left < readings_before:
-            notes.append(
-                f"devices.readings: {readings_before - readings_left} of {readings_before}; metrics=all has them"
-            )
+        before, left = (sum(len(device.readings) for device in part) for part in (snapshot.devices, devices))
+        if left < before:
+            notes.append(f"devices.readings: {before - left} of {before}; metrics=all has them")
     shortened = msgspec.structs.replace(
         snapshot,
         devices=devices,
@@ -230,9 +226,8 @@ async def _explain_log(context: ToolContext, arguments: ExplainArguments) -> dic
 @_tool("All causes", CauseList)
 async def _list_causes(context: ToolContext, arguments: Arguments) -> dict[str, Any]:
     """The ids and titles of all causes that gpuwatch can name. Use it to find a cause by its title."""
-    return context.plain_data(
-        CauseList(causes=tuple(CauseName(id=cause, title=title) for cause, title in CAUSES.items()))
-    )
+    causes = tuple(CauseName(id=cause, title=title) for cause, title in CAUSES.items())
+    return context.plain_data(CauseList(causes=causes))
 
 
 @_tool("What a cause means", CausePage)
@@ -288,20 +283,18 @@ async def _compare(context: ToolContext, arguments: CompareArguments) -> dict[st
         if arguments.configs:
             raise UsageError("give either configs or paths")
         descriptors: list[int] = []
-        path_by_descriptor: dict[str, str] = {}
+        path_by_fd: dict[str, str] = {}
         try:
             for path in arguments.paths:
                 descriptors.append(await _open_in_thread(open_document, path, context.folders))
             # The files that were judged, whatever their names lead to by now.
-            path_by_descriptor = {
-                f"/dev/fd/{number}": path for number, path in zip(descriptors, arguments.paths, strict=True)
-            }
-            return await context.commands.run(["compare", *path_by_descriptor], 60.0, inherited_fds=descriptors)
+            path_by_fd = {f"/dev/fd/{number}": path for number, path in zip(descriptors, arguments.paths, strict=True)}
+            return await context.commands.run(["compare", *path_by_fd], 60.0, inherited_fds=descriptors)
         except GpuwatchError as error:
             # The names that the client gave, longest first: /dev/fd/1 also begins /dev/fd/12.
             message = error.message
-            for descriptor_path in sorted(path_by_descriptor, key=len, reverse=True):
-                message = message.replace(descriptor_path, file_name(Path(path_by_descriptor[descriptor_path])))
+            for fd_path in sorted(path_by_fd, key=len, reverse=True):
+                message = message.replace(fd_path, file_name(Path(path_by_fd[fd_path])))
             raise GpuwatchError(message, hint=error.hint) from error
         finally:
             for descriptor in descriptors:

@@ -119,9 +119,8 @@ def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict
         if isinstance(document, dict):
             return document
     messages = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
-    last_message = next(
-        (line for line in reversed(messages) if line.startswith("gpuwatch: ")), messages[-1] if messages else ""
-    )
+    own_messages = [line for line in messages if line.startswith("gpuwatch: ")]
+    last_message = (own_messages or messages or [""])[-1]
     message = shorten(printable(mask_text(last_message.removeprefix("gpuwatch: "))), _MAX_QUOTED_CHARS)
     raise GpuwatchError(message or f"gpuwatch {name} ended with {code}")
 

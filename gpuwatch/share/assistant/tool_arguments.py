@@ -56,10 +56,7 @@ class ExplainArguments(Arguments, frozen=True):
         Annotated[str, Meta(min_length=1, max_length=input_size_limits.MCP_TEXT.bytes)] | None,
         Meta(description="The log itself, with the lines before the error: they explain it."),
     ] = None
-    path: Annotated[
-        PathText | None,
-        Meta(description=_LOG_PATH),
-    ] = None
+    path: Annotated[PathText | None, Meta(description=_LOG_PATH)] = None
 
 
 class CauseArguments(Arguments, frozen=True):

@@ -150,9 +150,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     def _close_connections(self, idle_since: float) -> None:
         with self._lock:
-            sockets = [
-                connection.socket for connection in self._connections.values() if connection.active_at < idle_since
-            ]
+            sockets = [entry.socket for entry in self._connections.values() if entry.active_at < idle_since]
         for connection in sockets:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
@@ -261,10 +259,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.report_failure(error)
                 self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "gpuwatch failed; its log says why.\n", {})
                 return
-            extra_headers = {"Content-Encoding": "gzip"} if gzip else {}
-            self._send(
-                HTTPStatus.OK, body, extra_headers | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[text_format]
-            )
+            headers = {"Content-Encoding": "gzip"} if gzip else {}
+            self._send(HTTPStatus.OK, body, headers | {"Vary": "Accept, Accept-Encoding"}, CONTENT_TYPES[text_format])
         elif path == "/":
             self._send(HTTPStatus.OK, _INDEX_PAGE.format(version=__version__), {}, "text/html; charset=utf-8")
         elif path == "/-/healthy":

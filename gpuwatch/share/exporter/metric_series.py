@@ -68,14 +68,12 @@ _MODE_METRICS = tuple(
     spec for spec in METRICS if not spec.rate_of and not _has_series(spec) and spec.id != _EVENT_REASONS
 )
 """The metrics that are labels of :data:`families.GPU_MODES`."""
-_METRICS_BY_CHOICE = {"core": tuple(BY_ID[metric_id] for metric_id in CORE_METRICS), "all": ALL_METRICS}
+_CHOICES = {"core": tuple(BY_ID[metric_id] for metric_id in CORE_METRICS), "all": ALL_METRICS}
 _MetricFamilies = tuple[tuple[MetricSpec, Family], ...]
-_FAMILIES = {
-    choice: tuple((spec, families.family_of(spec)) for spec in specs) for choice, specs in _METRICS_BY_CHOICE.items()
-}
+_FAMILIES = {choice: tuple((spec, families.family_of(spec)) for spec in specs) for choice, specs in _CHOICES.items()}
 _MIG_FAMILIES = {
     choice: tuple((spec, families.family_of(spec, "mig")) for spec in specs if families.has_mig_family(spec))
-    for choice, specs in _METRICS_BY_CHOICE.items()
+    for choice, specs in _CHOICES.items()
 }
 
 
@@ -177,10 +175,8 @@ def _finding_series(lines: SampleLines, content: ScrapeContent) -> None:
     for (cause, severity, uuid), fact in is_fact.items():
         labels: dict[str, object] = {"cause": cause, "severity": severity, "certainty": "fact" if fact else "likely"}
         device = content.snapshot.device(uuid) if content.snapshot is not None else None
-        gpu_or_host_labels = (
-            families.gpu_labels(device, lines.host) if device is not None else {"uuid": uuid, "host": lines.host}
-        )
-        lines.add(families.FINDING, label_text(labels | gpu_or_host_labels), 1)
+        subject = families.gpu_labels(device, lines.host) if device is not None else {"uuid": uuid, "host": lines.host}
+        lines.add(families.FINDING, label_text(labels | subject), 1)
 
 
 def _gpu_series(
@@ -199,9 +195,8 @@ def _gpu_series(
     for device in snapshot.devices:
         lines.add(families.GPU_STATE, lines.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
-    for device, instance, free in (
-        idle_devices(snapshot, reservation_holders(), content.findings) if content.answering else ()
-    ):
+    known_use = idle_devices(snapshot, reservation_holders(), content.findings) if content.answering else ()
+    for device, instance, free in known_use:
         if instance is not None:
             lines.add(families.MIG_FREE, lines.labels(device, mig_instance=instance.id), float(free))
         elif not has_mig(device):

@@ -65,10 +65,8 @@ class MetricsPage:
                 return text + age_lines
             if text_format not in self._compressed:
                 compressor = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_WINDOW_BITS)
-                self._compressed[text_format] = (
-                    compressor.compress(text) + compressor.flush(zlib.Z_SYNC_FLUSH),
-                    compressor,
-                )
+                compressed = compressor.compress(text) + compressor.flush(zlib.Z_SYNC_FLUSH)
+                self._compressed[text_format] = (compressed, compressor)
             compressed, compressor = self._compressed[text_format]
             compressor = compressor.copy()
         return compressed + compressor.compress(age_lines) + compressor.flush()
@@ -127,11 +125,8 @@ class XidCounts:
             if previous[len(previous) - common :] == current[:common]:
                 return current[common:]
         counted_until = self._counted_until.get(uuid)
-        return [
-            xid
-            for xid in current
-            if xid.at > (self._since if counted_until is None else counted_until + _SAME_ERROR_SECONDS)
-        ]
+        since = self._since if counted_until is None else counted_until + _SAME_ERROR_SECONDS
+        return [xid for xid in current if xid.at > since]
 
 
 class PageUpdater:
@@ -205,14 +200,11 @@ class PageUpdater:
             self._log(f"gpuwatch: no samples: {why}" if driver_silent else "gpuwatch: sampling again")
         newest = self._snapshot
         snapshot_findings = newest.findings if newest is not None else ()
+        findings = recorded_and_current_findings(snapshot_findings, self._conditions)
         has_driver = newest is not None and newest.driver is not None
         content = ScrapeContent(
             newest,
-            tuple(
-                finding
-                for finding in recorded_and_current_findings(snapshot_findings, self._conditions)
-                if finding.until is None
-            ),
+            tuple(finding for finding in findings if finding.until is None),
             None if status.state == "starting" else status.state == "ok" and has_driver,
             status.replaced,
             self._taken_at is not None and self._monotonic() - self._taken_at < STALE_SECONDS,

@@ -220,24 +220,22 @@ def _read_config(path: Path) -> tuple[WebSettings, tuple[Path, ...]]:
         line = f" (line {mark.line + 1})" if mark is not None else ""
         raise UsageError(f"{name} is not YAML{line}") from None
     try:
-        document_table = _check_table(document if document is not None else {}, _TOP_LEVEL_TYPES, "")
+        config = _check_table(document if document is not None else {}, _TOP_LEVEL_TYPES, "")
         http_setting_types = {"http2": bool, "headers": dict}
-        http_server = _check_table(
-            document_table.get("http_server_config") or {}, http_setting_types, "http_server_config."
-        )
+        http_server = _check_table(config.get("http_server_config") or {}, http_setting_types, "http_server_config.")
         headers = _check_table(
             http_server.get("headers") or {}, dict.fromkeys(_HEADER_NAMES, str), "http_server_config.headers."
         )
         if any("\n" in text or "\r" in text for text in headers.values()):
             raise _ConfigError("a header has more than one line")
-        users = _parse_users(document_table.get("basic_auth_users") or {})
-        rate = _check_table(document_table.get("rate_limit") or {}, {"interval": object, "burst": int}, "rate_limit.")
+        users = _parse_users(config.get("basic_auth_users") or {})
+        rate = _check_table(config.get("rate_limit") or {}, {"interval": object, "burst": int}, "rate_limit.")
         rate_limit = {"interval": _parse_duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
-        if "tls_server_config" not in document_table:
+        if "tls_server_config" not in config:
             return WebSettings(None, users, headers, **rate_limit), (path,)
-        tls_settings = _check_table(document_table["tls_server_config"] or {}, _TLS_SETTING_TYPES, "tls_server_config.")
-        context, files = _tls_context(tls_settings, path.parent)
-        allowed_names = frozenset(tls_settings.get("client_allowed_sans", ()))
+        tls = _check_table(config["tls_server_config"] or {}, _TLS_SETTING_TYPES, "tls_server_config.")
+        context, files = _tls_context(tls, path.parent)
+        allowed_names = frozenset(tls.get("client_allowed_sans", ()))
         return WebSettings(context, users, headers, allowed_names, **rate_limit), (path, *files)
     except _ConfigError as error:
         raise UsageError(f"{name}: {shorten(printable(str(error)), 200)}") from None
@@ -294,15 +292,15 @@ def _cheapest_hash(hashed: str) -> bytes:
     return "$".join((parts[0], parts[1], "04", parts[3])).encode()
 
 
-def _tls_context(tls_settings: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, list[Path]]:
+def _tls_context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, list[Path]]:
     files: list[Path] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _openssl_value(tls_settings.get("min_version", "TLS12"), _TLS_VERSIONS, "min_version")
-    context.maximum_version = _openssl_value(tls_settings.get("max_version", "TLS13"), _TLS_VERSIONS, "max_version")
-    client_auth = _openssl_value(tls_settings.get("client_auth_type", ""), _CLIENT_AUTH_TYPES, "client_auth_type")
+    context.minimum_version = _openssl_value(tls.get("min_version", "TLS12"), _TLS_VERSIONS, "min_version")
+    context.maximum_version = _openssl_value(tls.get("max_version", "TLS13"), _TLS_VERSIONS, "max_version")
+    client_auth = _openssl_value(tls.get("client_auth_type", ""), _CLIENT_AUTH_TYPES, "client_auth_type")
     with (
-        _setting_file(tls_settings, "cert", folder, files) as cert,
-        _setting_file(tls_settings, "key", folder, files) as key,
+        _setting_file(tls, "cert", folder, files) as cert,
+        _setting_file(tls, "key", folder, files) as key,
     ):
         if cert is None or key is None:
             raise _ConfigError(f"tls_server_config: {'cert_file' if cert is None else 'key_file'} is missing")
@@ -311,7 +309,7 @@ def _tls_context(tls_settings: Mapping[str, Any], folder: Path) -> tuple[ssl.SSL
             context.load_cert_chain(cert, key, password=_refuse_password_prompt)
         except (OSError, ValueError) as error:  # SSLError is an OSError
             raise _ConfigError(f"cannot use the certificate: {_error_text(error)}") from None
-    with _setting_file(tls_settings, "client_ca", folder, files) as ca:
+    with _setting_file(tls, "client_ca", folder, files) as ca:
         if ca is None and client_auth is not ssl.CERT_NONE:
             raise _ConfigError("tls_server_config: client_ca_file is missing")
         if ca is not None and client_auth is ssl.CERT_NONE:
@@ -322,21 +320,21 @@ def _tls_context(tls_settings: Mapping[str, Any], folder: Path) -> tuple[ssl.SSL
             except OSError as error:
                 raise _ConfigError(f"cannot use the client CA: {_error_text(error)}") from None
     context.verify_mode = client_auth
-    if tls_settings.get("client_allowed_sans") and client_auth is not ssl.CERT_REQUIRED:
+    if tls.get("client_allowed_sans") and client_auth is not ssl.CERT_REQUIRED:
         raise _ConfigError("client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert")
-    _set_ciphers_and_curves(context, tls_settings)
+    _set_ciphers_and_curves(context, tls)
     return context, files
 
 
-def _set_ciphers_and_curves(context: ssl.SSLContext, tls_settings: Mapping[str, Any]) -> None:
-    chosen = [_openssl_value(name, _CIPHERS, "cipher_suites") for name in tls_settings.get("cipher_suites", ())]
+def _set_ciphers_and_curves(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
+    chosen = [_openssl_value(name, _CIPHERS, "cipher_suites") for name in tls.get("cipher_suites", ())]
     if any(chosen):
         context.set_ciphers(":".join(filter(None, chosen)))
-    if tls_settings.get("prefer_server_cipher_suites", True):
+    if tls.get("prefer_server_cipher_suites", True):
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    curves = [_openssl_value(name, _CURVES, "curve_preferences") for name in tls_settings.get("curve_preferences", ())]
+    curves = [_openssl_value(name, _CURVES, "curve_preferences") for name in tls.get("curve_preferences", ())]
     if len(curves) > 1:
         raise _ConfigError("curve_preferences: only one curve is supported here")
     for curve in curves:
@@ -352,9 +350,9 @@ def _openssl_value(name: object, choices: Mapping[str, Any], key: str) -> Any:
 
 
 @contextmanager
-def _setting_file(tls_settings: Mapping[str, Any], key: str, folder: Path, files: list[Path]) -> Iterator[Path | None]:
+def _setting_file(tls: Mapping[str, Any], key: str, folder: Path, files: list[Path]) -> Iterator[Path | None]:
     """The file of a setting: named, or made of the text that stands in the settings for as long as it is needed."""
-    content, file_setting = tls_settings.get(key), tls_settings.get(f"{key}_file")
+    content, file_setting = tls.get(key), tls.get(f"{key}_file")
     if content is not None and file_setting is not None:
         raise _ConfigError(f"tls_server_config: {key} and {key}_file cannot be combined")
     if content is not None:

@@ -21,7 +21,6 @@ from gpuwatch.machine.recording.minute_and_hour_means import (
     HOUR,
     MINUTE,
     Key,
-    Points,
     Summary,
     interval_begin,
 )
@@ -32,6 +31,7 @@ from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
 NUMERIC_METRICS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
+_NUMERIC_IDS = frozenset(spec.id for spec in NUMERIC_METRICS)
 
 _MAX_SECONDS_SINCE_EPOCH = 1e11
 """Seconds since the epoch: some thousand years."""
@@ -74,9 +74,7 @@ class ExportedPeriod:
         Times increase; samples out of order, which a damaged file may have, are skipped.
         """
         last = float("-inf")
-        for times, columns in self.recording.numbers(
-            self.begin, self.end, frozenset(spec.id for spec in NUMERIC_METRICS)
-        ):
+        for times, columns in self.recording.numbers(self.begin, self.end, _NUMERIC_IDS):
             indexes = list[int]()
             for index, at in enumerate(times):
                 if at > last:
@@ -90,15 +88,12 @@ class ExportedPeriod:
 
     def means(self) -> Iterator[Means]:
         """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
-        names = frozenset(spec.id for spec in NUMERIC_METRICS)
         block_seconds = BLOCK_SECONDS[self.step]
         at = interval_begin(self.begin, block_seconds)
         while at <= self.end:
             last = min(at + block_seconds - 1, self.end)
-            points: Points = self.recording.summaries(
-                self.step, max(at, interval_begin(self.begin, self.step)), last, names
-            )
-            for begin, point in points.items():
+            first = max(at, interval_begin(self.begin, self.step))
+            for begin, point in self.recording.summaries(self.step, first, last, _NUMERIC_IDS).items():
                 by_device: dict[str, dict[str, Summary]] = {}
                 for (uuid, name), summary in point.items():
                     by_device.setdefault(uuid, {})[name] = summary

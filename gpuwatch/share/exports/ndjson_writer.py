@@ -56,10 +56,8 @@ def _means(period: ExportedPeriod) -> Iterator[tuple[float, msgspec.Struct]]:
             device_uuid=device.uuid,
             device_index=period.index(device.uuid, at),
             metrics={
-                name: Statistics(
-                    minimum=summary.least, mean=summary.mean, maximum=summary.most, samples=summary.samples
-                )
-                for name, summary in metrics.items()
+                name: Statistics(minimum=entry.least, mean=entry.mean, maximum=entry.most, samples=entry.samples)
+                for name, entry in metrics.items()
             },
         )
         yield float(at), line

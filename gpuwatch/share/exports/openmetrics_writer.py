@@ -38,17 +38,14 @@ def write(period: ExportedPeriod) -> Iterator[bytes]:
         else:
             _write_samples(period, spool)
             _write_mig_and_process_samples(period, spool)
-        gpu_and_mig_families = [
+        device_families = [
             families.GPU_INFO,
             *map(families.family_of, NUMERIC_METRICS),
             families.MIG_INFO,
             *(family for _, family in _MIG_FAMILIES),
         ]
-        for family in (
-            *gpu_and_mig_families,
-            families.PROCESS_INFO,
-            *(family for family, *_ in families.PROCESS_FAMILIES),
-        ):
+        process_families = (families.PROCESS_INFO, *(family for family, *_ in families.PROCESS_FAMILIES))
+        for family in (*device_families, *process_families):
             header = family.header().encode()
             for piece in spool.pieces(family.name):
                 yield header + piece
@@ -164,12 +161,7 @@ def _write_mig_and_process_samples(period: ExportedPeriod, spool: _SeriesSpool) 
             if series_labels in seen_labels:
                 continue
             seen_labels.add(series_labels)
-            details = {
-                "name": process.name,
-                "type": process.type,
-                "framework": process.framework,
-                "container": process.container,
-            }
+            details = {name: getattr(process, name) for name in ("name", "type", "framework", "container")}
             processes_info.add(label_text(labels | details), at)
             for family, reading_id, scale in families.PROCESS_FAMILIES:
                 value = process.number(reading_id)

@@ -109,11 +109,9 @@ class _TraceWriter:
         """The track of a GPU, described where it is first needed."""
         if uuid is not None and uuid not in self._gpu_tracks:
             device = self._period.device(uuid, self._period.end)
-            name = f"GPU {device.index}" if device.index >= 0 else uuid
+            name = f"{f'GPU {device.index}' if device.index >= 0 else uuid} {printable(device.name)}".strip()
             self._gpu_tracks[uuid] = self._new_track()
-            yield self._track_packet(
-                self._gpu_tracks[uuid], f"{name} {printable(device.name)}".strip(), self._machine_track
-            )
+            yield self._track_packet(self._gpu_tracks[uuid], name, self._machine_track)
 
     def _parent_track(self, uuid: str | None) -> int:
         return self._machine_track if uuid is None else self._gpu_tracks[uuid]
@@ -146,11 +144,8 @@ class _TraceWriter:
         self, key: Key, times: Sequence[float], heads: Sequence[bytes], values: Sequence[float | None]
     ) -> Iterator[bytes]:
         """The packets of a counter where it changed, and of its last value before a time without values."""
-        track, last_packet, last_value_at = (
-            self._counter_tracks[key],
-            self._last_packets.get(key),
-            self._last_value_at.get(key),
-        )
+        track = self._counter_tracks[key]
+        last_packet, last_value_at = self._last_packets.get(key), self._last_value_at.get(key)
         for at, head, value in zip(times, heads, values, strict=True):
             if value is None:
                 continue
@@ -168,10 +163,9 @@ class _TraceWriter:
         for at, device, metrics in self._period.means():
             for name, summary in metrics.items():
                 key = (device.uuid, name)
+                value = summary.most if BY_ID[name].counter else summary.mean
                 yield from self._counter_track(key)
-                yield _counter_packet(
-                    self._counter_tracks[key], _packet_head(at), summary.most if BY_ID[name].counter else summary.mean
-                )
+                yield _counter_packet(self._counter_tracks[key], _packet_head(at), value)
 
     # Slices and instants
 
@@ -214,9 +208,8 @@ class _TraceWriter:
                 "sm_percent_max": lifetime.sm_percent_max,
                 "sm_percent_mean": lifetime.sm_percent_seconds / lifetime.sm_seconds if lifetime.sm_seconds else None,
             }
-            item = Slice(
-                lifetime.first, lifetime.last, f"{program_in_command(command) or 'process'} ({lifetime.pid})", details
-            )
+            name = f"{program_in_command(command) or 'process'} ({lifetime.pid})"
+            item = Slice(lifetime.first, lifetime.last, name, details)
             by_device.setdefault(lifetime.device_uuid, []).append(item)
         yield from self._slice_packets_by_device("Processes", by_device)
 
@@ -242,10 +235,8 @@ class _TraceWriter:
             yield from self._gpu_track(uuid)
             track = self._new_track()
             yield self._track_packet(track, "Events", self._parent_track(uuid))
-            for instant in instants:
-                yield _packet(
-                    _packet_head(instant.begin), _track_event(track, _INSTANT, instant.name, instant.arguments)
-                )
+            for item in instants:
+                yield _packet(_packet_head(item.begin), _track_event(track, _INSTANT, item.name, item.arguments))
 
     def _slice_packets(self, name: str, parent: int, slices: Iterable[Slice]) -> Iterator[bytes]:
         """Slices on as many tracks as are needed for none to overlap, cut to what is exported."""

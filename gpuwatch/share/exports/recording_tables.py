@@ -13,8 +13,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gpuwatch.core.model.metrics import METRICS, Unit
-from gpuwatch.core.model.snapshot import PROCESS_READINGS
+from gpuwatch.core.model.snapshot import PROCESS_READINGS, Process
 from gpuwatch.core.safe_text import printable
+from gpuwatch.machine.recording.process_lifetimes import ProcessLife
 from gpuwatch.share.exports.exported_period import NUMERIC_METRICS, ExportedPeriod
 
 Row = list[object]
@@ -52,8 +53,8 @@ _PROCESS_UNITS = {
 }
 
 
-def _text_columns(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, ColumnType.TEXT) for name in names)
+def _columns(column_type: ColumnType, *names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, column_type) for name in names)
 
 
 _TIME_COLUMN = Column("time", ColumnType.TIME)
@@ -63,12 +64,12 @@ _DEVICE_COLUMNS = (
     _TIME_COLUMN,
     _HOST_COLUMN,
     *_GPU_COLUMNS,
-    *_text_columns("name", "state"),
+    *_columns(ColumnType.TEXT, "name", "state"),
     Column("simulated", ColumnType.BOOLEAN),
 )
 _PROCESS_COLUMNS = (
     *(Column("pid", ColumnType.INTEGER), Column("create_time", ColumnType.TIME)),
-    *_text_columns("user", "command", "type", "framework", "container", "mig_instance"),
+    *_columns(ColumnType.TEXT, "user", "command", "type", "framework", "container", "mig_instance"),
 )
 _HOST_UNITS = {
     "cpu_percent": "%",
@@ -125,27 +126,21 @@ def _device_mean_rows(period: ExportedPeriod) -> Iterator[Row]:
         yield row
 
 
+def _process_cells(process: Process | ProcessLife) -> Row:
+    """The cells of the columns of its GPU and of :data:`_PROCESS_COLUMNS`."""
+    return [
+        *(process.device_index, process.device_uuid, process.pid, process.create_time, _printable(process.user)),
+        *(_printable(process.command or process.name), process.type, process.framework, process.container),
+        process.mig_instance,
+    ]
+
+
 def _process_rows(period: ExportedPeriod) -> Iterator[Row]:
     host = period.host
     for at, snapshot, _ in period.samples():
         for process in snapshot.processes:
             yield [
-                *(
-                    at,
-                    host,
-                    process.device_index,
-                    process.device_uuid,
-                    process.pid,
-                    process.create_time,
-                    _printable(process.user),
-                ),
-                *(
-                    _printable(process.command or process.name),
-                    process.type,
-                    process.framework,
-                    process.container,
-                    process.mig_instance,
-                ),
+                *(at, host, *_process_cells(process)),
                 # Numbers, whatever a damaged file says.
                 *(None if type(value := process.readings.get(name)) is str else value for name in PROCESS_READINGS),
             ]
@@ -163,16 +158,7 @@ def _lifetime_rows(period: ExportedPeriod) -> Iterator[Row]:
     measurements = attrgetter(*_LIFETIME_UNITS)
     for lifetime in period.process_lifetimes():
         yield [
-            *(lifetime.first, lifetime.last, host, lifetime.device_index, lifetime.device_uuid),
-            *(lifetime.pid, lifetime.create_time, _printable(lifetime.user)),
-            *(
-                _printable(lifetime.command or lifetime.name),
-                lifetime.type,
-                lifetime.framework,
-                lifetime.container,
-                lifetime.mig_instance,
-            ),
-            *measurements(lifetime),
+            *(lifetime.first, lifetime.last, host, *_process_cells(lifetime), *measurements(lifetime)),
             lifetime.sm_percent_seconds / lifetime.sm_seconds if lifetime.sm_seconds else None,
         ]
 
@@ -214,13 +200,7 @@ def table(name: str, step: int) -> Table:
         ),
         "lives": Table(
             (
-                *(
-                    Column("first", ColumnType.TIME),
-                    Column("last", ColumnType.TIME),
-                    _HOST_COLUMN,
-                    *_GPU_COLUMNS,
-                    *_PROCESS_COLUMNS,
-                ),
+                *(*_columns(ColumnType.TIME, "first", "last"), _HOST_COLUMN, *_GPU_COLUMNS, *_PROCESS_COLUMNS),
                 *(Column(name, ColumnType.NUMBER, unit) for name, unit in _LIFETIME_UNITS.items()),
                 Column("sm_percent_mean", ColumnType.NUMBER, "%"),
             ),
@@ -236,19 +216,22 @@ def table(name: str, step: int) -> Table:
         ),
         "events": Table(
             (
-                *(_TIME_COLUMN, _HOST_COLUMN, *_GPU_COLUMNS, *_text_columns("kind", "severity", "certainty", "text")),
                 *(
-                    Column("pid", ColumnType.INTEGER),
-                    Column("cause", ColumnType.TEXT),
-                    Column("occurrence", ColumnType.INTEGER),
+                    _TIME_COLUMN,
+                    _HOST_COLUMN,
+                    *_GPU_COLUMNS,
+                    *_columns(ColumnType.TEXT, "kind", "severity", "certainty", "text"),
                 ),
+                Column("pid", ColumnType.INTEGER),
+                Column("cause", ColumnType.TEXT),
+                Column("occurrence", ColumnType.INTEGER),
             ),
             _event_rows,
         ),
         "findings": Table(
             (
-                *(Column("since", ColumnType.TIME), Column("until", ColumnType.TIME), _HOST_COLUMN, *_GPU_COLUMNS),
-                *_text_columns("cause", "severity", "certainty", "title", "evidence", "action"),
+                *(*_columns(ColumnType.TIME, "since", "until"), _HOST_COLUMN, *_GPU_COLUMNS),
+                *_columns(ColumnType.TEXT, "cause", "severity", "certainty", "title", "evidence", "action"),
                 Column("pid", ColumnType.INTEGER),
             ),
             _finding_rows,

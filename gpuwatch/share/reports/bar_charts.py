@@ -24,25 +24,16 @@ def memory_by_owner_chart(snapshot: Snapshot) -> BarChart | None:
     rows = [row for device in snapshot.devices if (row := _owner_row(device, snapshot.processes)) is not None]
     if not rows:
         return None
-    return BarChart(
-        "Memory by owner",
-        tuple(rows[:_MAX_ROWS]),
-        max(row.total or 0 for row in rows),
-        "from 0 to the whole device",
-        note=_more_rows_note(len(rows)),
-    )
+    return _chart("Memory by owner", rows, max(row.total or 0 for row in rows), "from 0 to the whole device")
 
 
 def _owner_row(device: Device, processes: Iterable[Process]) -> BarRow | None:
     total, used = device.number("memory.total_bytes"), device.number("memory.used_bytes")
     if not total or used is None:
         return None
-    processes_and_bytes = [
-        (process, process.number("gpu_memory_bytes")) for process in processes if process.device_uuid == device.uuid
-    ]
-    known_processes = sorted(
-        ((process, amount) for process, amount in processes_and_bytes if amount), key=lambda entry: -entry[1]
-    )
+    on_device = (process for process in processes if process.device_uuid == device.uuid)
+    amounts = [(process, amount) for process in on_device if (amount := process.number("gpu_memory_bytes"))]
+    amounts.sort(key=lambda entry: -entry[1])
     parts = [
         BarPart(
             "owner",
@@ -50,9 +41,9 @@ def _owner_row(device: Device, processes: Iterable[Process]) -> BarRow | None:
             amount,
             memory(amount),
         )
-        for process, amount in known_processes[:_MAX_OWNERS]
+        for process, amount in amounts[:_MAX_OWNERS]
     ]
-    others = known_processes[_MAX_OWNERS:]
+    others = amounts[_MAX_OWNERS:]
     if others:
         amount = sum(held_bytes for _, held_bytes in others)
         parts.append(BarPart("others", f"{len(others)} other processes", amount, memory(amount)))
@@ -70,36 +61,18 @@ def speed_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
         return None
     named_throughputs.sort(key=lambda entry: -entry[1].steps_per_second)
     rows = []
-    for name, throughput in named_throughputs[:_MAX_ROWS]:
+    for name, throughput in named_throughputs:
         low = 1 / throughput.p90_step_seconds if throughput.p90_step_seconds > 0 else None
         high = 1 / throughput.p10_step_seconds if throughput.p10_step_seconds > 0 else None
-        rows.append(
-            _measured_row(
-                name, throughput, throughput.steps_per_second, speed_text(throughput), low, high, per_second_text
-            )
-        )
+        speed, text = throughput.steps_per_second, speed_text(throughput)
+        rows.append(_measured_row(name, throughput, speed, text, low, high, per_second_text))
     top = max(row.high or row.parts[0].amount for row in rows)
-    return BarChart(
-        "Steps per second",
-        tuple(rows),
-        top,
-        "from 0",
-        whisker="p10 to p90; ▲ steps vary by more than 10 %",
-        note=_more_rows_note(len(named_throughputs)),
-    )
+    return _chart("Steps per second", rows, top, "from 0", whisker="p10 to p90; ▲ steps vary by more than 10 %")
 
 
 def _step_row(label: str, throughput: Throughput) -> BarRow:
-    text = step_time_text(throughput.median_step_seconds)
-    return _measured_row(
-        label,
-        throughput,
-        throughput.median_step_seconds,
-        text,
-        throughput.p10_step_seconds,
-        throughput.p90_step_seconds,
-        step_time_text,
-    )
+    low, median, high = throughput.p10_step_seconds, throughput.median_step_seconds, throughput.p90_step_seconds
+    return _measured_row(label, throughput, median, step_time_text(median), low, high, step_time_text)
 
 
 def _measured_row(
@@ -109,12 +82,10 @@ def _measured_row(
     text: str,
     low: float | None,
     high: float | None,
-    format_value: Callable[[float], str],
+    value_text: Callable[[float], str],
 ) -> BarRow:
     text += " ▲" if is_unreliable(throughput) else ""
-    spread = (
-        f", p10 to p90: {format_value(low)} to {format_value(high)}" if low is not None and high is not None else ""
-    )
+    spread = f", p10 to p90: {value_text(low)} to {value_text(high)}" if low is not None and high is not None else ""
     return BarRow(label, (BarPart("value", label, amount, f"{text}{spread}"),), text, low=low, high=high)
 
 
@@ -131,9 +102,7 @@ def step_time_chart(run: Run) -> BarChart | None:
     if not rows:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)
-    return BarChart(
-        "Step time", tuple(rows[:_MAX_ROWS]), top, "from 0", whisker="p10 to p90", note=_more_rows_note(len(rows))
-    )
+    return _chart("Step time", rows, top, "from 0", whisker="p10 to p90")
 
 
 def held_memory_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
@@ -172,19 +141,18 @@ def _amounts_chart(
         rows.append(BarRow(name, (part,), text, tick=float(ticked) if ticked is not None else None))
     if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
         return None
-    return BarChart(
-        title, tuple(rows[:_MAX_ROWS]), top, f"from 0 to {size(top)}", tick=mark, note=_more_rows_note(len(rows))
-    )
+    return _chart(title, rows, top, f"from 0 to {size(top)}", tick=mark)
 
 
 def _max_granted(run: Run) -> int | None:
     """The most granted on one GPU, its logical devices together."""
     by_gpu = group_by(run.device_map, lambda entry: entry.uuid or entry.pci_bus_id or entry.framework_device)
-    known_processes = (
-        [entry.granted_bytes for entry in entries if entry.granted_bytes is not None] for entries in by_gpu.values()
-    )
-    return max((sum(amounts) for amounts in known_processes if amounts), default=None)
+    granted = ([entry.granted_bytes for entry in entries] for entries in by_gpu.values())
+    known = ([amount for amount in amounts if amount is not None] for amounts in granted)
+    return max((sum(amounts) for amounts in known if amounts), default=None)
 
 
-def _more_rows_note(count: int) -> str:
-    return f"{count - _MAX_ROWS} more are not shown." if count > _MAX_ROWS else ""
+def _chart(title: str, rows: Sequence[BarRow], top: float, axis: str, *, tick: str = "", whisker: str = "") -> BarChart:
+    """The chart of the first rows; its note says how many more there are."""
+    note = f"{len(rows) - _MAX_ROWS} more are not shown." if len(rows) > _MAX_ROWS else ""
+    return BarChart(title, tuple(rows[:_MAX_ROWS]), top, axis, tick=tick, whisker=whisker, note=note)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import why_not_comparable
@@ -25,7 +26,8 @@ _WORK_PARAMETERS = (
     "jit_compile",
 )
 """Parameters that decide how much work a step is."""
-_GPU_OF_RUN = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
+GPU_OF_RUN = re.compile(r"^\d+ (.*) ((?:GPU|MIG)-\S+)$")
+"""A GPU in :attr:`Run.gpus`: its model and UUID."""
 
 
 def is_user_program(run: Run) -> bool:
@@ -96,9 +98,8 @@ def why_speeds_alike(run: Run, other: Run) -> str:
 
 def gpus(run: Run) -> str:
     """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
-    return (
-        names_with_counts(clean(match[1] if (match := _GPU_OF_RUN.match(text)) else text) for text in run.gpus) or "–"
-    )
+    names = (clean(match[1] if (match := GPU_OF_RUN.match(text)) else text) for text in run.gpus)
+    return names_with_counts(names) or UNKNOWN
 
 
 DISTINGUISHING_FACTS: tuple[Callable[[Run], str], ...] = (

@@ -122,19 +122,15 @@ class _Sentences:
             others, lambda index: "oom" if ended_as_expected(self.runs[index]) else self.runs[index].verdict
         )
         ends = ((self.names_of(indices), _END_TEXTS[end]) for end, indices in remaining.items())
-        return "; ".join(
-            f"{names_text} {end.format(be='were' if ' and ' in names_text else 'was')}" for names_text, end in ends
-        )
+        return "; ".join(f"{names} {end.format(be='were' if ' and ' in names else 'was')}" for names, end in ends)
 
     def not_comparable_text(self, ended: Sequence[int]) -> str:
         """Several runs completed, and no two of them can be compared."""
         timed = [index for index in ended if self.runs[index].throughput is not None]
         if not timed:
             peaks = ((self.names[index], _comparable_peak(self.runs[index])) for index in ended)
-            peak_texts = [f"{name} held {size(peak)}" for name, peak in peaks if peak is not None]
-            return "; ".join(
-                filter(None, (", ".join(peak_texts[:_MAX_NAMES]), "not compared, as no speed was measured"))
-            )
+            held = ", ".join([f"{name} held {size(peak)}" for name, peak in peaks if peak is not None][:_MAX_NAMES])
+            return "; ".join(filter(None, (held, "not compared, as no speed was measured")))
         kinds = group_by(timed, lambda index: comparable_runs.device_kind(self.runs[index]))
         work = group_by(timed, lambda index: comparable_runs.workload(self.runs[index]))
         if len(kinds) > 1:
@@ -143,10 +139,8 @@ class _Sentences:
         if len(work) > 1:
             ran = "ran" if all(comparable_runs.is_user_program(self.runs[index]) for index in timed) else "computed"
             first = list(work.items())[:_MAX_REASONS]
-            sentences = (
-                f"{self.names_of(indices)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}" for what, indices in first
-            )
-            return f"Not comparable: {', '.join(sentences)}"
+            texts = (f"{self.names_of(indices)} {ran} {shorten(what, _MAX_COMMAND_CHARS)}" for what, indices in first)
+            return f"Not comparable: {', '.join(texts)}"
         if len(timed) == 1:
             remaining = self.names_of([index for index in ended if index not in timed])
             conclusion_text = _single_conclusion(self.runs[timed[0]], self.names[timed[0]])
@@ -250,18 +244,16 @@ class _Sentences:
 
     def speed_text_of(self, least_memory: _Winners) -> str:
         """How fast the runs that held least were; their speeds may be what the memory cost."""
-        against = self.runs[least_memory.reference]
-        if against.simulated or any(self.runs[index].simulated for index in least_memory.winners):
+        against, winners = self.runs[least_memory.reference], [self.runs[index] for index in least_memory.winners]
+        if any(run.simulated for run in (against, *winners)):
             return ""
-        if is_unreliable(against.throughput) or any(
-            is_unreliable(self.runs[index].throughput) for index in least_memory.winners
-        ):
+        if any(is_unreliable(run.throughput) for run in (against, *winners)):
             return f"; speeds cannot be told apart: {_STEP_TIMES_VARY}"
-        if all(comparable_runs.why_speeds_alike(self.runs[index], against) for index in least_memory.winners):
+        if all(comparable_runs.why_speeds_alike(run, against) for run in winners):
             return ", at the same speed within noise"
-        if len(least_memory.winners) > 1:
+        if len(winners) > 1:
             return "; their speeds differ"
-        own, other = self.runs[least_memory.winners[0]].throughput, against.throughput
+        own, other = winners[0].throughput, against.throughput
         if own is None or other is None:
             return ""
         slower = own.steps_per_second < other.steps_per_second
@@ -297,9 +289,8 @@ def _single_conclusion(run: Run, name: str) -> str:
     facts = []
     # Simulated GPUs compute on this computer's CPU.
     if run.throughput is not None and not run.simulated:
-        facts.append(
-            f"{speed_text(run.throughput)} steps/s{f' ({_STEP_TIMES_VARY})' if is_unreliable(run.throughput) else ''}"
-        )
+        unsteady = f" ({_STEP_TIMES_VARY})" if is_unreliable(run.throughput) else ""
+        facts.append(f"{speed_text(run.throughput)} steps/s{unsteady}")
     if run.device_map and run.memory.nvml_peak_bytes:
         facts.append(f"{size(run.memory.nvml_peak_bytes)} of GPU memory")
     return f"{name}: {', '.join(facts)}" if facts else f"{name} completed"

@@ -143,9 +143,7 @@ def _verdict(runs: Sequence[Run]) -> tuple[str, str]:
 
 def comparison_table(document: Comparison, title: str) -> Table:
     """A row for each run, best and worst marked; comparable speeds, and memory, as charts."""
-    has_snapshots = tuple((name, HEADS[name]) for name in document.columns if name in HEADS) or (
-        ("config", HEADS["config"]),
-    )
+    columns_shown = tuple(name for name in document.columns if name in HEADS) or ("config",)
     rows = []
     names, started = labels(document.runs), times(document.runs)
     named = list(zip(names, document.runs, strict=True))
@@ -156,7 +154,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
         shown = {**cells(run, (*COLUMNS, *OPTIONAL_COLUMNS)), "config": names[index], "started": started[index]}
         if run.node is not None and "node" in document.columns:
             shown["config"] = names[index].replace(f" on {clean(run.node)}", "", 1)
-        rows.append(tuple(_marked_cell(document, index, run, name, shown[name]) for name, _ in has_snapshots))
+        rows.append(tuple(_marked_cell(document, index, run, name, shown[name]) for name in columns_shown))
     notes = (
         _legend(document, rows),
         *map(clean, document.notes),
@@ -166,7 +164,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     )
     return Table(
         title,
-        tuple(head for _, head in has_snapshots),
+        tuple(HEADS[name] for name in columns_shown),
         tuple(rows),
         tuple(HEADS[name] for name in RIGHT),
         note=" ".join(filter(None, notes)),
@@ -282,19 +280,15 @@ def _lost_nodes(document: Comparison) -> tuple[Node, ...]:
 def _cluster_sentence(document: Comparison) -> str:
     """``n7 is odd: 7 GPUs instead of 8; n9: no answer to ssh``; how many nodes answered if all is well."""
     by_node = group_by(document.odd, lambda fact: fact.node)
-    sentences = [
-        f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]
-    ]
+    parts = [f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
     if len(by_node) > _MAX_NAMES:
-        sentences.append(f"{len(by_node) - _MAX_NAMES} more are odd")
-    lost_nodes = _lost_nodes(document)
-    sentences += [
-        f"{clean(node.node)}: {clean(node.reason or _NODE_STATES[node.state][1])}" for node in lost_nodes[:_MAX_NAMES]
-    ]
-    if len(lost_nodes) > _MAX_NAMES:
-        sentences.append(f"{len(lost_nodes) - _MAX_NAMES} more returned no result")
-    if sentences:
-        return "; ".join(sentences)
+        parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")
+    lost = _lost_nodes(document)
+    parts += [f"{clean(node.node)}: {clean(node.reason or _NODE_STATES[node.state][1])}" for node in lost[:_MAX_NAMES]]
+    if len(lost) > _MAX_NAMES:
+        parts.append(f"{len(lost) - _MAX_NAMES} more returned no result")
+    if parts:
+        return "; ".join(parts)
     count = len(document.nodes)
     none_odd = "" if document.odd_notes or count < 2 else ", none is odd"
     return f"{_NODE_COUNT_TEXTS.get(count, f'All {count} nodes')} answered{none_odd}" if count else ""
@@ -363,9 +357,7 @@ def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
     if snapshot is None:
         return dict.fromkeys(("GPUs", "Busy", "Memory used", "Driver"), UNKNOWN)
     names = Counter(clean(device.name) for device in snapshot.devices)
-    utilizations = [
-        value for device in snapshot.devices if (value := device.number("utilization.gpu_percent")) is not None
-    ]
+    busy = [value for device in snapshot.devices if (value := device.number("utilization.gpu_percent")) is not None]
     used = [device.number("memory.used_bytes") for device in snapshot.devices]
     total = [device.number("memory.total_bytes") for device in snapshot.devices]
     memory = UNKNOWN
@@ -373,7 +365,7 @@ def _machine_cells(snapshot: Snapshot | None) -> dict[str, str]:
         memory = f"{size(sum(filter(None, used)))} of {size(sum(filter(None, total)))}"
     return {
         "GPUs": ", ".join(f"{count} × {name}" for name, count in names.items()) or UNKNOWN,
-        "Busy": percent(max(utilizations)) if utilizations else UNKNOWN,
+        "Busy": percent(max(busy)) if busy else UNKNOWN,
         "Memory used": memory,
         "Driver": clean(snapshot.driver.version) if snapshot.driver is not None else UNKNOWN,
     }
