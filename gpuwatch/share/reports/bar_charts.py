@@ -66,7 +66,7 @@ def speed_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
         high = 1 / throughput.p10_step_seconds if throughput.p10_step_seconds > 0 else None
         speed, text = throughput.steps_per_second, speed_text(throughput)
         rows.append(_measured_row(name, throughput, speed, text, low, high, per_second_text))
-    top = max(row.high or row.parts[0].amount for row in rows)
+    top = max(row.high or row.parts[0].amount for row in rows[:_MAX_ROWS])
     return _chart("Steps per second", rows, top, "from 0", whisker="p10 to p90; ▲ steps vary by more than 10 %")
 
 

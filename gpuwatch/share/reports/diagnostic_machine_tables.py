@@ -48,9 +48,7 @@ def device_map_table(document: Diagnostic) -> Table:
     entries = list(map(_without_framework, devices.values())) if doctor is None else doctor.device_map
     program = _latest_program_with_memory(document)
     program_map = program.device_map if program is not None else ()
-    granted = [
-        (mapping.uuid, mapping.granted_bytes) for mapping in program_map if mapping.uuid and mapping.granted_bytes
-    ]
+    granted = [(entry.uuid, entry.granted_bytes) for entry in program_map if entry.uuid and entry.granted_bytes]
     framework_asked = doctor is not None and doctor.framework is not None
     cells = (
         {
@@ -139,14 +137,12 @@ def check_table(document: Diagnostic, doctor: Doctor) -> Table:
         (name, tuple((check.state, clean(check.title or check.id)) for check in checks))
         for name, checks in groups.items()
     )
-    bad_checks = sorted(
-        (check for check in doctor.checks if _is_bad(check)), key=lambda check: STATE_ORDER[check.state]
-    )
-    no_failures = "" if bad_checks else "No check failed or warned. "
+    bad = sorted((check for check in doctor.checks if _is_bad(check)), key=lambda check: STATE_ORDER[check.state])
+    no_failures = "" if bad else "No check failed or warned. "
     return Table(
         "Checks: driver, build and cards",
         ("State", "Check", "Found → what to do"),
-        tuple(_check(document, check) for check in bad_checks),
+        tuple(_check(document, check) for check in bad),
         note=f"{no_failures}{_SHELL_NOTE}, with its Python.",
         keep=("State", "Check"),
         charts=(CheckMarks("Checks", tuple(marks)),),
@@ -211,8 +207,8 @@ def _programs_note(document: Diagnostic) -> str:
     if not document.programs:
         return ""
     run = document.programs[0]
-    mapping = ", without what gpuwatch sets for simulated GPUs" if run.simulated else ""
-    return f"For {run_name(run)}, only differences from this shell are listed{mapping}."
+    simulated_note = ", without what gpuwatch sets for simulated GPUs" if run.simulated else ""
+    return f"For {run_name(run)}, only differences from this shell are listed{simulated_note}."
 
 
 def user_table(snapshot: Snapshot) -> Table | None:

@@ -22,7 +22,7 @@ from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports import diagnostic_machine_tables as machine_tables
-from gpuwatch.share.reports import memory_over_time, run_report
+from gpuwatch.share.reports import memory_over_time, run_report, run_tables
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_summary import (
     age_text,
@@ -46,13 +46,6 @@ from gpuwatch.share.reports.report_elements import (
     redaction_text,
 )
 from gpuwatch.share.reports.report_log_lines import readable
-from gpuwatch.share.reports.run_tables import (
-    device_map,
-    fallback_table,
-    first_rows,
-    oom_table,
-    with_shared_detail_as_note,
-)
 
 _WATCH_HINT = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
@@ -76,7 +69,9 @@ def diagnostic_content(document: Diagnostic) -> Content:
         machine_tables.user_table(snapshot) if snapshot is not None else None,
         _program_table(document.programs, document.taken_at, main),
         _oom_table(document),
-        with_shared_detail_as_note(_tables_by_run(document, lambda run: fallback_table(run.fallbacks[:5]))),
+        run_tables.with_shared_detail_as_note(
+            _tables_by_run(document, lambda run: run_tables.fallback_table(run.fallbacks[:5]))
+        ),
         _probe_comparison(probes, timeline=not document.programs) if probes is not None else None,
         Table("Not gathered", ("Part", "Why"), tuple((clean(gap.part), clean(gap.why)) for gap in document.missing)),
     )
@@ -121,12 +116,9 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
     if main is None or main.id == "healthy":
         # The note on a program that failed by itself.
         errors = (finding for finding in document.findings if finding.id == "program.error")
-        program_error = next(
-            (clean(finding.title) for finding in errors if "".join(finding.sources[:1]).startswith("run of ")), ""
-        )
-        return " ".join(
-            f"{sentence}." for sentence in (CAUSES["healthy"], _usable(document.doctor), program_error) if sentence
-        )
+        of_runs = (clean(error.title) for error in errors if "".join(error.sources[:1]).startswith("run of "))
+        sentences = (CAUSES["healthy"], _usable(document.doctor), next(of_runs, ""))
+        return " ".join(f"{sentence}." for sentence in sentences if sentence)
     consequence_text = consequence(document, main)
     return f"{f'{consequence_text}: ' if consequence_text else ''}{clean(main.title).rstrip('.')}."
 
@@ -155,7 +147,7 @@ def _program_table(runs: Sequence[Run], now: datetime.datetime, main: SourcedFin
             run_name(run),
             f"{utc_text(ended_at(run))}, {age_text(run, now)}",
             how_it_ended(run, main),
-            device_map(run),
+            run_tables.device_map(run),
             _held_text(run),
             run_report.fallback_text(run),
         )
@@ -183,7 +175,7 @@ def _oom_table(document: Diagnostic) -> Table:
 
     def oom_table_of_run(run: Run) -> Table:
         numbers = [oom for oom in run.ooms if oom.requested_bytes is not None or oom.limit_bytes is not None]
-        return oom_table(sorted(numbers or run.ooms, key=lambda oom: oom.expected)[:3])
+        return run_tables.oom_table(sorted(numbers or run.ooms, key=lambda oom: oom.expected)[:3])
 
     table = _tables_by_run(document, oom_table_of_run)
     notes = [table.note]
@@ -200,7 +192,7 @@ def _tables_by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Ta
     parts = [(run_name(run, runs), table) for run in runs if (table := table_of(run)).rows]
     rows = [(name, *row) for name, part in parts for row in part.rows]
     first_table = parts[0][1] if parts else Table("", (), ())
-    return dataclasses.replace(first_table, heads=("Run", *first_table.heads), rows=first_rows(rows))
+    return dataclasses.replace(first_table, heads=("Run", *first_table.heads), rows=run_tables.first_rows(rows))
 
 
 def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
@@ -212,10 +204,8 @@ def _probe_comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     if not timeline or not with_memory:
         return table
     latest = max(with_memory, key=lambda run: run.started_at)
-    chart = MemoryTimeline(
-        f"Memory of the latest probe, {clean(latest.config)}{memory_over_time.device_suffix(latest)}", latest
-    )
-    return dataclasses.replace(table, charts=(*table.charts, chart))
+    title = f"Memory of the latest probe, {clean(latest.config)}{memory_over_time.device_suffix(latest)}"
+    return dataclasses.replace(table, charts=(*table.charts, MemoryTimeline(title, latest)))
 
 
 def _program_part(run: Run, main: SourcedFinding | None, runs: Sequence[Run]) -> Content:

@@ -42,11 +42,8 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
     doctor, snapshot = document.doctor, document.snapshot
     if document.programs:
         run = document.programs[0]
-        elsewhere_note = ", on GPUs that are not here now" if _ran_elsewhere(run, snapshot) else ""
-        yield (
-            "last program",
-            f"{run_name(run)}: {how_it_ended(run, main)}; {_when_text(run, document.taken_at)}{elsewhere_note}",
-        )
+        where = ", on GPUs that are not here now" if _ran_elsewhere(run, snapshot) else ""
+        yield "last program", f"{run_name(run)}: {how_it_ended(run, main)}; {_when_text(run, document.taken_at)}{where}"
     if main is not None and main.id != "healthy":
         sources = Counter(
             _DOCTOR_TEXT if source == _DOCTOR_SOURCE else short_command(clean(source)) for source in main.sources
@@ -158,8 +155,8 @@ def nvml_silence(snapshot: Snapshot) -> str:
 def _cuda_starts(document: Diagnostic) -> str:
     """What libcuda reports if it starts although NVML does not."""
     checks = document.doctor.checks if document.doctor is not None else ()
-    finding = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
-    return clean(finding.detail) if finding is not None else ""
+    start = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
+    return clean(start.detail) if start is not None else ""
 
 
 def _gpus(document: Diagnostic) -> str:
@@ -169,10 +166,8 @@ def _gpus(document: Diagnostic) -> str:
     if snapshot.driver is None and not snapshot.devices and _cuda_starts(document):
         return "not listed: NVML does not answer"
     totals = ((clean(device.name), device.number("memory.total_bytes")) for device in snapshot.devices)
-    return (
-        names_with_counts(name + (f" with {size(total)}" if total is not None else "") for name, total in totals)
-        or "none"
-    )
+    names = (name + (f" with {size(total)}" if total is not None else "") for name, total in totals)
+    return names_with_counts(names) or "none"
 
 
 def _driver(document: Diagnostic) -> str:
@@ -181,11 +176,9 @@ def _driver(document: Diagnostic) -> str:
     if (driver := document.snapshot.driver) is not None:
         return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
     cuda_version, silence = _cuda_starts(document), nvml_silence(document.snapshot)
-    return (
-        f"{silence}; CUDA itself starts, for programs that do not use NVML: {cuda_version}"
-        if cuda_version
-        else "not answering"
-    )
+    if not cuda_version:
+        return "not answering"
+    return f"{silence}; CUDA itself starts, for programs that do not use NVML: {cuda_version}"
 
 
 def _framework(doctor: Doctor | None) -> str:
@@ -195,9 +188,8 @@ def _framework(doctor: Doctor | None) -> str:
     build = f", built for CUDA {clean(doctor.versions['build_cuda'])}" if doctor.versions.get("build_cuda") else ""
     if framework.gpu_build is False:
         build = ", built without GPU support"
-    return (
-        f"{framework_text(framework)}{build}, Python {clean(framework.python_version)}, {clean(framework.interpreter)}"
-    )
+    python = f"Python {clean(framework.python_version)}, {clean(framework.interpreter)}"
+    return f"{framework_text(framework)}{build}, {python}"
 
 
 def how_it_ended(run: Run, main: SourcedFinding | None = None) -> str:
@@ -237,10 +229,10 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
             name = "fallback as expected"
         counts[name] += 1
     newest = max(probes.runs, key=lambda run: run.started_at)
-    check_counts_text = ", ".join(f"{count} {name}" for name, count in counts.items())
+    counts_text = ", ".join(f"{count} {name}" for name, count in counts.items())
     run_elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)
     note = f"; {run_elsewhere} of them on GPUs that are not here now" if run_elsewhere else ""
-    return f"{len(probes.runs)} configurations: {check_counts_text}; the last {age_text(newest, now)}{note}"
+    return f"{len(probes.runs)} configurations: {counts_text}; the last {age_text(newest, now)}{note}"
 
 
 def age_text(run: Run, now: datetime.datetime) -> str:

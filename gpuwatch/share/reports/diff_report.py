@@ -70,10 +70,8 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
             facts.append(FactChange(part=part, name=clean(name), values=values))
     findings = list(_findings(first, second))
     findings.sort(key=lambda finding: (_CHANGE_ORDER[finding.change], SEVERITY_ORDER[finding.severity]))
-    measured_keys = sorted(first.numbers.keys() & second.numbers.keys())
-    changes = (
-        _number_change(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in measured_keys
-    )
+    keys = sorted(first.numbers.keys() & second.numbers.keys())
+    changes = (_number_change(*key, first.numbers[key], second.numbers[key], (first.run, second.run)) for key in keys)
     numbers = [change for change in changes if change is not None]
     numbers.sort(key=_importance, reverse=True)
     holders = _holder_changes(first, second)
@@ -85,7 +83,7 @@ def diff(first: DiffSide, second: DiffSide) -> Diff:
         findings=tuple(findings),
         numbers=tuple(numbers),
         holders=tuple(holders),
-        alike=equal_count + len(measured_keys) - len(numbers),
+        alike=equal_count + len(keys) - len(numbers),
         notes=tuple(_notes(first, second)),
     )
 
@@ -148,8 +146,11 @@ def _holder_changes(first: DiffSide, second: DiffSide) -> list[HolderChange]:
     for key in second.holders | first.holders:
         counts, held = zip(*(side.holders.get(key, (0, 0)) for side in (first, second)), strict=True)
         if abs(held[1] - held[0]) >= min_change:
-            keys = dict(zip(("device", "group", "source", "layer", "op"), key, strict=True))
-            changes.append(HolderChange(**keys, counts=counts, held_bytes=held))
+            device, group, source, layer, op = key
+            change = HolderChange(
+                device=device, group=group, source=source, layer=layer, op=op, counts=counts, held_bytes=held
+            )
+            changes.append(change)
     changes.sort(key=lambda change: change.held_bytes[0] - change.held_bytes[1])
     return changes[:_MAX_HOLDERS]
 
@@ -218,13 +219,7 @@ def diff_content(document: Diff) -> Content:
 
 def _finding_table(document: Diff, names: tuple[str, str]) -> Table:
     rows = (
-        (
-            _CHANGE_WORDS[change.change],
-            change.id,
-            clean(change.title),
-            change.where[0] or UNKNOWN,
-            change.where[1] or UNKNOWN,
-        )
+        (_CHANGE_WORDS[change.change], change.id, clean(change.title), *(where or UNKNOWN for where in change.where))
         for change in document.findings
     )
     return Table("Findings", ("Change", "Cause", "Finding", *names), tuple(rows), below="Finding")

@@ -129,24 +129,22 @@ def side_of_document(document: Comparable, name: str, *, with_card_ids: bool) ->
     kinds = {Diagnostic: "diagnostic", Doctor: "doctor", Run: "run", Snapshot: "snapshot"}
     at = document.started_at if isinstance(document, Run) else document.taken_at
     host = document.host.hostname if isinstance(document, Snapshot) else document.host
-    side = Side(name=name, kind=kinds[type(document)], host=host, begin=at, end=at, samples=1)
-    diff_side = DiffSide(side, document.simulated)
+    source = Side(name=name, kind=kinds[type(document)], host=host, begin=at, end=at, samples=1)
+    side = DiffSide(source, document.simulated)
     if isinstance(document, Snapshot):
-        _add_snapshot(diff_side, document, with_card_ids)
+        _add_snapshot(side, document, with_card_ids)
     elif isinstance(document, Run):
-        _add_run(diff_side, document)
+        _add_run(side, document)
     else:
         doctor = document if isinstance(document, Doctor) else document.doctor
         if doctor is not None:
-            _add_doctor(diff_side, doctor)
+            _add_doctor(side, doctor)
         if isinstance(document, Diagnostic) and document.snapshot is not None:
-            _add_snapshot(diff_side, document.snapshot, with_card_ids)  # its findings are among those of the report
-    diff_side.findings = _by_cause(document.findings)
+            _add_snapshot(side, document.snapshot, with_card_ids)  # its findings are among those of the report
+    side.findings = _by_cause(document.findings)
     if isinstance(document, Diagnostic):
-        diff_side.findings_of_machine = _by_cause(
-            finding for finding in document.findings if MACHINE in finding.sources
-        )
-    return diff_side
+        side.findings_of_machine = _by_cause(finding for finding in document.findings if MACHINE in finding.sources)
+    return side
 
 
 def side_of_recording(
@@ -155,14 +153,14 @@ def side_of_recording(
     """What a stretch of a recording says; ``snapshot``: :func:`last_sample_of` it. ``step``: :func:`step_for`."""
     numbers, samples = _recording_numbers(recording, begin, end, step)
     host = snapshot.host.hostname
-    side = Side(name=name, kind="recording", host=host, begin=utc(begin), end=utc(end), samples=samples)
-    diff_side = DiffSide(side, snapshot.simulated)
-    _add_snapshot(diff_side, snapshot, with_card_ids)
-    diff_side.findings = _by_cause(snapshot.findings)
+    source = Side(name=name, kind="recording", host=host, begin=utc(begin), end=utc(end), samples=samples)
+    side = DiffSide(source, snapshot.simulated)
+    _add_snapshot(side, snapshot, with_card_ids)
+    side.findings = _by_cause(snapshot.findings)
     for (uuid, metric), metric_spread in numbers.items():
-        if uuid in diff_side.devices:
-            diff_side.numbers[f"GPU {diff_side.devices[uuid]}", metric] = metric_spread
-    return diff_side
+        if uuid in side.devices:
+            side.numbers[f"GPU {side.devices[uuid]}", metric] = metric_spread
+    return side
 
 
 def last_sample_of(recording: Recording, begin: float, end: float) -> Snapshot | None:
@@ -182,8 +180,8 @@ def step_for(seconds: float) -> int:
 # A snapshot
 
 
-def _add_snapshot(diff_side: DiffSide, snapshot: Snapshot, with_card_ids: bool) -> None:
-    diff_side.devices = {device.uuid: device.index for device in snapshot.devices}
+def _add_snapshot(side: DiffSide, snapshot: Snapshot, with_card_ids: bool) -> None:
+    side.devices = {device.uuid: device.index for device in snapshot.devices}
     driver = snapshot.driver
     machine: dict[str, str | None] = {
         "driver": driver.version if driver else None,
@@ -195,67 +193,67 @@ def _add_snapshot(diff_side: DiffSide, snapshot: Snapshot, with_card_ids: bool) 
         "container": snapshot.host.container or "none",
     }
     for name, value in machine.items():
-        diff_side.add_fact("Machine", name, value)
+        side.add_fact("Machine", name, value)
     for device in snapshot.devices:
-        _add_device(diff_side, device, with_card_ids)
+        _add_device(side, device, with_card_ids)
 
 
-def _add_device(diff_side: DiffSide, device: Device, with_card_ids: bool) -> None:
+def _add_device(side: DiffSide, device: Device, with_card_ids: bool) -> None:
     part = f"GPU {device.index}"
-    diff_side.add_fact(part, "name", device.name)
-    diff_side.add_fact(part, "compute capability", device.compute_capability)
+    side.add_fact(part, "name", device.name)
+    side.add_fact(part, "compute capability", device.compute_capability)
     state = f"{device.state}: {device.state_detail}" if device.state_detail else device.state
-    diff_side.add_fact(part, "state", state, device.state)
+    side.add_fact(part, "state", state, device.state)
     if with_card_ids:
-        diff_side.add_fact(part, "UUID", device.uuid)
-        diff_side.add_fact(part, "PCI bus id", device.pci_bus_id)
+        side.add_fact(part, "UUID", device.uuid)
+        side.add_fact(part, "PCI bus id", device.pci_bus_id)
     layout = ", ".join(instance.profile or "unknown profile" for instance in device.mig_instances)
-    diff_side.add_fact(part, "MIG layout", layout or "none")
+    side.add_fact(part, "MIG layout", layout or "none")
     for spec in CONFIGURATION:
         if spec.id in _UNIQUE_TO_A_CARD and not with_card_ids:
             continue
         value = device.get(spec.id)
         if not isinstance(value, Missing):
-            diff_side.add_fact(part, spec.title, reading_text(spec, value), str(value))
+            side.add_fact(part, spec.title, reading_text(spec, value), str(value))
         elif value.reason == "not_supported":
-            diff_side.add_fact(part, spec.title, "not supported", "not supported")
+            side.add_fact(part, spec.title, "not supported", "not supported")
         else:
-            diff_side.unknown.add((part, spec.title))
+            side.unknown.add((part, spec.title))
 
 
 # A report
 
 
-def _add_doctor(diff_side: DiffSide, doctor: Doctor) -> None:
+def _add_doctor(side: DiffSide, doctor: Doctor) -> None:
     """Versions, device map, environment and the like. Texts with times and sizes, which always differ, have keys."""
-    diff_side.examined = frozenset(_DOCTOR_PARTS)
+    side.examined = frozenset(_DOCTOR_PARTS)
     for name, value in doctor.versions.items():
-        diff_side.add_fact("Versions", name.replace("_", " "), clean(value))
+        side.add_fact("Versions", name.replace("_", " "), clean(value))
     if doctor.framework is not None:
-        diff_side.add_fact("Versions", "built with CUDA", clean(doctor.framework.gpu_build))
-        diff_side.add_fact("Versions", "interpreter", clean(doctor.framework.interpreter))
+        side.add_fact("Versions", "built with CUDA", clean(doctor.framework.gpu_build))
+        side.add_fact("Versions", "interpreter", clean(doctor.framework.interpreter))
     for mapping in doctor.device_map:
         if mapping.framework_device:
             mapped_gpu = f"GPU {clean(mapping.physical_index)} {clean(mapping.name)}, {size(mapping.granted_bytes)}"
             key = f"{mapping.physical_index} {mapping.name}"
-            diff_side.add_fact("Device map", short_device(mapping.framework_device), mapped_gpu, key)
+            side.add_fact("Device map", short_device(mapping.framework_device), mapped_gpu, key)
     for name, value in doctor.environment.items():
-        diff_side.add_fact("Environment variables", clean(name), clean(value))
+        side.add_fact("Environment variables", clean(name), clean(value))
     for library in doctor.libraries:
         facts = (library.state, library.version, f"from {library.origin}" if library.origin else None)
-        diff_side.add_fact("Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
+        side.add_fact("Libraries", clean(library.name), " ".join(clean(fact) for fact in facts if fact))
     for entry in doctor.distributions:
-        diff_side.add_fact("Distributions", clean(entry.name), clean(entry.version))
+        side.add_fact("Distributions", clean(entry.name), clean(entry.version))
     for check in doctor.checks:
         state_and_detail = f"{CHECK_MARKS[check.state]}: {clean(check.detail)}"
-        diff_side.add_fact("Checks", clean(check.title or check.id), state_and_detail, check.state)
+        side.add_fact("Checks", clean(check.title or check.id), state_and_detail, check.state)
 
 
 # A run
 
 
-def _add_run(diff_side: DiffSide, run: Run) -> None:
-    diff_side.run = run
+def _add_run(side: DiffSide, run: Run) -> None:
+    side.run = run
     facts: dict[str, str | None] = {
         "configuration": run.config,
         "verdict": run.verdict,
@@ -267,22 +265,20 @@ def _add_run(diff_side: DiffSide, run: Run) -> None:
         "fell back to the CPU": run_report.fallback_text(run),
     }
     for name, value in facts.items():
-        diff_side.add_fact("Run", name, value)
-    diff_side.add_fact("Machine", "driver", run.driver_version)
+        side.add_fact("Run", name, value)
+    side.add_fact("Machine", "driver", run.driver_version)
     for name, setting in run.settings.items():
         if run_report.is_requested(setting):
-            diff_side.add_fact("Settings", name, clean(setting.asked))
+            side.add_fact("Settings", name, clean(setting.asked))
     for name, value in run.environment.items():
-        diff_side.add_fact("Environment variables", name, value)
+        side.add_fact("Environment variables", name, value)
     if (throughput := run.throughput) is not None:
         low, median, high = throughput.p10_step_seconds, throughput.median_step_seconds, throughput.p90_step_seconds
-        diff_side.numbers["Run", "median_step_seconds"] = Spread(
-            median=median, low=low, high=high, points=throughput.steps
-        )
+        side.numbers["Run", "median_step_seconds"] = Spread(median=median, low=low, high=high, points=throughput.steps)
     for name in ("nvml_peak_bytes", "allocator_peak_bytes"):
         value = getattr(run.memory, name)
         if value is not None:
-            diff_side.numbers["Run", name] = Spread(median=value, low=value, high=value, points=1)
+            side.numbers["Run", name] = Spread(median=value, low=value, high=value, points=1)
 
 
 # A recording

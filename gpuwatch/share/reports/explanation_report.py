@@ -11,18 +11,10 @@ from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
+from gpuwatch.share.reports import run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, clean, clean_finding
 from gpuwatch.share.reports.run_memory_tables import profiles_table
-from gpuwatch.share.reports.run_tables import (
-    device_map_table,
-    error_table,
-    fallback_table,
-    first_rows,
-    oom_table,
-    placement_table,
-    with_shared_detail_as_note,
-)
 from gpuwatch.share.reports.snapshot_report import device_tables
 
 _MAX_LAST_LINE_CHARS = 100
@@ -44,13 +36,13 @@ def explanation_content(document: Explanation) -> Content:
         profiles_table(document.memory_profiles),
         _test_table(document),
         *(device_tables(document.machine) if document.machine is not None else ()),
-        device_map_table(document.device_map),
-        oom_table(document.ooms).without("Expected"),
-        with_shared_detail_as_note(fallback_table(document.fallbacks)),
+        run_tables.device_map_table(document.device_map),
+        run_tables.oom_table(document.ooms).without("Expected"),
+        run_tables.with_shared_detail_as_note(run_tables.fallback_table(document.fallbacks)),
         Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
-        placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
-        error_table(document.errors).without("Expected"),
-        Table("Not recognized", ("Line",), first_rows([(clean(line),) for line in document.unrecognised])),
+        run_tables.placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
+        run_tables.error_table(document.errors).without("Expected"),
+        Table("Not recognized", ("Line",), run_tables.first_rows([(clean(line),) for line in document.unrecognised])),
     )
     return Content(
         title=name,
@@ -73,7 +65,7 @@ def _test_table(document: Explanation) -> Table:
         for test in document.gpu_tests
     ]
     heads = ("Result", "Test", "GPU", "Category")
-    return Table("Tests of the GPUs", heads, first_rows(rows), keep=("Result",), sortable=True)
+    return Table("Tests of the GPUs", heads, run_tables.first_rows(rows), keep=("Result",), sortable=True)
 
 
 def _reason(document: Explanation, main: Finding | None) -> str:

@@ -128,10 +128,8 @@ def _facts(usage: Usage, held_hours: float, recorded: float) -> Iterator[tuple[s
         left_out = f"; {without} of {len(usage.devices)} GPUs report neither energy nor power" if without else ""
         sampled = [device.index for device in usage.devices if device.energy_sampled]
         left_out += f"; {gpu_list_text(sampled)} from power samples" if sampled else ""
-        yield (
-            "energy",
-            f"{energy(sum(with_energy))}, of which {energy(free_joules)} while no one held the GPU{left_out}",
-        )
+        free_energy = f"{energy(free_joules)} while no one held the GPU"
+        yield "energy", f"{energy(sum(with_energy))}, of which {free_energy}{left_out}"
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
         length = sum(device.hours_unsampled for device in usage.devices) * 3600
@@ -221,8 +219,8 @@ def _notes(usage: Usage, *, has_energy: bool) -> Iterator[str]:
             f"{' (NVML has none under MIG)' if usage.mig else ''}: ≥ is a lower bound."
         )
     if has_energy:
-        with_energy = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
-        part_known = f", known for {percent(100 * with_energy)} of the held time" if with_energy < 0.99 else ""
+        share = total.energy_gpu_hours / total.gpu_hours_held if total.gpu_hours_held else 1.0
+        part_known = f", known for {percent(100 * share)} of the held time" if share < 0.99 else ""
         yield f"Energy: the GPU's, divided by SM utilization, equally where none computed{part_known}."
         if total.energy_sampled_gpu_hours > 0.001 * total.energy_gpu_hours:
             part = 100 * total.energy_sampled_gpu_hours / total.energy_gpu_hours
@@ -235,12 +233,9 @@ def _group_charts(usage: Usage) -> Iterator[BarChart]:
     rows, hours = [], hours_formatter(usage)
     for group in usage.groups[:_MAX_BARS]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
-        with_energy = ((_USED, used or 0.0), (_UNUSED if used is not None else _UNKNOWN, held - (used or 0.0)))
-        parts = [
-            replace(part, amount=amount, text=f"{hours(amount)} GPU-hours")
-            for part, amount in with_energy
-            if amount > 0
-        ]
+        amounts = ((_USED, used or 0.0), (_UNUSED if used is not None else _UNKNOWN, held - (used or 0.0)))
+        positive = ((part, amount) for part, amount in amounts if amount > 0)
+        parts = [replace(part, amount=amount, text=f"{hours(amount)} GPU-hours") for part, amount in positive]
         if parts:
             name = group_label(group, usage.by)
             subject = f"{name} {clean(group.command)}" if usage.by == "process" else name

@@ -78,10 +78,8 @@ def layers(chart: MemoryAreas) -> list[Layer]:
         candidates += [Layer(clean(name), f"c{index}", partial(_line_bytes, index)) for index, name in named]
     else:
         candidates = [Layer(name, kind, partial(_group_bytes, name)) for name, (kind, _) in MEMORY_GROUPS.items()]
-    layer_peaks = (
-        (layer, max((layer.bytes_at(moment) for moment in profile.moments), default=0)) for layer in candidates
-    )
-    return [layer for layer, peak in layer_peaks if peak > _MIN_SHARE * peak_in_use]
+    peaks = ((layer, max((layer.bytes_at(moment) for moment in profile.moments), default=0)) for layer in candidates)
+    return [layer for layer, peak in peaks if peak > _MIN_SHARE * peak_in_use]
 
 
 def _group_bytes(name: str, moment: MemoryMoment) -> int:

@@ -22,11 +22,7 @@ from gpuwatch.share.reports.report_elements import (
 )
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
-_ALIVE_TITLE, _LARGEST_TITLE, _MORE_TITLE = (
-    "Memory alive at the snapshot",
-    "Largest holders at the snapshot",
-    "More holders",
-)
+_SNAPSHOT_TITLES = ("Memory alive at the snapshot", "Largest holders at the snapshot", "More holders")
 _FIRST_HOLDERS = 12
 _OTHER_GROUP: tuple[PartKind, str] = ("unattributed", "")
 _BEFORE_RECORDING = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
@@ -49,9 +45,7 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
     for number, profile in enumerate(profiles[: 1 + _MAX_FURTHER_PROFILES]):
         process = f" of process {profile.pid}" if several_processes and profile.pid is not None else ""
         of_device = f", {clean(profile.device)}{process}" if number else ""
-        peak, largest, more = (
-            (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else (_ALIVE_TITLE, _LARGEST_TITLE, _MORE_TITLE)
-        )
+        peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else _SNAPSHOT_TITLES
         yield _peak_table(f"{peak}{of_device}", profile)
         large = [holder for holder in profile.holders if holder.allocated_bytes >= _MIN_SHARE * profile.peak_bytes]
         if large:

@@ -76,16 +76,13 @@ def period_content(period: Period) -> Content:
 
 def _others(period: Period, main: PeriodFinding | None) -> Iterator[Finding]:
     """The other findings with their time: what still holds, of the rest one of each cause on each GPU."""
-    named_findings = set() if main is None else {(main.finding.id, main.finding.device_uuid)}
+    named = set() if main is None else {(main.finding.id, main.finding.device_uuid)}
     for finding in sorted(period.findings, key=attrgetter("rank")):
         key = (finding.finding.id, finding.finding.device_uuid)
-        if finding is not main and (
-            key not in named_findings or (finding.active and finding.finding.severity != "info")
-        ):
-            named_findings.add(key)
-            yield replace(
-                finding.finding, title=f"{finding.finding.title.rstrip('.')} ({_time_and_duration(period, finding)})"
-            )
+        if finding is not main and (key not in named or (finding.active and finding.finding.severity != "info")):
+            named.add(key)
+            title = f"{finding.finding.title.rstrip('.')} ({_time_and_duration(period, finding)})"
+            yield replace(finding.finding, title=title)
 
 
 def _time_and_duration(period: Period, finding: PeriodFinding) -> str:
@@ -117,9 +114,8 @@ def _program_problems(period: Period) -> list[str]:
         for verdict, failure_text in _FAILURE_TEXTS.items()
         if verdict_counts[verdict]
     ]
-    xids = Counter(
-        code.group() for event in period.events if event.kind == "program.xid" for code in _XID.finditer(event.text)
-    )
+    texts = (event.text for event in period.events if event.kind == "program.xid")
+    xids = Counter(code.group() for text in texts for code in _XID.finditer(text))
     return [*failures, *(f"{code}{f' ({count} times)' if count > 1 else ''}" for code, count in xids.items())]
 
 
@@ -185,10 +181,8 @@ def _reading_table(period: Period) -> Table:
 def _finding_table(period: Period) -> Table:
     rows = []
     for period_finding in period.findings:
-        finding, end = (
-            period_finding.finding,
-            "still" if period_finding.active else _time_text(period, period_finding.end),
-        )
+        finding = period_finding.finding
+        end = "still" if period_finding.active else _time_text(period, period_finding.end)
         severity = f"{GLYPHS[finding.severity]} {finding.severity}"
         rows.append((severity, _time_text(period, period_finding.begin), end, clean(finding.id), clean(finding.title)))
     heads = ("Severity", "From", "To", "Cause", "Finding")

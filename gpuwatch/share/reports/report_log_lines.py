@@ -46,29 +46,20 @@ def readable(lines: Iterable[str], max_lines: int, *, simulated: bool) -> tuple[
     Decisive lines before them are kept, above a mark that counts the missing lines.
     """
     printable_lines = [printable(line) for line in lines]
-    explained_lines = list(
-        _with_explanations(
-            _without_repetitions(printable_lines), (*_MISLEADING_LINES, *(_SIMULATION_NOTES if simulated else ()))
-        )
-    )
+    notes = (*_MISLEADING_LINES, *(_SIMULATION_NOTES if simulated else ()))
+    explained = list(_with_explanations(_without_repetitions(printable_lines), notes))
     epoch_note = list(_epoch_note(printable_lines))
-    if len(explained_lines) <= max_lines:
-        return (*epoch_note, *explained_lines)
-    cut_count = len(explained_lines) - max_lines
-    decisive_lines = [line for line in explained_lines[:cut_count] if is_decisive(line)]
-    # The first ones name the GPUs, the last ones the failure.
-    decisive_lines = (
-        decisive_lines
-        if len(decisive_lines) <= _MAX_LINES_KEPT
-        else [*decisive_lines[: _MAX_LINES_KEPT // 2], *decisive_lines[-_MAX_LINES_KEPT // 2 :]]
-    )
+    if len(explained) <= max_lines:
+        return (*epoch_note, *explained)
+    cut_count = len(explained) - max_lines
+    cut = explained[:cut_count]
+    decisive = [line for line in cut if is_decisive(line)]
+    if len(decisive) > _MAX_LINES_KEPT:
+        # The first ones name the GPUs, the last ones the failure.
+        decisive = [*decisive[: _MAX_LINES_KEPT // 2], *decisive[-_MAX_LINES_KEPT // 2 :]]
     # A mark stands for several lines.
-    left_out = (
-        cut_count
-        - len(decisive_lines)
-        + sum(max(omitted_line_count(line) - 1, 0) for line in explained_lines[:cut_count])
-    )
-    return (*epoch_note, *decisive_lines, f"… {left_out} earlier lines left out", *explained_lines[cut_count:])
+    left_out = cut_count - len(decisive) + sum(max(omitted_line_count(line) - 1, 0) for line in cut)
+    return (*epoch_note, *decisive, f"… {left_out} earlier lines left out", *explained[cut_count:])
 
 
 def _epoch_note(lines: Iterable[str]) -> Iterator[str]:
@@ -81,26 +72,24 @@ def _epoch_note(lines: Iterable[str]) -> Iterator[str]:
 
 def _without_repetitions(lines: Iterable[str]) -> Iterator[str]:
     for merge_key, group in groupby(lines, key=_merge_key):
-        group_lines = list(group)
+        merged = list(group)
         if merge_key == "usual":
-            yield f"… {count_text(len(group_lines), 'line')} that every start of TensorFlow prints left out"
+            yield f"… {count_text(len(merged), 'line')} that every start of TensorFlow prints left out"
         elif merge_key == "opened":
-            names = dict.fromkeys(
-                match[1] for line in group_lines if (match := _OPENED_LIBRARY.search(line)) is not None
-            )
-            yield f"… {count_text(len(group_lines), 'line')} left out: libraries opened: {', '.join(names)}"
+            names = dict.fromkeys(match[1] for line in merged if (match := _OPENED_LIBRARY.search(line)) is not None)
+            yield f"… {count_text(len(merged), 'line')} left out: libraries opened: {', '.join(names)}"
         elif merge_key == "bin":
-            yield f"… {count_text(len(group_lines), 'line')} of empty bins left out"
-        elif merge_key == "chunk" and len(group_lines) > _MAX_CHUNK_LINES:
-            yield from group_lines[: _MAX_CHUNK_LINES // 2]
-            yield f"… {count_text(len(group_lines) - _MAX_CHUNK_LINES, 'line')} of chunks left out"
-            yield from group_lines[-_MAX_CHUNK_LINES // 2 :]
-        elif merge_key == "chunk" or len(group_lines) == 1:
-            yield from group_lines
+            yield f"… {count_text(len(merged), 'line')} of empty bins left out"
+        elif merge_key == "chunk" and len(merged) > _MAX_CHUNK_LINES:
+            yield from merged[: _MAX_CHUNK_LINES // 2]
+            yield f"… {count_text(len(merged) - _MAX_CHUNK_LINES, 'line')} of chunks left out"
+            yield from merged[-_MAX_CHUNK_LINES // 2 :]
+        elif merge_key == "chunk" or len(merged) == 1:
+            yield from merged
         elif not merge_key:
-            yield from group_lines[:1]  # several empty lines are one
+            yield from merged[:1]  # several empty lines are one
         else:
-            yield f"{group_lines[0]}  (× {len(group_lines)})"
+            yield f"{merged[0]}  (× {len(merged)})"
 
 
 def _merge_key(line: str) -> str:

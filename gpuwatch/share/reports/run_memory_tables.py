@@ -86,15 +86,9 @@ def _pool_rows(profile: MemoryProfile, depth: int) -> Iterator[OwnerRow]:
 def used_no_gpu(run: Run) -> bool:
     """Whether the GPUs were sampled while it ran, and neither NVML nor the program named one that it used."""
     memory = run.memory
-    gpu_named = run.device_map or any(worker.nvml_bytes or worker.granted_bytes for worker in run.workers)
-    gpu_sampled = memory.nvml_device_peak_bytes is not None
-    return (
-        gpu_sampled
-        and not gpu_named
-        and memory.nvml_peak_bytes is None
-        and not memory.devices
-        and not memory.allocators
-    )
+    named = run.device_map or any(worker.nvml_bytes or worker.granted_bytes for worker in run.workers)
+    sampled = memory.nvml_device_peak_bytes is not None
+    return sampled and not named and memory.nvml_peak_bytes is None and not memory.devices and not memory.allocators
 
 
 def only_children_used_gpus(run: Run) -> bool:
@@ -204,11 +198,9 @@ def _bar_rows(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
         yield BarRow("↳ this process", parts, size(held))
     for name, limit, peak in _allocators(run, entry) if not only_children_used_gpus(run) else ():
         if peak:
-            amount_text = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
+            text, tick = (size(peak), None) if limit is None else (f"{size(peak)} of {size(limit)}", float(limit))
             part = BarPart("value", f"in use by the framework, allocator of {name}", peak, size(peak))
-            yield BarRow(
-                f"↳ ↳ allocator of {name}", (part,), amount_text, tick=float(limit) if limit is not None else None
-            )
+            yield BarRow(f"↳ ↳ allocator of {name}", (part,), text, tick=tick)
 
 
 def _allocators(run: Run, entry: DeviceMemory) -> Iterator[tuple[str, int | None, int | None]]:

@@ -16,7 +16,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
-from gpuwatch.share.reports import bar_charts
+from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import (
     SIMULATED_IGNORED_NOTE,
@@ -36,21 +36,6 @@ from gpuwatch.share.reports.report_elements import (
     variable_value,
 )
 from gpuwatch.share.reports.run_memory_tables import memory_table, only_children_used_gpus, used_no_gpu
-from gpuwatch.share.reports.run_tables import (
-    copy_table,
-    coverage_text,
-    device_map,
-    device_map_table,
-    error_table,
-    fallback_table,
-    mapping_text,
-    oom_table,
-    placement_table,
-    results_table,
-    short_device,
-    with_shared_detail_as_note,
-    workers_table,
-)
 from gpuwatch.sim.simulation_limit_messages import results_are_meaningful
 
 _MAX_HEADLINE_CHARS = 80
@@ -72,17 +57,17 @@ def run_content(run: Run) -> Content:
     """Everything that is known of a run."""
     environment = ((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
     tables = (
-        device_map_table(run.device_map, run),
+        run_tables.device_map_table(run.device_map, run),
         _process_table(run),
         _setting_table(run),
-        workers_table(run),
-        results_table(run),
-        with_shared_detail_as_note(fallback_table(run.fallbacks)),
-        oom_table(run.ooms),
-        error_table(run.errors),
+        run_tables.workers_table(run),
+        run_tables.results_table(run),
+        run_tables.with_shared_detail_as_note(run_tables.fallback_table(run.fallbacks)),
+        run_tables.oom_table(run.ooms),
+        run_tables.error_table(run.errors),
         *memory_profile_tables(run.memory_profiles),
-        placement_table(run.placements, run.placement_coverage),
-        copy_table(run.copies),
+        run_tables.placement_table(run.placements, run.placement_coverage),
+        run_tables.copy_table(run.copies),
         memory_table(run),
         _speed_table(run),
         _phase_table(run),
@@ -118,10 +103,10 @@ def simulated_note(shown: Iterable[Run]) -> str:
     simulated = [run for run in shown if run.simulated]
     if not simulated:
         return ""
-    skipped = [run for run in simulated if not results_are_meaningful(run.simulation_limits)]
-    ignored = any(run.simulation_limits for run in simulated if run not in skipped)
+    meaningless = [run for run in simulated if not results_are_meaningful(run.simulation_limits)]
+    ignored = any(run.simulation_limits for run in simulated if run not in meaningless)
     # On the driver tier a probe computes only its matrix products.
-    values_meaningless = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
+    values_meaningless = meaningless or any(run.simulation == "driver" and run.device_map for run in simulated)
     is_torch = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
     values = f" {TORCH_VALUES_NOTE if is_torch else VALUES_NOTE}" if values_meaningless else ""
     return (SIMULATED_IGNORED_NOTE if ignored else SIMULATED_NOTE) + values
@@ -163,11 +148,7 @@ def gpu_percent(run: Run) -> float | None:
     if not total:
         return None
     # ``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch
-    on_gpus = (
-        placement.count
-        for placement in run.placements
-        if "GPU" in placement.actual or placement.actual.startswith("cuda")
-    )
+    on_gpus = (entry.count for entry in run.placements if "GPU" in entry.actual or entry.actual.startswith("cuda"))
     return 100 * sum(on_gpus) / total
 
 
@@ -191,9 +172,7 @@ def _single_op_move(run: Run) -> str:
 
     asked = short(device.asked)
     if not isinstance(device.effective, str):
-        named = {
-            short(name) for placement in run.placements for name in (placement.requested, placement.actual) if name
-        }
+        named = {short(name) for entry in run.placements for name in (entry.requested, entry.actual) if name}
         return "" if asked in named else "not observed"
     actual = short(device.effective)
     return "" if asked == actual else f"{asked}→{actual}"
@@ -232,18 +211,14 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     if requested == UNKNOWN and rounds:
         requested = f"one after another: {', '.join(rounds)}"
     if run.settings or not run.is_program:
-        yield (
-            "asked",
-            requested + (_process_note(run) if requested != UNKNOWN else ""),
-        )  # the user's own program asks in its code
-    granted = [
-        f"{mapping_text(mapping)} {clean(mapping.name)} {size(mapping.granted_bytes)}" for mapping in run.device_map
-    ]
-    # An empty map means "no GPU" only if the framework listed its devices.
-    yield (
-        "granted",
-        ", ".join(granted) + _process_note(run) if granted else "no GPU" if run.devices.logical else UNKNOWN,
+        # The user's own program asks in its code.
+        yield "asked", requested + (_process_note(run) if requested != UNKNOWN else "")
+    granted = ", ".join(
+        f"{run_tables.mapping_text(entry)} {clean(entry.name)} {size(entry.granted_bytes)}" for entry in run.device_map
     )
+    # An empty map means "no GPU" only if the framework listed its devices.
+    no_gpu = "no GPU" if run.devices.logical else UNKNOWN
+    yield "granted", granted + _process_note(run) if granted else no_gpu
     yield "seen by NVML", _nvml_text(run)
     yield from largest_holder_fact(run.memory_profiles)
     yield "happened", "; ".join(_outcomes(run)) or UNKNOWN
@@ -276,9 +251,7 @@ def _nvml_text(run: Run) -> str:
     if len(memory.devices) > 1:
         return "; ".join(f"GPU {entry.index}: {_nvml_text_of(entry)}" for entry in memory.devices)
     if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
-        why = next(
-            (problem.removeprefix(NO_PEAK_PREFIX) for problem in run.problems if problem.startswith(NO_PEAK_PREFIX)), ""
-        )
+        why = next((text.removeprefix(NO_PEAK_PREFIX) for text in run.problems if text.startswith(NO_PEAK_PREFIX)), "")
         return f"{UNKNOWN} ({clean(why)})" if why else UNKNOWN
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
     if used_no_gpu(run):
@@ -286,9 +259,7 @@ def _nvml_text(run: Run) -> str:
         others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest_gpu(run)}"
         return f"none of its processes on {where}{others if memory.nvml_device_peak_bytes else ''}"
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
-    indices = [
-        mapping.physical_index for mapping in run.device_map if mapping.uuid and mapping.uuid == memory.device_uuid
-    ]
+    indices = [entry.physical_index for entry in run.device_map if entry.uuid and entry.uuid == memory.device_uuid]
     indices += [entry.index for entry in memory.devices if entry.uuid == memory.device_uuid]
     gpu = next((f"GPU {index}" for index in indices if index is not None), _fullest_gpu(run))
     all_held = f"{gpu} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
@@ -315,7 +286,7 @@ def _outcomes(run: Run) -> Iterator[str]:
     elif run.is_program and run.framework and run.framework.name == "tensorflow" and "placement" not in run.settings:
         yield "placement was not recorded (run --placement records it)"
     if run.placement_coverage is not None and run.placement_coverage.unclear:
-        yield coverage_text(run.placement_coverage)
+        yield run_tables.coverage_text(run.placement_coverage)
     if run.copies:
         copies = sum(entry.count for entry in run.copies)
         yield f"at least {copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
@@ -341,7 +312,7 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
     devices: dict[tuple[bool, str], Counter[str]] = {}
     for placement in filter(lambda placement: placement.actual, run.placements):
         kind = " ".join(clean(part) for part in (placement.op, placement.dtype) if part)
-        where = (not _kept_off_the_gpu(run, placement), short_device(placement.actual))
+        where = (not _kept_off_the_gpu(run, placement), run_tables.short_device(placement.actual))
         devices.setdefault(where, Counter())[kind] += placement.count
     devices_in_order = sorted(devices.items(), key=lambda entry: (entry[0][0], -entry[1].total()))
     for (free, device), ops in devices_in_order[:_MAX_DEVICES]:
@@ -357,7 +328,7 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
 
 def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
     """Whether a program with a GPU requested the CPU for an op, and it ran there."""
-    asked, actual = short_device(placement.requested or ""), short_device(placement.actual)
+    asked, actual = run_tables.short_device(placement.requested or ""), run_tables.short_device(placement.actual)
     return run.is_program and bool(run.device_map) and asked.startswith("CPU") and actual.startswith("CPU")
 
 
@@ -380,19 +351,17 @@ def _speed_table(run: Run) -> Table:
     throughput = run.throughput
     if throughput is None:
         return Table("Throughput", (), ())
+    p10, p90 = step_time_text(throughput.p10_step_seconds), step_time_text(throughput.p90_step_seconds)
     rows = (
         ("Steps per second", speed_text(throughput)),
         ("Step, median", step_time_text(throughput.median_step_seconds)),
-        (
-            "Step, p10 to p90",
-            f"{step_time_text(throughput.p10_step_seconds)} – {step_time_text(throughput.p90_step_seconds)}",
-        ),
+        ("Step, p10 to p90", f"{p10} – {p90}"),
         _steps_counted(run, throughput),
         ("Examples per second", per_second_text(throughput.examples_per_second)),
         ("Arithmetic", flops(throughput.flops_per_second)),
         ("Data", rate_text(throughput.bytes_per_second)),
         ("Compilation (not in the steps)", measured_seconds(throughput.compile_seconds)),
-        ("Measured on", short_device(throughput.device) if throughput.device else UNKNOWN),
+        ("Measured on", run_tables.short_device(throughput.device) if throughput.device else UNKNOWN),
     )
     # Differs from the mean per epoch that Keras prints, which includes them.
     note = "The median of the steps, without pauses, tracing and epoch ends." if run.is_program else ""
@@ -475,7 +444,7 @@ def _process_row(process: RunProcess) -> dict[str, str]:
         "Process": str(process.pid),
         "Command": clean_or_empty(process.command),
         "Framework": framework_text(process.framework),
-        "Devices": device_map(process),
+        "Devices": run_tables.device_map(process),
         "Allocator peak": peaks or UNKNOWN,
         "Held, NVML": held or UNKNOWN,
         "OOMs": str(process.ooms),

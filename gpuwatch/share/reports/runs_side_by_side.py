@@ -74,9 +74,7 @@ def compare(runs: Sequence[Run]) -> Comparison:
     group = comparable_runs.comparable(runs)
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
-    speeds = {
-        index: throughput.steps_per_second for index in group if (throughput := runs[index].throughput) is not None
-    }
+    speeds = {index: speed.steps_per_second for index in group if (speed := runs[index].throughput) is not None}
     by_speed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     # A run without a GPU holds no GPU memory and would always win.
     by_memory = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
@@ -137,21 +135,19 @@ def names_by_config(runs: Sequence[Run], names: Sequence[str], indices: Iterable
     """
     chosen = list(indices)
     only_one = len({run.config for run in runs}) == 1
-    named_configs: list[str] = []
+    named: list[str] = []
     for config in dict.fromkeys(runs[index].config for index in chosen):
         indices_of_config = [index for index in chosen if runs[index].config == config]
         nodes = [run.node for run in runs if run.config == config]
         if len(nodes) < 2 or None in nodes or len(set(nodes)) < len(nodes):
-            named_configs += [names[index] for index in indices_of_config]
+            named += [names[index] for index in indices_of_config]
         elif len(indices_of_config) == len(nodes):
-            named_configs.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
+            named.append(f"{clean(config)} on all {len(nodes)} nodes" if only_one else clean(config))
         elif len(indices_of_config) > _MAX_NAMED:
-            named_configs.append(f"{clean(config)} on {len(indices_of_config)} of {len(nodes)} nodes")
+            named.append(f"{clean(config)} on {len(indices_of_config)} of {len(nodes)} nodes")
         else:
-            named_configs.append(
-                f"{clean(config)} on {', '.join(clean(runs[index].node) for index in indices_of_config)}"
-            )
-    return named_configs
+            named.append(f"{clean(config)} on {', '.join(clean(runs[index].node) for index in indices_of_config)}")
+    return named
 
 
 def times(runs: Sequence[Run]) -> tuple[str, ...]:
@@ -258,15 +254,14 @@ def _changes(run: Run, other: Run) -> Iterator[str]:
         against = _distinguishing_texts(other, run)
         yield " and ".join(f"{text} instead of {other_text}" for text, other_text in zip(texts, against, strict=True))
     own_requests, other_requests = _requests(run), _requests(other)
-    for name in own_requests:
+    for name, setting in own_requests.items():
         if name not in other_requests:
-            yield f"requests {_setting_text(name, own_requests[name].asked)}"
-        elif own_requests[name].asked != other_requests[name].asked:
-            asked = _setting_text(name, own_requests[name].asked)
-            yield f"requests {asked} instead of {clean(other_requests[name].asked)}"
-    for name in other_requests:
+            yield f"requests {_setting_text(name, setting.asked)}"
+        elif setting.asked != other_requests[name].asked:
+            yield f"requests {_setting_text(name, setting.asked)} instead of {clean(other_requests[name].asked)}"
+    for name, setting in other_requests.items():
         if name not in own_requests:
-            yield f"does not request {_setting_text(name, other_requests[name].asked)}"
+            yield f"does not request {_setting_text(name, setting.asked)}"
     mine_computes, theirs_computes = comparable_runs.workloads(run, other)
     if mine_computes != theirs_computes:
         does = "runs" if comparable_runs.is_user_program(run) and comparable_runs.is_user_program(other) else "computes"
@@ -295,13 +290,9 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
         yield f"granted {granted} instead of {before}{how}"
     elif run.config == other.config and granted != "–":
         yield f"granted the same, {granted}"
-    peak, other_peak = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
-    if (
-        peak is not None
-        and other_peak is not None
-        and abs(peak - other_peak) > SAME_MEMORY_SHARE * max(peak, other_peak)
-    ):
-        yield f"NVML saw {size(peak)} instead of {size(other_peak)}"
+    peak, against = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
+    if peak is not None and against is not None and abs(peak - against) > SAME_MEMORY_SHARE * max(peak, against):
+        yield f"NVML saw {size(peak)} instead of {size(against)}"
     if run_report.fallback_text(run) != run_report.fallback_text(other) and run.fallbacks:
         yield f"ops fell back {run_report.fallback_text(run)}"
     yield from _speed_effects(run, other)
@@ -310,18 +301,13 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
 
 
 def _speed_effects(run: Run, other: Run) -> Iterator[str]:
-    own_speed, other_speed = run.throughput, other.throughput
-    if (
-        own_speed is None
-        or other_speed is None
-        or other_speed.median_step_seconds <= 0
-        or own_speed.median_step_seconds <= 0
-    ):
+    own, against = run.throughput, other.throughput
+    if own is None or against is None or against.median_step_seconds <= 0 or own.median_step_seconds <= 0:
         return
     if not comparable_runs.same_work(run, other):
         device_kind, other_device_kind = comparable_runs.device_kind(run), comparable_runs.device_kind(other)
         if comparable_runs.workload(run) != comparable_runs.workload(other):
-            hows = [clean(entry.execution) for entry in (own_speed, other_speed)]
+            hows = [clean(entry.execution) for entry in (own, against)]
             same_amount = comparable_runs.work_amount(run) == comparable_runs.work_amount(other)
             other_work = "a different command" if comparable_runs.is_user_program(run) else "a different amount of work"
             why = f"{hows[0]}, not {hows[1]}" if same_amount and all(hows) else other_work
@@ -333,9 +319,9 @@ def _speed_effects(run: Run, other: Run) -> Iterator[str]:
             )
         yield f"speeds not comparable ({why})"
         return
-    ratio = other_speed.median_step_seconds / own_speed.median_step_seconds
-    speeds_text = f"{speed_text(own_speed)} against {speed_text(other_speed)} steps/s"
-    noise = why_not_comparable(own_speed, other_speed, simulated=run.simulated or other.simulated)
+    ratio = against.median_step_seconds / own.median_step_seconds
+    speeds_text = f"{speed_text(own)} against {speed_text(against)} steps/s"
+    noise = why_not_comparable(own, against, simulated=run.simulated or other.simulated)
     if noise:
         yield f"{noise} ({speeds_text})"
     elif ratio >= 1:

@@ -136,10 +136,8 @@ def _silence_text(snapshot: Snapshot) -> str:
         return "gpuwatch could not query the driver"
     refuses = any(problem.source == "nvml" and problem.reason not in _SILENCE_REASONS for problem in snapshot.problems)
     silent = "the driver reports an error" if refuses else "the driver does not answer"
-    return next(
-        (_SILENCE_REASONS[problem.reason] for problem in snapshot.problems if problem.reason in _SILENCE_REASONS),
-        silent,
-    )
+    reasons = (problem.reason for problem in snapshot.problems if problem.reason in _SILENCE_REASONS)
+    return _SILENCE_REASONS.get(next(reasons, ""), silent)
 
 
 def _device_row(device: Device, *, mark_simulated: bool) -> dict[str, str]:

@@ -458,14 +458,12 @@ def _why_no_profile(trial: Trial) -> str:
 
 def _holder_table(profiles: dict[str, MemoryProfile]) -> Table:
     """The largest holders under each setting, those with the same name on one line."""
-    amounts: dict[tuple[str, str], dict[str, int]] = {}
+    held: dict[tuple[str, str], dict[str, int]] = {}
     for name, profile in profiles.items():
         for holder in profile.holders:
-            by_setting = amounts.setdefault(
-                (holder.group, holder.variable or strip_calls(holder.op) or holder.source), {}
-            )
+            by_setting = held.setdefault((holder.group, holder.variable or strip_calls(holder.op) or holder.source), {})
             by_setting[name] = by_setting.get(name, 0) + holder.allocated_bytes
-    largest = sorted(amounts.items(), key=lambda entry: -max(entry[1].values()))[:_MAX_HOLDERS]
+    largest = sorted(held.items(), key=lambda entry: -max(entry[1].values()))[:_MAX_HOLDERS]
     rows = (
         (clean(name), clean(group), *(size(by_setting.get(setting)) for setting in profiles))
         for (group, name), by_setting in largest

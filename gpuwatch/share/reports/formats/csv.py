@@ -157,13 +157,8 @@ def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
         yield [taken_at, *identity, *(device.readings.get(spec.id) for spec in METRICS), None, None]
         for instance in device.mig_instances:
             identity[1] = instance.uuid
-            yield [
-                taken_at,
-                *identity,
-                *(instance.readings.get(spec.id) for spec in METRICS),
-                instance.id,
-                instance.profile,
-            ]
+            readings = (instance.readings.get(spec.id) for spec in METRICS)
+            yield [taken_at, *identity, *readings, instance.id, instance.profile]
 
 
 def _rows_of_nodes(nodes: Iterable[Node]) -> Iterable[list[object]]:

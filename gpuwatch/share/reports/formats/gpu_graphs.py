@@ -65,11 +65,7 @@ def period_graphs(chart: PeriodGraphs) -> Markup:
     parts += _bands(period, track, x, graphs, bottom)
     for number, metric in enumerate(metrics):
         y = graphs + number * (_GRAPH_HEIGHT + _GAP_HEIGHT)
-        parts += [
-            f'<g class="of-{GRAPH_COLORS[metric]}">',
-            *_metric_graph(device, metric, device.series[metric], y),
-            "</g>",
-        ]
+        parts += [f'<g class="of-{GRAPH_COLORS[metric]}">', *_metric_graph(device, metric, y), "</g>"]
     parts += _event_marks(period, track, x, graphs - 4, bottom)
     parts += _hover_columns(period, device, track, graphs, bottom)
     times = f"{_time_text(period, begin)} to {_time_text(period, end)}"
@@ -131,18 +127,8 @@ def _bar_rows(period: Period, device: PeriodDevice, track: IncidentTrack, x: Tim
         name, ended = f"{clean(run.name)}: {clean(run.verdict)}", run.end or period.end
         rows.append([bar(run.begin.timestamp(), ended.timestamp(), name, f"run {name}", "phase p3")])
     for number, process in enumerate(processes_on(period, device)[:_MAX_PROCESSES]):
-        css_class = f"lane c{number % _MAX_COLORS}"
-        rows.append(
-            [
-                bar(
-                    process.begin.timestamp(),
-                    process.end.timestamp(),
-                    _process_name(process),
-                    _process_name(process),
-                    css_class,
-                )
-            ]
-        )
+        name, begin, end = _process_name(process), process.begin.timestamp(), process.end.timestamp()
+        rows.append([bar(begin, end, name, name, f"lane c{number % _MAX_COLORS}")])
     incident_rows: list[list[_Bar]] = []
     for incident in sorted(track.incidents, key=lambda incident: (incident.severity != "error", incident.begin)):
         name = clean(incident.text)
@@ -193,9 +179,9 @@ def _event_marks(period: Period, track: IncidentTrack, x: TimeToX, y: float, end
         yield svg.text_label(at, y, sign, css_class=f"event-mark {css_class}")
 
 
-def _metric_graph(device: PeriodDevice, metric: str, series: PeriodSeries, y: float) -> Iterator[str]:
+def _metric_graph(device: PeriodDevice, metric: str, y: float) -> Iterator[str]:
+    series, base = device.series[metric], y + _GRAPH_HEIGHT
     low, high = axis_low(metric), axis_high(device, metric)
-    base = y + _GRAPH_HEIGHT
 
     def y_of(value: float) -> float:
         return base - svg.fraction(value, low, high) * _GRAPH_HEIGHT
@@ -241,10 +227,8 @@ def _hover_columns(
         for metric in GRAPH_NAMES:
             if metric in device.series and (means := recorded(device.series[metric].mean[first:last])):
                 values.append(f"{GRAPH_NAMES[metric]} {value_text(metric, sum(means) / len(means))}")
-        incidents = [
-            clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at
-        ]
-        incidents_text = f"; {'; '.join(dict.fromkeys(incidents))}" if incidents else ""
+        texts = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
+        incidents_text = f"; {'; '.join(dict.fromkeys(texts))}" if texts else ""
         title = f"{_time_text(period, at)}: {', '.join(values) or 'not recorded'}{incidents_text}"
         yield svg.hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 

@@ -66,7 +66,7 @@ def _read_file(name: str) -> str:
 
 def _breakable(text: str) -> Markup:
     """Lets browsers break long names at separators, and commands nowhere; everything is escaped."""
-    return _code(_with_unbroken_amounts(text) if len(text) <= _SHORT_CELL_CHARS else text, least=" ")
+    return _code(_unbroken_amounts(text) if len(text) <= _SHORT_CELL_CHARS else text, least=" ")
 
 
 def _code(text: str, least: str = "") -> Markup:
@@ -89,7 +89,7 @@ def _bar_position(amount: float, top: float) -> float:
     return min(max(amount / top, 0.0), 1.0) * 1000
 
 
-def _with_unbroken_amounts(text: str) -> str:
+def _unbroken_amounts(text: str) -> str:
     """Text with no line break between a number and its unit."""
     return _SPACE_BEFORE_UNIT.sub("\u00a0", text)
 
@@ -111,7 +111,5 @@ def _template() -> Template:
     environment.globals["zip"] = zip
     environment.filters.update(breakable=_breakable, along=_bar_position, anchor=_anchor, sign=_sign_class)
     environment.filters.update(timeline=run_memory_chart, areas=profile_memory_chart, graphs=period_graphs)
-    environment.filters.update(
-        whole=_with_unbroken_amounts, code=_code, command=command_to_paste, sentence=sentence_case
-    )
+    environment.filters.update(whole=_unbroken_amounts, code=_code, command=command_to_paste, sentence=sentence_case)
     return environment.get_template("report.html.jinja")

@@ -76,10 +76,8 @@ def _document(content: Content, level: int, limits: _Limits) -> Iterator[str]:
         yield from (_text(content.subtitle), "")
     reason = f" ({content.certainty})" if content.certainty else ""
     reason += f": {_text(content.reason)}" if content.reason else ""
-    yield from (
-        f"**{GLYPHS.get(content.state) or GLYPHS.get(content.verdict, '●')} {_text(content.verdict)}**{reason}",
-        "",
-    )
+    glyph = GLYPHS.get(content.state) or GLYPHS.get(content.verdict, "●")
+    yield from (f"**{glyph} {_text(content.verdict)}**{reason}", "")
     if content.action:
         yield from (f"**{_text(content.action)}**" if content.code else f"**Do:** {_text(content.action)}", "")
     if content.code:

@@ -85,7 +85,7 @@ def run_memory_chart(run: Run) -> Markup | None:
             legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
     if not legend:
         return None
-    parts += _run_hover_columns(points, only_children_used_gpus(run), x)
+    parts += _run_columns(points, only_children_used_gpus(run), x)
     if limit is not None:
         # In the legend, where no line runs through it.
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
@@ -104,16 +104,12 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
         phase_end = run.phases.ended_at.get(name)
         if phase_end is None or not start <= phase_end <= end or phase_end < previous_end:
             continue
-        duration_seconds = getattr(run.phases, f"{name}_seconds", None)
-        if duration_seconds is not None and duration_seconds > phase_end:
+        took = getattr(run.phases, f"{name}_seconds", None)
+        if took is not None and took > phase_end:
             continue  # the template of many runs did it, before this one
-        begin = (
-            previous_end
-            if duration_seconds is None
-            else min(max(phase_end - duration_seconds, previous_end), phase_end)
-        )
+        begin = previous_end if took is None else min(max(phase_end - took, previous_end), phase_end)
         # The framework's own preparations lie between the phases.
-        duration = f", took {measured_seconds(duration_seconds)}" if duration_seconds is not None else ""
+        duration = f", took {measured_seconds(took)}" if took is not None else ""
         phase_text = f"{title}: {begin:.2f} to {phase_end:.2f} s{duration}"
         left, right, width = x(begin), x(phase_end), x(phase_end) - x(begin)
         parts += [
@@ -128,7 +124,7 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
     return parts, f'<span class="phases">Phases: {"; ".join(phase_texts)}</span>' if phase_texts else ""
 
 
-def _run_hover_columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> Iterator[str]:
+def _run_columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> Iterator[str]:
     """The values of the fullest moment of each column."""
     names = ("device", "largest process" if largest else "process", "in use by the framework")
     for begin, end in svg.bins(len(points), _COLUMNS):
@@ -137,10 +133,9 @@ def _run_hover_columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callab
             range(end - begin), key=lambda index: [-1 if amount is None else amount for amount in amounts[index]]
         )
         left, right = x(points[begin].t), x(points[min(end, len(points) - 1)].t)
-        value_texts = [
-            f"{name} {size(amount)}" for name, amount in zip(names, amounts[fullest], strict=True) if amount is not None
-        ]
-        title = f"{points[begin + fullest].t:.1f} s: {', '.join(value_texts) or 'not read'}"
+        named = zip(names, amounts[fullest], strict=True)
+        texts = [f"{name} {size(amount)}" for name, amount in named if amount is not None]
+        title = f"{points[begin + fullest].t:.1f} s: {', '.join(texts) or 'not read'}"
         yield svg.hover_column(left, _RUN_TOP, max(right - left, 1), _RUN_HEIGHT - _RUN_TOP - _BOTTOM, title)
 
 
@@ -181,7 +176,7 @@ def profile_memory_chart(chart: MemoryAreas) -> Markup | None:
         # The last moment is as wide as the others.
         right = left + len(window) * width
         parts += _stacked_areas([*positions, (right, window[-1])], visible, top)
-        parts += _profile_hover_columns(positions, right, visible)
+        parts += _profile_columns(positions, right, visible)
         if left - last_tick > _TICK_WIDTH and (number == 0 or left < svg.RIGHT_EDGE - 2 * _TICK_WIDTH):
             parts.append(_tick(left, window[0], "start"))
             last_tick = left
@@ -210,9 +205,7 @@ def _stacked_areas(moments: list[tuple[float, MemoryMoment]], visible: list[Laye
     yield f'<path class="line in-use" d="M{svg.path_points(in_use)}"/>'
 
 
-def _profile_hover_columns(
-    places: list[tuple[float, MemoryMoment]], right: float, visible: list[Layer]
-) -> Iterator[str]:
+def _profile_columns(places: list[tuple[float, MemoryMoment]], right: float, visible: list[Layer]) -> Iterator[str]:
     """The values of the fullest moment of each column."""
     for begin, end in svg.bins(len(places), _COLUMNS):
         left, until = places[begin][0], places[end][0] if end < len(places) else right
@@ -221,9 +214,8 @@ def _profile_hover_columns(
         layer_texts = ", ".join(f"{name} {size(amount)}" for amount, name in amounts_by_layer if amount > 0)
         step_shown = f", step {moment.step}" if moment.step is not None else ""
         title = f"{measured_seconds(moment.t)}{step_shown}: {size(moment.in_use_bytes)} in use; {layer_texts}"
-        yield svg.hover_column(
-            left, _PROFILE_TOP, max(until - left, 1), _PROFILE_HEIGHT - _PROFILE_TOP - _BOTTOM, title
-        )
+        height = _PROFILE_HEIGHT - _PROFILE_TOP - _BOTTOM
+        yield svg.hover_column(left, _PROFILE_TOP, max(until - left, 1), height, title)
 
 
 def _tick(x: float, moment: MemoryMoment, anchor: str) -> str:

@@ -86,10 +86,7 @@ def _best_layout(table: Table, room: int, shorten: Callable[[str], str] | None) 
         return _Layout(table)
     if shorten is not None:
         shorteners = [table.shorter.get(head, str) for head in table.heads]
-        rows = (
-            tuple(shorten(shorten_cell(cell)) for shorten_cell, cell in zip(shorteners, row, strict=True))
-            for row in table.rows
-        )
+        rows = (tuple(shorten(short(cell)) for short, cell in zip(shorteners, row, strict=True)) for row in table.rows)
         table = dataclasses.replace(table, rows=tuple(rows))
     for narrowed in (table, dataclasses.replace(table, keep=frozenset())):
         layout = _layout_with_fewer_columns(narrowed, room)
@@ -128,9 +125,8 @@ def _sentence_fits(table: Table, room: int) -> bool:
 
 def _min_table_width(table: Table) -> int:
     """Least width in which no word is divided."""
-    return sum(_min_column_width(table, column) for column in range(len(table.heads))) + len(_GAP) * (
-        len(table.heads) - 1
-    )
+    columns = range(len(table.heads))
+    return sum(_min_column_width(table, column) for column in columns) + len(_GAP) * (len(columns) - 1)
 
 
 def _min_column_width(table: Table, column: int) -> int:
