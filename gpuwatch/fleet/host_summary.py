@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuwatch.core.formatting.units import size
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.fleet import Fleet, Holder, HostView
@@ -67,10 +68,9 @@ def summarize_host(view: HostView) -> HostSummary:
     """The summary of a host; a host that never answered has no GPUs."""
     snapshot = view.snapshot
     devices: Sequence[Device] = snapshot.devices if snapshot is not None else ()
-    processes_by_gpu: dict[str, list[Process]] = {}
-    for process in snapshot.processes if snapshot is not None else ():
-        if process.device_uuid is not None and process.type != "G":
-            processes_by_gpu.setdefault(process.device_uuid, []).append(process)
+    processes = snapshot.processes if snapshot is not None else ()
+    computing = (process for process in processes if process.device_uuid is not None and process.type != "G")
+    processes_by_gpu = group_by(computing, lambda process: process.device_uuid)
     gpus = tuple(
         _gpu_use(view, device, instance, processes_by_gpu.get(device.uuid, []))
         for device in devices
@@ -121,11 +121,8 @@ def _gpu_use(view: HostView, device: Device, instance: MigInstance | None, proce
 
 def _owners(processes: Sequence[Process]) -> tuple[Holder, ...]:
     """The owners of processes, the one with most memory first."""
-    by_owner: dict[tuple[str | None, str | None], list[Process]] = {}
-    for process in processes:
-        by_owner.setdefault((process.user, process.container), []).append(process)
     owners = []
-    for (user, job), owned in by_owner.items():
+    for (user, job), owned in group_by(processes, lambda process: (process.user, process.container)).items():
         memory = [process.number("gpu_memory_bytes") for process in owned]
         total = None if None in memory else sum(amount or 0.0 for amount in memory)
         owners.append(Holder(user=user, job=job, processes=len(owned), memory_bytes=total))

@@ -42,10 +42,8 @@ class Family(NamedTuple):
 
 def label_text(values: Mapping[str, object]) -> str:
     """``{gpu="0",host="node7"}``; what is None is left out."""
-    text = ",".join(
-        f'{name}="{_escaped(printable(str(value)))}"' for name, value in values.items() if value is not None
-    )
-    return f"{{{text}}}"
+    known = ((name, printable(str(value))) for name, value in values.items() if value is not None)
+    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in known) + "}"
 
 
 def value_text(number: float) -> str:

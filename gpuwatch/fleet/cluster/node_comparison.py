@@ -92,12 +92,12 @@ def _node(command: str, reply: NodeReply) -> tuple[Node, Sequence[Run]]:
         return replace(node, state="failed", reason="it sent a different kind of document"), []
     runs = runs_in(document)
     code = reply.exit_code
+    note = _version_mismatch(reply) or _probe_note(command, reply)
+    reason = note if code == EXIT_OK else _exit_code_meaning(document, code)
     return replace(
         node,
         state="ok" if code == EXIT_OK else "finding",
-        reason=(_version_mismatch(reply) or _probe_note(command, reply))
-        if code == EXIT_OK
-        else _exit_code_meaning(document, code),
+        reason=reason,
         runs=len(runs),
         answer=_answer_of(document),
         snapshot=document if isinstance(document, Snapshot) else getattr(document, "snapshot", None),

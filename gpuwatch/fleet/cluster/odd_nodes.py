@@ -365,12 +365,8 @@ def _nodes_with_odd_speed(groups: Sequence[_SpeedGroup], notes: list[str]) -> li
         # How often a measurement of another node is suspect, and the chance that a node has this many in a row.
         rate = (sum(map(len, suspects.values())) - len(suspect_speeds) + 1) / (measurements.total() - count + 2)
         same_direction = len({speed.median > group.median for group, speed in suspect_speeds}) == 1
-        is_consistent = (
-            same_direction
-            and count > 1
-            and len(suspect_speeds) == count
-            and len(measurements) * rate**count < _MAX_EXPECTED_BY_CHANCE
-        )
+        is_improbable = count > 1 and len(measurements) * rate**count < _MAX_EXPECTED_BY_CHANCE
+        is_consistent = same_direction and len(suspect_speeds) == count and is_improbable
         facts = [
             _speed_fact(group, speed, suspect_count=len(suspect_speeds), measurements=count)
             for group, speed in suspect_speeds

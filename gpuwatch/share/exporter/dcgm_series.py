@@ -53,8 +53,9 @@ class _DcgmMetric(NamedTuple):
 
 _counter = partial(_DcgmMetric, counter=True)
 _optional = partial(_DcgmMetric, counter=True, default=False)
-_memory = partial(_DcgmMetric, factor=1 / 2**20, per_mig_instance=True)
-_ratio = partial(_DcgmMetric, factor=0.01, digits=6, per_mig_instance=True)
+_per_mig = partial(_DcgmMetric, per_mig_instance=True)
+_memory = partial(_per_mig, factor=1 / 2**20)
+_ratio = partial(_per_mig, factor=0.01, digits=6)
 """A profiling metric, from GPM."""
 DCGM_METRICS = (
     _DcgmMetric("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "clocks.sm_mhz"),
@@ -104,18 +105,8 @@ DCGM_METRICS = (
     _ratio("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipe is active.", "activity.fp64_percent"),
     _ratio("PROF_PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipe is active.", "activity.fp32_percent"),
     _ratio("PROF_PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipe is active.", "activity.fp16_percent"),
-    _DcgmMetric(
-        "PROF_PCIE_TX_BYTES",
-        "Rate of data sent over PCIe (in B/s).",
-        "activity.pcie_tx_bytes_per_second",
-        per_mig_instance=True,
-    ),
-    _DcgmMetric(
-        "PROF_PCIE_RX_BYTES",
-        "Rate of data received over PCIe (in B/s).",
-        "activity.pcie_rx_bytes_per_second",
-        per_mig_instance=True,
-    ),
+    _per_mig("PROF_PCIE_TX_BYTES", "Rate of data sent over PCIe (in B/s).", "activity.pcie_tx_bytes_per_second"),
+    _per_mig("PROF_PCIE_RX_BYTES", "Rate of data received over PCIe (in B/s).", "activity.pcie_rx_bytes_per_second"),
 )
 _XID = DcgmFamily("DCGM_FI_DEV_XID_ERRORS", "gauge", "", "Value of the last XID error encountered.")
 

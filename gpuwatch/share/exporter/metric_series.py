@@ -24,26 +24,13 @@ from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, owner_of, 
 from gpuwatch.share.openmetrics_text import Family, label_text, value_text
 
 CORE_METRICS = (
-    "utilization.gpu_percent",
-    "utilization.memory_percent",
-    "memory.total_bytes",
-    "memory.used_bytes",
-    "memory.free_bytes",
-    "temperature.gpu_celsius",
-    "temperature.memory_celsius",
-    "power.draw_watts",
-    "power.limit_watts",
-    "energy_joules",
-    "clocks.sm_mhz",
-    "events.power_seconds",
-    "events.thermal_seconds",
-    "pcie.replays",
-    "ecc.corrected",
-    "ecc.uncorrected",
-    "remapped_rows.uncorrectable",
-    "activity.sm_percent",
-    "activity.tensor_percent",
-    "activity.dram_percent",
+    *("utilization.gpu_percent", "utilization.memory_percent"),
+    *("memory.total_bytes", "memory.used_bytes", "memory.free_bytes"),
+    *("temperature.gpu_celsius", "temperature.memory_celsius"),
+    *("power.draw_watts", "power.limit_watts", "energy_joules"),
+    *("clocks.sm_mhz", "events.power_seconds", "events.thermal_seconds"),
+    *("pcie.replays", "ecc.corrected", "ecc.uncorrected", "remapped_rows.uncorrectable"),
+    *("activity.sm_percent", "activity.tensor_percent", "activity.dram_percent"),
 )
 """The metrics of ``--metrics core``: at most 30 series a GPU with those of its identity and owners."""
 _MAX_COMMAND_CHARS = 200
@@ -264,14 +251,12 @@ def _process_series(
     devices = {device.uuid: device for device in snapshot.devices}
     for process in shown:
         device, process_labels = devices[process.device_uuid or ""], families.process_labels(process)
-        command = (
-            shorten(mask_text(process.command), _MAX_COMMAND_CHARS) if options.commands and process.command else None
-        )
-        details = {"name": process.name, "type": process.type, "framework": process.framework, "command": command}
+        details = {"name": process.name, "type": process.type, "framework": process.framework}
+        if options.commands and process.command:
+            details["command"] = shorten(mask_text(process.command), _MAX_COMMAND_CHARS)
+        info_labels = lines.labels(device, **process_labels | owner_of(process)._asdict() | details)
+        lines.add(families.PROCESS_INFO, info_labels, 1)
         labels = lines.labels(device, **process_labels)
-        lines.add(
-            families.PROCESS_INFO, lines.labels(device, **process_labels | owner_of(process)._asdict() | details), 1
-        )
         for family, reading, scale in families.PROCESS_FAMILIES:
             number = process.number(reading)
             lines.add(family, labels, None if number is None else round(number * scale, 9))

@@ -14,16 +14,7 @@ from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports.report_elements import clean, framework_text, names_with_counts
 
 _WORK_PARAMETERS = (
-    "size",
-    "batch",
-    "units",
-    "features",
-    "image",
-    "filters",
-    "timesteps",
-    "bytes",
-    "dtype",
-    "jit_compile",
+    *("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile"),
 )
 """Parameters that decide how much work a step is."""
 GPU_OF_RUN = re.compile(r"^\d+ (.*) ((?:GPU|MIG)-\S+)$")

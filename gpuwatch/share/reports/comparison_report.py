@@ -213,12 +213,11 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
 
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     text = " ".join(cell for row in rows for cell in row[1:])
+    unsteady = any(is_unreliable(run.throughput) for run in document.runs)
     meanings = (
         f"{BEST} best in its column" if document.best_run else "",
         f"{WORST} worst" if document.worst_run else "",
-        f"{UNSTEADY} step times vary by more than 10 %"
-        if any(is_unreliable(run.throughput) for run in document.runs)
-        else "",
+        f"{UNSTEADY} step times vary by more than 10 %" if unsteady else "",
         f"{NOT_COMPARABLE} not comparable with the others" if NOT_COMPARABLE in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )

@@ -23,6 +23,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.share.reports import diagnostic_machine_tables as machine_tables
 from gpuwatch.share.reports import memory_over_time, run_report, run_tables
+from gpuwatch.share.reports.comparison_conclusion import run_failed
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_summary import (
     age_text,
@@ -232,16 +233,12 @@ def _raw_logs(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     if doctor is not None and doctor.log_tail:
         yield "Log of the doctor's run", readable(doctor.log_tail, _MAX_RAW_LINES, simulated=doctor.simulated)
     runs = _runs(document)
-    for run in [run for run in runs if run.log_tail and (run.is_program or _run_failed(run))][:_MAX_LOGS]:
+    for run in [run for run in runs if run.log_tail and (run.is_program or run_failed(run))][:_MAX_LOGS]:
         yield f"Log of {run_name(run, runs)}", readable(run.log_tail, _MAX_RAW_LINES, simulated=run.simulated)
     for excerpt in document.excerpts:
         name = clean(excerpt.name)
         title = name if name == "nvidia-smi" else f"{name.capitalize()}, lines about GPUs"
         yield title, tuple(map(printable, excerpt.lines))
-
-
-def _run_failed(run: Run) -> bool:
-    return run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(oom.expected for oom in run.ooms))
 
 
 def _runs(document: Diagnostic) -> tuple[Run, ...]:

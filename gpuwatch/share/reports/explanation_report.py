@@ -25,6 +25,7 @@ def explanation_content(document: Explanation) -> Content:
     """Everything that was found in a log."""
     main = next((finding for finding in document.findings if finding.id == document.primary), None)
     recognized = not _recognized_nothing(document)
+    verdict = clean(document.primary or ("healthy" if document.kind == "log" else "read"))
     findings = sorted(document.findings, key=lambda finding: (finding is not main, SEVERITY_ORDER[finding.severity]))
     frameworks = " and ".join(clean(name) for name in document.frameworks)
     lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
@@ -48,9 +49,7 @@ def explanation_content(document: Explanation) -> Content:
         title=name,
         subtitle=" · ".join(part for part in (content_text, frameworks, source if source != name else "") if part),
         state="unknown" if not recognized else STATE_BY_SEVERITY[main.severity] if main is not None else "ok",
-        verdict=clean(document.primary or ("healthy" if document.kind == "log" else "read"))
-        if recognized
-        else "unknown",
+        verdict=verdict if recognized else "unknown",
         reason=_reason(document, main),
         facts=tuple(_facts(document, main)),
         tables=tuple(table for table in tables if table.rows),

@@ -141,9 +141,8 @@ def _charts(profile: MemoryProfile) -> Iterator[MemoryAreas | BarChart]:
         yield MemoryAreas(f"Memory in use by line, {clean(profile.device)}", profile, "line")
     if profile.groups and profile.peak_bytes:
         large, _, missing = _split_groups(profile)
-        parts = [
-            BarPart(MEMORY_GROUPS.get(name, _OTHER_GROUP)[0], name, held, size(held)) for name, held in large.items()
-        ]
+        kinds = {name: MEMORY_GROUPS.get(name, _OTHER_GROUP)[0] for name in large}
+        parts = [BarPart(kinds[name], name, held, size(held)) for name, held in large.items()]
         if missing:
             name = "before the recording" if profile.before_bytes else "not recorded"
             parts.append(BarPart("free", name, missing, size(missing)))

@@ -170,20 +170,20 @@ def memory_bar_chart(run: Run) -> BarChart | None:
 def _bar_rows(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
     if entry.total_bytes is None or entry.used_bytes is None:
         return
+    children_only = only_children_used_gpus(run)
     sized: list[tuple[PartKind, str, int | None]] = [
         ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
         ("others", "other processes", entry.others_bytes),
         ("unexplained", "owned by no listed process", entry.unexplained_bytes),
-        ("process", "this process", None if only_children_used_gpus(run) else entry.process_bytes),
+        ("process", "this process", None if children_only else entry.process_bytes),
     ]
     amounts = [(kind, name, amount) for kind, name, amount in sized if amount]
     unowned_bytes = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
     if unowned_bytes > 0:
-        amounts.append(
-            ("process", "processes of this run", unowned_bytes)
-            if only_children_used_gpus(run)
-            else ("owner", "used, owner unknown", unowned_bytes)
+        unowned: tuple[PartKind, str] = (
+            ("process", "processes of this run") if children_only else ("owner", "used, owner unknown")
         )
+        amounts.append((*unowned, unowned_bytes))
     free = free_bytes(entry)
     if free:
         amounts.append(("free", "free", free))
@@ -191,12 +191,12 @@ def _bar_rows(run: Run, entry: DeviceMemory) -> Iterator[BarRow]:
         parts = tuple(BarPart(kind, name, amount, size(amount)) for kind, name, amount in amounts)
         yield BarRow(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
     held, context = entry.process_bytes, entry.context_bytes
-    if held and context and context <= held and not only_children_used_gpus(run):
+    if held and context and context <= held and not children_only:
         parts = (BarPart("context", "CUDA context", context, size(context)),)
         if held > context:
             parts = (*parts, BarPart("process", "allocators and the rest", held - context, size(held - context)))
         yield BarRow("↳ this process", parts, size(held))
-    for name, limit, peak in _allocators(run, entry) if not only_children_used_gpus(run) else ():
+    for name, limit, peak in _allocators(run, entry) if not children_only else ():
         if peak:
             text, tick = (size(peak), None) if limit is None else (f"{size(peak)} of {size(limit)}", float(limit))
             part = BarPart("value", f"in use by the framework, allocator of {name}", peak, size(peak))

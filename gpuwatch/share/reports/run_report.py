@@ -213,9 +213,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     if run.settings or not run.is_program:
         # The user's own program asks in its code.
         yield "asked", requested + (_process_note(run) if requested != UNKNOWN else "")
-    granted = ", ".join(
-        f"{run_tables.mapping_text(entry)} {clean(entry.name)} {size(entry.granted_bytes)}" for entry in run.device_map
-    )
+    names = ((f"{run_tables.mapping_text(entry)} {clean(entry.name)}", entry.granted_bytes) for entry in run.device_map)
+    granted = ", ".join(f"{name} {size(amount)}" for name, amount in names)
     # An empty map means "no GPU" only if the framework listed its devices.
     no_gpu = "no GPU" if run.devices.logical else UNKNOWN
     yield "granted", granted + _process_note(run) if granted else no_gpu

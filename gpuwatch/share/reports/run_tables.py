@@ -69,11 +69,9 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
     """Framework devices and their physical GPUs; with a run, the expected grants, and every process that has some."""
     mapped = [process for process in run.processes if process.device_map] if run is not None else []
     several_processes = len(mapped) > 1
-    mappings_by_pid = (
-        [(process.pid, mapping) for process in mapped for mapping in process.device_map]
-        if several_processes
-        else [(0, mapping) for mapping in mappings]
-    )
+    mappings_by_pid = [(0, mapping) for mapping in mappings]
+    if several_processes:
+        mappings_by_pid = [(process.pid, mapping) for process in mapped for mapping in process.device_map]
     cells = (
         ({"Process": str(pid)} if several_processes else {})
         | {
@@ -118,16 +116,13 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
 
 def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage | None = None) -> Table:
     """Where each op ran, and how often."""
+    reasons = {"refused": "refused", "absent": "refused"}
     rows = [
         (
             clean(placement.op),
             clean(placement.dtype),
             short_device(placement.requested) if placement.requested else "auto",
-            short_device(placement.actual)
-            if placement.actual
-            else "refused"
-            if placement.why in ("refused", "absent")
-            else "unknown",
+            short_device(placement.actual) if placement.actual else reasons.get(placement.why, "unknown"),
             str(placement.count),
         )
         for placement in placements
@@ -227,11 +222,8 @@ def workers_table(run: Run) -> Table:
 
 def _speeds_note(run: Run) -> str:
     measured = [(worker.alone, worker.throughput) for worker in run.workers if worker.throughput is not None]
-    reasons = [
-        why_not_comparable(throughput, alone_or_together, simulated=run.simulated)
-        for throughput, alone_or_together in measured
-        if throughput is not None and alone_or_together is not None
-    ]
+    both = ((alone, together) for alone, together in measured if alone is not None)
+    reasons = (why_not_comparable(alone, together, simulated=run.simulated) for alone, together in both)
     unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
     note = f" A dash in Slower by: {unknown}." if unknown else ""
     return f"Alone and together in steps/s.{note}" if measured else ""

@@ -312,11 +312,8 @@ def _speed_effects(run: Run, other: Run) -> Iterator[str]:
             other_work = "a different command" if comparable_runs.is_user_program(run) else "a different amount of work"
             why = f"{hows[0]}, not {hows[1]}" if same_amount and all(hows) else other_work
         else:
-            why = (
-                f"measured on {device_kind}, not on {other_device_kind}"
-                if device_kind != other_device_kind
-                else "simulated on another computer"
-            )
+            kinds = f"measured on {device_kind}, not on {other_device_kind}"
+            why = kinds if device_kind != other_device_kind else "simulated on another computer"
         yield f"speeds not comparable ({why})"
         return
     ratio = against.median_step_seconds / own.median_step_seconds

@@ -115,9 +115,8 @@ def _power_text(devices: Sequence[Device]) -> str:
     now = f"{sum(watts):.0f} W now{_without_text(power_draws)}" if watts else f"{UNKNOWN} now"
     if not joules:
         return f"{now}; energy counter {UNKNOWN}"
-    energy_by_gpu = ", ".join(
-        f"GPU {index} {energy(value, max(joules))}" for index, value in energies.items() if value is not None
-    )
+    known = ((index, value) for index, value in energies.items() if value is not None)
+    energy_by_gpu = ", ".join(f"GPU {index} {energy(value, max(joules))}" for index, value in known)
     by_gpu = f" ({energy_by_gpu})" if len(devices) > 1 else ""
     return f"{now}; {energy(sum(joules))} since the driver was loaded{_without_text(energies)}{by_gpu}"
 
@@ -160,10 +159,10 @@ def _device_row(device: Device, *, mark_simulated: bool) -> dict[str, str]:
 def _mig_instances(snapshot: Snapshot) -> Table:
     """The MIG instances of GPUs; each is a CUDA device."""
     rows: list[dict[str, str]] = []
+    parts = ("used", "total")
     heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", "SM activity", "Processes", "UUID")
-    has_activity = any(
-        "activity.sm_percent" in instance.readings for device in snapshot.devices for instance in device.mig_instances
-    )
+    instances = [instance for device in snapshot.devices for instance in device.mig_instances]
+    has_activity = any("activity.sm_percent" in instance.readings for instance in instances)
     for device in snapshot.devices:
         count = device.get("mig.instances")
         if device.readings.get("mig.mode") == "enabled" and isinstance(count, Missing):
@@ -180,9 +179,7 @@ def _mig_instances(snapshot: Snapshot) -> Table:
                     "GPU": str(device.index),
                     "GI/CI": instance.id,
                     "Profile": clean(instance.profile),
-                    "Memory": _part_of_whole(
-                        *(size(instance.number(f"memory.{name}_bytes")) for name in ("used", "total"))
-                    ),
+                    "Memory": _part_of_whole(*(size(instance.number(f"memory.{part}_bytes")) for part in parts)),
                     "SMs": clean(instance.multiprocessors),
                     "SM activity": percent(instance.number("activity.sm_percent")),
                     "Processes": clean(len({process.pid for process in users})),

@@ -19,12 +19,10 @@ LEGEND = {
 
 def topology_content(snapshot: Snapshot) -> Content:
     """The content of a topology: its matrix and legend."""
-    topology = snapshot.topology
-    path_names = (
-        []
-        if topology is None
-        else [path_name(topology, first, second) for first in snapshot.devices for second in snapshot.devices]
-    )
+    topology, devices = snapshot.topology, snapshot.devices
+    path_names = []
+    if topology is not None:
+        path_names = [path_name(topology, first, second) for first in devices for second in devices]
     used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in path_names}
     legend = tuple((name, meaning) for name, meaning in LEGEND.items() if name in used)
     tables = (topology_table(snapshot), Table("Legend", ("", "Meaning"), legend))

@@ -201,9 +201,7 @@ def _setting_row(summary: SettingSummary) -> dict[str, str]:
         "ALLOCATOR": size(summary.allocator_peak),
         "DEVICE MAP": device_map(run) if run is not None else UNKNOWN,
         "STEP": _step_text(time),
-        "STEPS/S": per_second_text(1 / time.median_seconds)
-        if time is not None and time.median_seconds > 0
-        else UNKNOWN,
+        "STEPS/S": UNKNOWN if time is None or time.median_seconds <= 0 else per_second_text(1 / time.median_seconds),
         "MEASURED": clean(summary.furthest_trial.covered).replace(" steps", "\u00a0steps"),
         "VERDICT": f"{_verdict_text(verdict)}{times}",
     }
