@@ -113,10 +113,8 @@ class _RunningJob:
         self.open_pipes = 2
         self.stdin_closed_at: float | None = None
         """When its stdin was closed, which asks it to end."""
-        self.signals_left = [
-            (_STDIN_CLOSED_SECONDS, signal.SIGTERM),
-            (_STDIN_CLOSED_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL),
-        ]
+        kill_after = _STDIN_CLOSED_SECONDS + _SIGTERM_SECONDS
+        self.signals_left = [(_STDIN_CLOSED_SECONDS, signal.SIGTERM), (kill_after, signal.SIGKILL)]
 
     def write_stdin(self, line: bytes) -> None:
         with suppress(OSError, ValueError):

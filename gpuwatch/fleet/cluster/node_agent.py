@@ -130,10 +130,8 @@ class _Agent:
         if not self._ending_since:
             self._ending_since = time.monotonic()
             child.send_signal(signal.SIGINT)  # to it alone: what it started, it ends itself
-            self._signals_left = [
-                (_SIGINT_SECONDS, signal.SIGTERM),
-                (_SIGINT_SECONDS + _SIGTERM_SECONDS, signal.SIGKILL),
-            ]
+            kill_after = _SIGINT_SECONDS + _SIGTERM_SECONDS
+            self._signals_left = [(_SIGINT_SECONDS, signal.SIGTERM), (kill_after, signal.SIGKILL)]
         waited = time.monotonic() - self._ending_since
         while self._signals_left and waited > self._signals_left[0][0]:
             child.send_signal(self._signals_left.pop(0)[1])

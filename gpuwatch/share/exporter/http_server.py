@@ -277,13 +277,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         data = body.encode() if isinstance(body, str) else body
         self.send_response(status)
-        headers = {
-            "Content-Type": content_type,
-            "Content-Length": str(len(data)),
-            **extra_headers,
-            **self.server.web.settings.headers,
-        }
-        for name, text in headers.items():
+        headers = {"Content-Type": content_type, "Content-Length": str(len(data))}
+        for name, text in {**headers, **extra_headers, **self.server.web.settings.headers}.items():
             self.send_header(name, text)
         self.end_headers()
         if self.command != "HEAD":

@@ -41,12 +41,8 @@ _LABEL_PREFIXES = ("identity.", "mode.", "mig.")
 
 def _has_series(spec: MetricSpec) -> bool:
     # Prometheus computes the rates of counters itself.
-    return (
-        families.has_family(spec)
-        and not spec.rate_of
-        and not spec.id.startswith(_LABEL_PREFIXES)
-        and spec.id != "nvlink.links"
-    )
+    is_label = spec.id.startswith(_LABEL_PREFIXES) or spec.id == "nvlink.links"
+    return families.has_family(spec) and not spec.rate_of and not is_label
 
 
 ALL_METRICS = tuple(spec for spec in METRICS if _has_series(spec) and spec.lane is not Lane.ON_DEMAND)

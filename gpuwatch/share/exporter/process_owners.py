@@ -43,10 +43,8 @@ def owner_of(process: Process) -> Owner:
 
 def owner_shares(processes: Iterable[Process]) -> list[OwnerShare]:
     """The owners of processes on one GPU, the one with the most memory first."""
-    shares = [
-        OwnerShare(owner, len(processes), _total_memory(processes))
-        for owner, processes in group_by(processes, owner_of).items()
-    ]
+    by_owner = group_by(processes, owner_of)
+    shares = [OwnerShare(owner, len(owned), _total_memory(owned)) for owner, owned in by_owner.items()]
     return sorted(shares, key=lambda share: (-(share.memory_bytes or 0.0), -share.processes, str(share.owner)))
 
 

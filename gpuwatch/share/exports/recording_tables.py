@@ -216,12 +216,8 @@ def table(name: str, step: int) -> Table:
         ),
         "events": Table(
             (
-                *(
-                    _TIME_COLUMN,
-                    _HOST_COLUMN,
-                    *_GPU_COLUMNS,
-                    *_columns(ColumnType.TEXT, "kind", "severity", "certainty", "text"),
-                ),
+                *(_TIME_COLUMN, _HOST_COLUMN, *_GPU_COLUMNS),
+                *_columns(ColumnType.TEXT, "kind", "severity", "certainty", "text"),
                 Column("pid", ColumnType.INTEGER),
                 Column("cause", ColumnType.TEXT),
                 Column("occurrence", ColumnType.INTEGER),

@@ -118,9 +118,8 @@ class _Sentences:
         if ended:
             return self.not_comparable_text(ended)
         others = [index for index, run in enumerate(self.runs) if not run_failed(run)]
-        remaining = group_by(
-            others, lambda index: "oom" if ended_as_expected(self.runs[index]) else self.runs[index].verdict
-        )
+        verdicts = ["oom" if ended_as_expected(run) else run.verdict for run in self.runs]
+        remaining = group_by(others, lambda index: verdicts[index])
         ends = ((self.names_of(indices), _END_TEXTS[end]) for end, indices in remaining.items())
         return "; ".join(f"{names} {end.format(be='were' if ' and ' in names else 'was')}" for names, end in ends)
 
@@ -202,11 +201,8 @@ class _Sentences:
 
     def fastest(self, group: Sequence[int]) -> _Winners | None:
         """The fastest runs, within noise of each other; None if no other is slower beyond noise."""
-        speeds = {
-            index: throughput.steps_per_second
-            for index in group
-            if (throughput := self.runs[index].throughput) is not None
-        }
+        measured = ((index, self.runs[index].throughput) for index in group)
+        speeds = {index: speed.steps_per_second for index, speed in measured if speed is not None}
         steady = [index for index in speeds if not is_unreliable(self.runs[index].throughput)]
         if len(steady) < len(speeds) or not steady:
             return None  # an unsteady run may be faster than any other
@@ -215,10 +211,9 @@ class _Sentences:
         if not slower:
             return None
         reference = self.reference(slower, min(slower, key=lambda index: speeds[index]))
+        against = self.runs[reference]
         remaining = [index for index in steady if index not in slower]
-        winners = [
-            index for index in remaining if not comparable_runs.why_speeds_alike(self.runs[index], self.runs[reference])
-        ]
+        winners = [index for index in remaining if not comparable_runs.why_speeds_alike(self.runs[index], against)]
         return self.winners_among(speeds, per_second_text, winners, slower, reference)
 
     def winners_among(

@@ -138,11 +138,8 @@ def _context_row(entry: DeviceMemory, profiles: Sequence[MemoryProfile]) -> Owne
 
 
 def _is_on(run: Run, profile: MemoryProfile, entry: DeviceMemory) -> bool:
-    name = device_name(profile.device)
-    return any(
-        mapping.uuid == entry.uuid and device_name(clean(mapping.framework_device)) == name
-        for mapping in run.device_map
-    )
+    names = (clean(mapping.framework_device) for mapping in run.device_map if mapping.uuid == entry.uuid)
+    return device_name(profile.device) in map(device_name, names)
 
 
 def free_bytes(entry: DeviceMemory) -> int | None:

@@ -56,11 +56,7 @@ OPTIONAL_COLUMNS: tuple[Column, ...] = (
     ("gpus", "GPUS", comparable_runs.gpus),
     ("driver", "DRIVER", lambda run: clean(run.driver_version)),
     ("workload", "WORKLOAD", comparable_runs.workload),
-    (
-        "measured_on",
-        "MEASURED ON",
-        lambda run: comparable_runs.device_kind(run) if run.throughput is not None else UNKNOWN,
-    ),
+    ("measured_on", "MEASURED ON", lambda run: comparable_runs.device_kind(run) if run.throughput else UNKNOWN),
 )
 """Columns that appear after the configuration if the runs differ in them."""
 

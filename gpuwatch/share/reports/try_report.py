@@ -329,9 +329,8 @@ def _failure_table(trials: Sequence[Trial]) -> Table:
 def _decisive_lines(run: Run) -> list[str]:
     """The evidence of the cause; where there is none, the last lines of the output that are no messages by the way."""
     main = next((finding for finding in run.findings if finding.id == run.primary), None)
-    evidence_lines = (
-        [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason] if main is not None else []
-    )
+    evidence = main.evidence if main is not None else ()
+    evidence_lines = [line for line in evidence if line.rstrip(".") not in run.verdict_reason]
     program_frames = [line.strip() for line in run.log_tail if _PROGRAM_FRAME.match(line)][-1:]
     if main is not None and main.id != "unknown":
         decisive = evidence_lines[:_MAX_DECISIVE_LINES]

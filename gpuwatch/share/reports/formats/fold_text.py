@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterable
 from rich.cells import cell_len
 
 _WORD = re.compile(r"([ \t\n]*)([^ \t\n]+)")  # not at \u00a0, which holds words together
-_BREAK_PATTERNS = (
-    re.compile(r"[^/]*/+|[^/]+"),
-    re.compile(r"[^,;=:&?]*[,;=:&?]+|[^,;=:&?]+"),
-    re.compile(r"[^-_.]*[-_.]+|[^-_.]+"),
-)
+_BREAK_PATTERNS = [re.compile(rf"[^{at}]*[{at}]+|[^{at}]+") for at in ("/", ",;=:&?", "-_.")]
 """Where a word longer than the line may be divided, the best places first."""
 _ID = re.compile(r"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
 _MIN_ID_DIGITS = 8

@@ -244,7 +244,8 @@ def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float)
 
 def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
     lanes = enumerate(processes_on(period, device)[:_MAX_PROCESSES])
-    severities = {incident.severity for incident in track.incidents}
+    present = {incident.severity for incident in track.incidents}
+    severities = [severity for severity in SEVERITY_SIGNS if severity in present]
     keys = [
         *(
             svg.legend_entry(f'class="lane c{number % _MAX_COLORS}"', _process_name(process), "key lane-key")
@@ -252,11 +253,7 @@ def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
         ),
         '<span class="key course"><i></i>mean</span>',
         svg.legend_entry('class="range"', "least to most", "key range"),
-        *(
-            svg.legend_entry(f'class="band {severity}"', severity)
-            for severity in SEVERITY_SIGNS
-            if severity in severities
-        ),
+        *(svg.legend_entry(f'class="band {severity}"', severity) for severity in severities),
     ]
     if period.gaps:
         keys.append(svg.legend_entry('fill="url(#hatch)"', "not recorded"))
