@@ -61,41 +61,45 @@ class CommandRunner:
         """
         if self._parallel_slots.statistics().tasks_waiting >= MAX_WAITING_CALLS:
             raise GpuwatchError("too many calls at once", hint="wait for their answers")
-        name = arguments[0]
         redact = ["--redact"] if self._redact else []
         command = [*arguments, "--json", *redact, *(["--", *program] if program else [])]
         async with self._parallel_slots:
-            package_parent = str(Path(__file__).resolve().parents[3])
-            try:
-                process = await anyio.open_process(
-                    [sys.executable, "-P", "-c", _START_CODE, package_parent, *command],
-                    stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    cwd=folder,
-                    start_new_session=True,
-                    pass_fds=inherited_fds,
-                )
-            except ValueError as error:  # a NUL, or half a surrogate pair
-                raise UsageError(f"gpuwatch {name} cannot be given these arguments: {error}") from error
-            except OSError as error:
-                raise GpuwatchError(f"gpuwatch {name} cannot be started: {error.strerror}") from error
-            output, errors = bytearray(), bytearray()
-            try:
-                with anyio.move_on_after(deadline) as scope:
-                    async with anyio.create_task_group() as tasks:
-                        assert process.stdout is not None
-                        assert process.stderr is not None
-                        if isinstance(stdin, bytes):
-                            tasks.start_soon(_write, process, stdin)
-                        tasks.start_soon(_read, process.stdout, output)
-                        tasks.start_soon(_read, process.stderr, errors)
-                    code = await process.wait()
-            finally:
-                await _end_process(process)
-            if scope.cancelled_caught:
-                raise GpuwatchError(f"gpuwatch {name} took longer than {deadline:g} s and was stopped")
-            return _decode_document(bytes(output), bytes(errors), name, code)
+            return await self._run(command, deadline, stdin, folder, inherited_fds)
+
+    async def _run(
+        self, command: list[str], deadline: float, stdin: int | bytes, folder: Path | None, inherited_fds: Sequence[int]
+    ) -> dict[str, Any]:
+        package_parent = str(Path(__file__).resolve().parents[3])
+        try:
+            process = await anyio.open_process(
+                [sys.executable, "-P", "-c", _START_CODE, package_parent, *command],
+                stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=folder,
+                start_new_session=True,
+                pass_fds=inherited_fds,
+            )
+        except ValueError as error:  # a NUL, or half a surrogate pair
+            raise UsageError(f"gpuwatch {command[0]} cannot be given these arguments: {error}") from error
+        except OSError as error:
+            raise GpuwatchError(f"gpuwatch {command[0]} cannot be started: {error.strerror}") from error
+        output, errors = bytearray(), bytearray()
+        try:
+            with anyio.move_on_after(deadline) as scope:
+                async with anyio.create_task_group() as tasks:
+                    assert process.stdout is not None
+                    assert process.stderr is not None
+                    if isinstance(stdin, bytes):
+                        tasks.start_soon(_write, process, stdin)
+                    tasks.start_soon(_read, process.stdout, output)
+                    tasks.start_soon(_read, process.stderr, errors)
+                code = await process.wait()
+        finally:
+            await _end_process(process)
+        if scope.cancelled_caught:
+            raise GpuwatchError(f"gpuwatch {command[0]} took longer than {deadline:g} s and was stopped")
+        return _decode_document(bytes(output), bytes(errors), command[0], code)
 
 
 def _decode_document(output: bytes, errors: bytes, name: str, code: int) -> dict[str, Any]:
