@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import PROCESS_READINGS, Process
 from gpuwatch.core.safe_text import printable
-from gpuwatch.machine.recording.process_lifetimes import ProcessLife
+from gpuwatch.machine.history.process_usage import ProcessLife
 from gpuwatch.share.exports.exported_period import NUMERIC_METRICS, ExportedPeriod
 
 Row = list[object]
