@@ -15,8 +15,8 @@ from gpuwatch.machine.history.process_usage import ProcessLives
 from gpuwatch.machine.history.sample_events import ProcessEvents
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from gpuwatch.machine.sources.device_source import GpuProcess
-from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
+from gpuwatch.machine.sources.nvidia.processes import Accounting
 from tests.ui import machines
 from tests.ui.machines import GIB, NOON
 

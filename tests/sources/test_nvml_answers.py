@@ -16,7 +16,7 @@ from gpuwatch.machine.sources.nvidia.decode_answers import number_or_name, picke
 from gpuwatch.machine.sources.nvidia.mig import profile_name
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
-from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists, RunningProcesses
+from gpuwatch.machine.sources.nvidia.processes import ProcessLists, RunningProcesses
 from tests.sources.test_nvml_faults import CODES
 
 SLOW = [spec for spec in METRICS if spec.lane is Lane.SLOW]

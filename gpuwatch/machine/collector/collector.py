@@ -186,12 +186,8 @@ class Collector:
                 description = replace(description, accounted=device.accounted)
             built = self._built_devices.get(device.uuid)
             unified = _is_unified(read, unread)
-            if (
-                built is not None
-                and built.is_of(read, unread, rows, description)
-                and not device.mig_instances
-                and not unified
-            ):
+            is_plain = not device.mig_instances and not unified
+            if built is not None and is_plain and built.is_of(read, unread, rows, description):
                 devices.append(built.device)
                 continue
             readings, missing = dict(read), dict(unread)
@@ -239,10 +235,8 @@ class Collector:
         if found is None:
             return [], False
         listed, failed = found
-        problems.extend(
-            Problem(source=f"{source.name} device {device.index}", reason=why.reason, detail=why.detail)
-            for why in failed
-        )
+        name = f"{source.name} device {device.index}"
+        problems.extend(Problem(source=name, reason=why.reason, detail=why.detail) for why in failed)
         if not listed:
             return [], not failed
         utilization, why_missing = source.utilization(device)

@@ -40,7 +40,7 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.collector_replacement import HostSnapshots, IdleTimes
+    from gpuwatch.machine.collector.samples_without_collector import HostSnapshots, IdleTimes
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -249,9 +249,8 @@ class LiveFeed:
         if code is not None:
             return self._collector_fault if self._library_crashes else ending_text(code)
         # Its successor has to start first; only then can it be waiting for the driver.
-        if time.monotonic() - self._started_at < _START_SECONDS and (
-            self._collector_fault or self._call_hung_since_sample
-        ):
+        is_starting = time.monotonic() - self._started_at < _START_SECONDS
+        if is_starting and (self._collector_fault or self._call_hung_since_sample):
             return self._collector_fault
         return "" if watch is None else watch.collector_fault()
 
@@ -384,7 +383,7 @@ class LiveFeed:
 
     def _sample_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
-        from gpuwatch.machine.collector.collector_replacement import HostSnapshots  # most dashboards never need it
+        from gpuwatch.machine.collector.samples_without_collector import HostSnapshots  # most dashboards never need it
 
         if self._host_snapshots is None:
             self._host_snapshots = HostSnapshots()
@@ -431,7 +430,7 @@ class LiveFeed:
 
     def _begin_idle_times(self) -> None:
         """Called when another begins to take the samples."""
-        from gpuwatch.machine.collector.collector_replacement import IdleTimes  # most dashboards never need it
+        from gpuwatch.machine.collector.samples_without_collector import IdleTimes  # most dashboards never need it
 
         if self._newest_snapshot is not None:
             self._idle_times = IdleTimes(self._newest_snapshot)

@@ -264,10 +264,7 @@ def _host_readings(facts: ProcessFacts | None, missing: dict[str, Missing], why_
         why = Missing(reason, detail=f"the process is {why_absent}")
         missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", RUN_SECONDS, "threads"), why))
         return {}
-    readings: dict[str, Value] = {
-        "host_memory_bytes": facts.host_memory_bytes,
-        "threads": facts.threads,
-    }
+    readings: dict[str, Value] = {"host_memory_bytes": facts.host_memory_bytes, "threads": facts.threads}
     if facts.cpu_percent is None:
         missing["cpu_percent"] = NO_EARLIER_SAMPLE
     else:

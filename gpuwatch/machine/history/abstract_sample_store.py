@@ -107,12 +107,12 @@ class SampleStore(ABC):
                 devices = decoder.devices()
                 if devices is not last_devices:
                     last_devices = devices
-                    read = (
-                        ((device.uuid, name), number(device.readings.get(name)))
+                    values = {
+                        (device.uuid, name): value
                         for device in devices
                         for name in metrics
-                    )
-                    values = {key: value for key, value in read if value is not None}
+                        if (value := number(device.readings.get(name))) is not None
+                    }
                     for key in values.keys() - columns.keys():
                         columns[key] = [None] * len(times)
                 times.append(at)

@@ -163,9 +163,8 @@ def _end_event(
     after = f" after {hours_minutes(ran)}" if ran is not None else ""
     observed = _observed_text(entries, None if lives else peak)
     accounted = [] if lives else _accounting_text(rows, snapshot)
-    return process_event(
-        rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_why_unnamed(row)}"
-    )
+    parts = ", ".join((what + after, *observed, *accounted))
+    return process_event(rows, at, "process.exited", f"{parts}{_why_unnamed(row)}")
 
 
 def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
@@ -295,9 +294,8 @@ class DeviceEvents:
             self._without_xids.pop(device.uuid, None)
         elif why_missing.reason != "device_lost" and device.uuid not in self._without_xids:
             self._without_xids[device.uuid] = None
-            text = (
-                f"reports no Xids; its errors are only in dmesg: {printable(why_missing.detail or why_missing.reason)}"
-            )
+            why = printable(why_missing.detail or why_missing.reason)
+            text = f"reports no Xids; its errors are only in dmesg: {why}"
             found.append(device_event(device, at, "device.no-xids", text, "info"))
         return found
 

@@ -309,8 +309,8 @@ class FrameDecoder:
         """The snapshot of the last frame, with outdated rows."""
         self._devices: tuple[Device, ...] = ()
         self._processes: tuple[Process, ...] = ()
-        self._changed_device_readings: dict[int, _Readings] = {}
-        self._changed_process_readings: dict[int, _Readings] = {}
+        self._device_changes: dict[int, _Readings] = {}
+        self._process_changes: dict[int, _Readings] = {}
         """Changes since the rows above were built."""
 
     def read(self, frames: bytes) -> Iterator[FrameDecoder]:
@@ -344,7 +344,7 @@ class FrameDecoder:
         """Goes on from this snapshot."""
         self._last = snapshot
         self._devices, self._processes = snapshot.devices, snapshot.processes
-        self._changed_device_readings, self._changed_process_readings = {}, {}
+        self._device_changes, self._process_changes = {}, {}
 
     def _apply(self, last: Snapshot, delta: _Delta) -> None:
         host = last.host
@@ -362,18 +362,16 @@ class FrameDecoder:
             bystanders=last.bystanders if delta.bystanders is None else delta.bystanders,
         )
         if delta.order is not None:
-            rows, changed, new = self._processes, self._changed_process_readings, delta.processes
+            rows, changed, new = self._processes, self._process_changes, delta.processes
             self._processes = tuple([rows[old] if old >= 0 else new[place] for place, old in enumerate(delta.order)])
-            self._changed_process_readings = {
-                at: {**changed[old]} for at, old in enumerate(delta.order) if old in changed
-            }
+            self._process_changes = {at: {**changed[old]} for at, old in enumerate(delta.order) if old in changed}
         if delta.devices:
-            self._devices = _replaced_rows(self._devices, delta.devices, self._changed_device_readings)
+            self._devices = _replaced_rows(self._devices, delta.devices, self._device_changes)
         if delta.processes:
-            self._processes = _replaced_rows(self._processes, delta.processes, self._changed_process_readings)
+            self._processes = _replaced_rows(self._processes, delta.processes, self._process_changes)
         for changed, readings in (
-            (self._changed_device_readings, delta.device_readings),
-            (self._changed_process_readings, delta.process_readings),
+            (self._device_changes, delta.device_readings),
+            (self._process_changes, delta.process_readings),
         ):
             for place, values_of_row in readings.items():
                 changed.setdefault(place, {}).update(values_of_row)
@@ -385,14 +383,14 @@ class FrameDecoder:
         return self._last.taken_at.timestamp()
 
     def devices(self) -> tuple[Device, ...]:
-        if self._changed_device_readings:
-            self._devices, self._changed_device_readings = _up_to_date(self._devices, self._changed_device_readings), {}
+        if self._device_changes:
+            self._devices, self._device_changes = _up_to_date(self._devices, self._device_changes), {}
         return self._devices
 
     def processes(self) -> tuple[Process, ...]:
-        if self._changed_process_readings:
-            self._processes, self._changed_process_readings = (
-                _up_to_date(self._processes, self._changed_process_readings),
+        if self._process_changes:
+            self._processes, self._process_changes = (
+                _up_to_date(self._processes, self._process_changes),
                 {},
             )
         return self._processes
@@ -400,7 +398,7 @@ class FrameDecoder:
     def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:
         """The rows of one process in the last frame, bystanders too, without updating the others."""
         assert self._last is not None
-        changed, who = self._changed_process_readings, (pid, create_time)
+        changed, who = self._process_changes, (pid, create_time)
         found = [
             _with_changes(row, changed[place]) if place in changed else row
             for place, row in enumerate(self._processes)

@@ -64,10 +64,8 @@ def pack_times(times: Sequence[float]) -> bytes:
 
 def unpack_times(data: object) -> list[float]:
     """Times in seconds since the epoch, from :func:`pack_times`. Raises :class:`DamagedData`."""
-    return [
-        microseconds / _MICROSECONDS_PER_SECOND
-        for microseconds in accumulate(decoded(_decode_steps, without_checksum(data)))
-    ]
+    steps = decoded(_decode_steps, without_checksum(data))
+    return [microseconds / _MICROSECONDS_PER_SECOND for microseconds in accumulate(steps)]
 
 
 def compress(data: bytes) -> bytes:

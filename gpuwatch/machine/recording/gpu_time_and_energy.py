@@ -34,7 +34,8 @@ _GRAPHICS = "G"
 
 ProcessKey = tuple[int, float | None, str, str | None]
 """Pid, start time, UUID of the device, MIG instance."""
-_SecondsByProcess = dict[ProcessKey, float]
+_Seconds = dict[ProcessKey, float]
+"""By process."""
 
 
 def hour_of(at: float) -> int:
@@ -171,8 +172,8 @@ class _EnergyWindow:
     def __init__(self, counter: float) -> None:
         self.counter = counter
         self.free = self.seconds = 0.0
-        self.held: _SecondsByProcess = {}
-        self.used: _SecondsByProcess = {}
+        self.held: _Seconds = {}
+        self.used: _Seconds = {}
 
 
 class _GpuTimeDraft:
@@ -261,13 +262,11 @@ class GpuTimeMeter:
             self._add_process_sample(hour, key, row)
         holders = [(key, row) for key, row in entries if key in before]
         gpu_percent = device.number("utilization.gpu_percent")
-        shares: _SecondsByProcess = {}
+        shares: _Seconds = {}
         if holders and seconds:
             time.held_seconds += seconds
-            here = {key for key, _ in entries}
-            found = _sm_percentages(
-                [row for _, row in entries], gpu_percent, len(before - here)
-            )  # who came or went shares it
+            left = before - {key for key, _ in entries}
+            found = _sm_percentages(rows, gpu_percent, len(left))  # who came or went shares it
             used = [pair for (key, _), pair in zip(entries, found, strict=True) if key in before]
             own = [percent for percent, _ in used if percent is not None]
             if gpu_percent is not None or len(own) == len(used):
@@ -310,7 +309,7 @@ class GpuTimeMeter:
         return process
 
     def _add_energy(
-        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _SecondsByProcess, seconds: float
+        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _Seconds, seconds: float
     ) -> None:
         """Divides what the counter has counted since it last moved; it is read every few seconds only.
 
@@ -351,7 +350,7 @@ class GpuTimeMeter:
             process.energy_seconds += held
 
     def _add_power(
-        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _SecondsByProcess, seconds: float
+        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _Seconds, seconds: float
     ) -> None:
         """Integrates power between two samples of a device that has no energy counter."""
         watts = device.number("power.draw_watts") if has_no_counter(device) else None

@@ -66,7 +66,10 @@ def gpu_usage(
             f"nothing was recorded from {time_text(since)}{f' to {time_text(until)}' if end is not None else ' on'}",
             hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(last)}",
         )
-    time = _gpu_time(recording, since, until, progress)
+    # Of stored hours where they are whole, else of the samples. What was recorded twice, as the clock was set back,
+    # is counted twice.
+    hours = recording.hours(since, until)  # damaged ones are counted again
+    time = merged_times([*hours.values(), *_count_samples(recording, since, until, hours.keys(), progress)])
     newest = recording.at(until)
     groups: dict[object, list[ProcessTime]] = {}
     for process in time.processes:
@@ -172,20 +175,13 @@ def _common_value(values: Iterable[str | None]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _gpu_time(recording: Recording, begin: float, end: float, progress: Callable[[float], None]) -> GpuTime:
-    """GPU time from ``begin`` to ``end``: of stored hours where they are whole, else of the samples.
-
-    What was recorded twice because the clock was set back is counted twice. ``progress``: called with the share of
-    the samples that was read.
-    """
-    hours = recording.hours(begin, end)  # damaged ones are counted again
-    return merged_times([*hours.values(), *_count_samples(recording, begin, end, hours.keys(), progress)])
-
-
 def _count_samples(
     recording: Recording, begin: float, end: float, stored_hours: Collection[int], progress: Callable[[float], None]
 ) -> Iterable[GpuTime]:
-    """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
+    """The GPU time of samples whose hour is not stored; the samples that are in no block yet always.
+
+    ``progress``: called with the share of the samples that was read.
+    """
     meter = GpuTimeMeter(recording.interval)
     blocks = recording.recorded_blocks()
     is_counted = []

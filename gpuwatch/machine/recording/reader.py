@@ -93,7 +93,7 @@ class Recording(SampleStore):
         self._open_samples: list[StoredSample] = []
         """The samples that are in no block yet."""
         self._decoder = FrameDecoder()
-        self._last_open_frame = 0
+        self._last_frame = 0
         """The last of their frames that was decoded."""
         self._find_spans_once = lru_cache(1)(self._find_spans_without_gaps)
         self._events: list[MachineEvent] = []
@@ -116,17 +116,15 @@ class Recording(SampleStore):
         if version == self._data_version:
             return False
         if self._data_version is None or version[0] != self._data_version[0]:  # all is read again of what is left
-            self._sealed_blocks, self._last_open_frame, self._open_samples, self._decoder = [], 0, [], FrameDecoder()
+            self._sealed_blocks, self._last_frame, self._open_samples, self._decoder = [], 0, [], FrameDecoder()
         self._data_version = version
         last = self.last_block
         with self._db.read_transaction():
             first = self._db.rows("SELECT min(id) FROM minutes")[0][0]
             entries = self._db.rows(f"SELECT id, {_ENTRY_COLUMNS} FROM minutes WHERE id > ? ORDER BY id", (last,))  # noqa: S608  # columns of ours
             if entries:  # with all that was open
-                self._last_open_frame, self._open_samples, self._decoder = 0, [], FrameDecoder()
-            frames = self._db.rows(
-                "SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._last_open_frame,)
-            )
+                self._last_frame, self._open_samples, self._decoder = 0, [], FrameDecoder()
+            frames = self._db.rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (self._last_frame,))
         if self._db.salvaged != version[0]:
             return self.refresh()
         self._add_open_samples(frames)
@@ -141,7 +139,7 @@ class Recording(SampleStore):
     def _add_open_samples(self, rows: list[tuple[int, bytes]]) -> None:
         """Decodes samples that are in no block; those after a damaged one need it."""
         for number, data in rows:
-            self._last_open_frame = number
+            self._last_frame = number
             try:
                 if _OPEN_SAMPLE_KIND not in self.damage.rows:
                     self._open_samples += map(FrameDecoder.sample, self._decoder.read(without_checksum(data)))
@@ -162,13 +160,10 @@ class Recording(SampleStore):
                 continue  # as the block has it
         numbers = [row[0] for row in entries]
         if not self._sealed_blocks:
-            numbers += [
-                number for number in self._db.rows("SELECT min(id), max(id) FROM data")[0] if number is not None
-            ]
+            numbers += [block for block in self._db.rows("SELECT min(id), max(id) FROM data")[0] if block is not None]
         if numbers and len(found) <= max(numbers) - min(numbers):
-            for number in range(
-                min(numbers), min(max(numbers), min(numbers) + 2 * len(entries) + _MAX_LOST_BLOCKS) + 1
-            ):
+            first = min(numbers)
+            for number in range(first, min(max(numbers), first + 2 * len(entries) + _MAX_LOST_BLOCKS) + 1):
                 if number not in found and (times := self._decoded_times(number)):
                     found[number] = Block(number, times[0], times[-1], len(times))
         return [found[number] for number in sorted(found)]

@@ -144,9 +144,8 @@ def unreadable_error(path: Path, error: Exception) -> Unreadable:
     """What to report when SQLite cannot read the file."""
     if isinstance(error, Unreadable):
         return error
-    return Unreadable(
-        f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check shows what can still be read"
-    )
+    hint = "gpuwatch record check shows what can still be read"
+    return Unreadable(f"cannot read {file_name(path)}: {error}", hint=hint)
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:

@@ -88,10 +88,8 @@ def info_lines(info: RecordingInfo) -> Iterator[str]:
     yield f"  problems  {len(info.problems) or 'none'}"
     for problem in info.problems[:_MAX_LISTED]:
         yield f"            {_time_text(problem.since)}  {printable(problem.title)}"
-    total = (
-        f"{len(info.gaps)}, {hours_minutes(sum(gap.seconds for gap in info.gaps))} in total" if info.gaps else "none"
-    )
-    yield f"  gaps      {total}"
+    total = f", {hours_minutes(sum(gap.seconds for gap in info.gaps))} in total" if info.gaps else ""
+    yield f"  gaps      {len(info.gaps) or 'none'}{total}"
     for gap in sorted(info.gaps, key=lambda gap: -gap.seconds)[:_MAX_LISTED]:
         yield f"            {_gap_line(gap)}"
     for run in info.recorders:

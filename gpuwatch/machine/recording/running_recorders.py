@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.core import private_folders
+from gpuwatch.core.private_folders import private_folder
 from gpuwatch.machine.sources.procfs import boot_id
 from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
@@ -92,9 +92,7 @@ class Announcement:
             path=str(path.absolute()), pid=os.getpid(), interval=interval, gpm=gpm, place=machine_place()
         )
         service = os.environ.get(ENV_FOLDER, "").partition(":")[0]
-        folder = (
-            Path(service) if service else private_folders.private_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
-        )
+        folder = Path(service) if service else private_folder(_user_folder(), "XDG_STATE_HOME", "recorders")
         _remove_left_over_entries(folder)
         # Hosts and containers that share a folder have the same pids: none is to wait for the lock of another.
         self._file = folder / f"{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"

@@ -79,7 +79,6 @@ class SampleRedactor:
             redacted,
             taken_at=snapshot.taken_at,
             took_seconds=snapshot.took_seconds,
-            topology=redacted.topology,
             host=replace(snapshot.host, hostname=redacted.host.hostname),
             devices=tuple(map(self._device, snapshot.devices)),
             processes=tuple(map(self._process, snapshot.processes)),
@@ -114,11 +113,8 @@ def _text_key(row: Device | Process) -> bytes:
     texts: dict[str, Value] = {name: value for name, value in row.readings.items() if type(value) is str}
     if isinstance(row, Process):
         return encoded(replace(row, readings=texts, workers_cpu_percent=None))
-    return encoded(
-        replace(
-            row, readings=texts, mig_instances=tuple(replace(instance, readings={}) for instance in row.mig_instances)
-        )
-    )
+    instances = tuple(replace(instance, readings={}) for instance in row.mig_instances)
+    return encoded(replace(row, readings=texts, mig_instances=instances))
 
 
 def _lasting_part(snapshot: Snapshot) -> Snapshot:

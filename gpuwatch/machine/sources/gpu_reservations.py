@@ -106,9 +106,8 @@ def _max_per_user() -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS):
-        raise UsageError(
-            f"{ENV_MAX_PER_USER}={shorten(printable(text), _MAX_COMMAND_CHARS)} is not a number of reservations"
-        )
+        shown = shorten(printable(text), _MAX_COMMAND_CHARS)
+        raise UsageError(f"{ENV_MAX_PER_USER}={shown} is not a number of reservations")
     return int(text)
 
 
@@ -222,7 +221,8 @@ def abstract_names(prefix: str) -> list[tuple[str, int | None]]:
     except OSError:
         found = []
     if not any(uid is not None for _, uid in found):
-        found = [(name, None) for name in _proc_net_names()]
+        rows = (line.rpartition(" @") for line in (file_text(_PROC_NET_UNIX) or "").splitlines())
+        found = [(name, None) for _, is_abstract, name in rows if is_abstract]
     return [(name, uid) for name, uid in found if name.startswith(prefix)]
 
 
@@ -230,9 +230,8 @@ def _sock_diag_rows() -> Iterator[tuple[str, int | None]]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(_ANSWER_SECONDS)
         body = _REQUEST.pack(socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _UDIAG_SHOW_NAME | _UDIAG_SHOW_UID, 0, 0)
-        kernel.send(
-            _MESSAGE_HEADER.pack(_MESSAGE_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _DUMP_FLAGS, 1, 0) + body
-        )
+        size = _MESSAGE_HEADER.size + len(body)
+        kernel.send(_MESSAGE_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _DUMP_FLAGS, 1, 0) + body)
         while True:
             answer = kernel.recv(1 << 16)
             offset = 0
@@ -258,11 +257,3 @@ def _attributes(data: bytes) -> dict[int, bytes]:
         found[kind] = data[offset + _ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
     return found
-
-
-def _proc_net_names() -> list[str]:
-    return [
-        name
-        for _, offset, name in (line.rpartition(" @") for line in (file_text(_PROC_NET_UNIX) or "").splitlines())
-        if offset
-    ]

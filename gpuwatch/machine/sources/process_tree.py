@@ -66,12 +66,10 @@ class ProcessTree:
                 if parent not in wanted:
                     ancestor_pids.add(parent)
                 descendant = parent
-        self._parents_by_pid = {
-            pid: self._parents_by_pid[pid] for pid in wanted | ancestor_pids if pid in self._parents_by_pid
-        }
-        ancestors = tuple(
-            ancestor for pid in sorted(ancestor_pids) if (ancestor := self._describe_ancestor(pid, now)) is not None
-        )
+        for pid in self._parents_by_pid.keys() - (wanted | ancestor_pids):
+            del self._parents_by_pid[pid]
+        described = (self._describe_ancestor(pid, now) for pid in sorted(ancestor_pids))
+        ancestors = tuple(ancestor for ancestor in described if ancestor is not None)
         # The same objects if nothing changed, so that comparing them is cheap.
         if parents != self.parents:
             self.parents = parents

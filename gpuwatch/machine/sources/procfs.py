@@ -152,11 +152,8 @@ def runs_python(pid: int) -> bool:
         program = Path(f"/proc/{pid}/exe").readlink().name
     except OSError:
         return False
-    return (
-        "python" in program
-        and command != parent_command
-        and not any(helper in command for helper in _MULTIPROCESSING_HELPERS)
-    )
+    is_helper = any(helper in command for helper in _MULTIPROCESSING_HELPERS)
+    return "python" in program and command != parent_command and not is_helper
 
 
 def disk_faults(pid: int) -> int:

@@ -125,11 +125,8 @@ def _device_file(path: Path, name: str) -> DeviceFile:
     except OSError as error:
         return DeviceFile(path=f"/dev/{name}", usable=False, mode=error.strerror or "cannot be read")
     owner = f"{user_name(status.st_uid) or status.st_uid} {_group(status.st_gid)}"
-    return DeviceFile(
-        path=f"/dev/{name}",
-        usable=os.access(path, os.R_OK | os.W_OK),
-        mode=f"{stat.filemode(status.st_mode)} {owner}",
-    )
+    usable = os.access(path, os.R_OK | os.W_OK)
+    return DeviceFile(path=f"/dev/{name}", usable=usable, mode=f"{stat.filemode(status.st_mode)} {owner}")
 
 
 def _group(gid: int) -> str:

@@ -75,15 +75,14 @@ class GpmReader:
         readings: dict[str, Value] = {}
         missing: dict[str, Missing] = {}
         for spec, answer in zip(self._specs, answers, strict=False):
+            query = f"nvmlGpmMetricsGet {spec.args[0]}"
             if answer.nvmlReturn:
-                missing[spec.id] = nvml_errors.missing_reading(
-                    lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}"
-                )
+                missing[spec.id] = nvml_errors.missing_reading(lib, answer.nvmlReturn, query)
                 continue
             value = number_or_name(spec, answer.value)
             if isinstance(value, Missing):  # NaN and negative numbers mean that nothing was counted
                 plausible = math.isfinite(answer.value) and answer.value >= 0
-                no_value = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
+                no_value = Missing("no_sample", detail=f"{query}: no value")
                 missing[spec.id] = value if plausible else no_value
             else:
                 readings[spec.id] = value

@@ -116,9 +116,7 @@ class DeviceList:
         answers = [None if index in asleep else self._identify(index) for index in range(count)]
         silent = [index for index, answer in enumerate(answers) if answer is not None and not answer.uuid]
         taken = {answer.uuid for answer in answers if answer is not None and answer.uuid}
-        before = _match_silent_devices(
-            silent, places, [device for device in known.values() if device.uuid not in taken]
-        )
+        before = _match_silent(silent, places, [device for device in known.values() if device.uuid not in taken])
         self.devices = [
             self._suspended_device(index, asleep[index], known)
             if answer is None
@@ -203,9 +201,7 @@ class DeviceList:
         )
 
 
-def _match_silent_devices(
-    silent: list[int], places: Sequence[str], known: Sequence[NvmlDevice]
-) -> dict[int, NvmlDevice]:
+def _match_silent(silent: list[int], places: Sequence[str], known: Sequence[NvmlDevice]) -> dict[int, NvmlDevice]:
     """Which known devices those are that do not answer, by index; one that cannot be told is missing.
 
     ``known``: without those that answered. By the PCI bus id where the kernel lists as many devices as NVML does. Else

@@ -25,13 +25,12 @@ from gpuwatch.machine.sources.device_source import (
     Utilization,
 )
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
-from gpuwatch.machine.sources.nvidia.accounting import Accounting
 from gpuwatch.machine.sources.nvidia.decode_answers import text_from_nvml
 from gpuwatch.machine.sources.nvidia.gpm import GPU_TOO_OLD, GpmReader
 from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
 from gpuwatch.machine.sources.nvidia.nvml_devices import DeviceList, NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
-from gpuwatch.machine.sources.nvidia.process_lists import ProcessLists
+from gpuwatch.machine.sources.nvidia.processes import Accounting, ProcessLists
 from gpuwatch.machine.sources.nvidia.topology import TopologyDevice, read_topology
 from gpuwatch.machine.sources.nvidia.xids import XidReceiver
 

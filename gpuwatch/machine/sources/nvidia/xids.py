@@ -13,12 +13,12 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.xids import UNKNOWN, Xid
 from gpuwatch.machine.sources.device_source import MAX_XIDS
 from gpuwatch.machine.sources.nvidia import nvml_errors
+from gpuwatch.machine.sources.nvidia.decode_answers import text_from_nvml
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 _MAX_EVENTS_AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""
-_REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
 _MAY_SLEEP = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
 
 
@@ -55,7 +55,7 @@ class XidReceiver:
                 self._event_set = lib.nvmlEventSetCreate()
             lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._event_set)
         except lib.NVMLError as error:
-            why = nvml_errors.missing_reading(lib, error.value, _REGISTER)
+            why = nvml_errors.missing_reading(lib, error.value, "nvmlDeviceRegisterEvents")
             if error.value in nvml_errors.PERMANENT:
                 self._refused[device.uuid] = (device.handle, why)
             return why
@@ -73,14 +73,13 @@ class XidReceiver:
         for _ in range(_MAX_EVENTS_AT_ONCE):
             try:
                 event = lib.nvmlEventSetWait_v2(self._event_set, 0)
-                uuid = lib.nvmlDeviceGetUUID(event.device)
+                uuid = text_from_nvml(lib.nvmlDeviceGetUUID(event.device))
             except lib.NVMLError as error:
                 if error.value != lib.NVML_ERROR_TIMEOUT:
-                    self._failed(devices, nvml_errors.missing_reading(lib, error.value, _WAIT))
+                    self._failed(devices, nvml_errors.missing_reading(lib, error.value, "nvmlEventSetWait"))
                 return
             code = int(event.eventData)
             xid = Xid(time.time(), None if code == UNKNOWN else code)
-            uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
             self._received[uuid] = (*self._received.get(uuid, ()), xid)[-MAX_XIDS:]
             for device in devices:
                 if device.uuid == uuid:

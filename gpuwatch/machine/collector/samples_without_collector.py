@@ -1,4 +1,4 @@
-"""While a collector hangs, the host without the driver; after its replacement, idle times that go on."""
+"""Samples that no collector of ours takes: of the host alone while the driver hangs, and a recorder's, completed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,65 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import number
-from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
-from gpuwatch.machine.collector.process_rows import host_process
-from gpuwatch.machine.collector.recorder_sample_completer import SAME_START_SECONDS
-from gpuwatch.machine.history.reused_objects import MappedRows
-from gpuwatch.machine.sources.host_reader import HostReader
-from gpuwatch.machine.sources.process_table import ProcessTable
+from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, Process, Snapshot
+from gpuwatch.machine.collector.cpu_programs import CpuPrograms
+from gpuwatch.machine.collector.process_rows import device_numbers_of, host_process
+from gpuwatch.machine.history.reused_objects import MappedRows, same_or_new
+from gpuwatch.machine.sources.process_table import DENIED, ProcessTable
+
+_SAME_START_SECONDS = 1.5
+"""Seconds by which two processes may compute the same start time differently."""
+
+
+class RecorderSampleCompleter:
+    """Completes a recorder's samples with what only this user may read: environment, framework, CPU programs.
+
+    A recorder that runs as a service sees every process, but may read the environment and the libraries of its own
+    alone. Takes samples in their order; unchanged rows stay the same objects.
+    """
+
+    def __init__(self) -> None:
+        self._table = ProcessTable()
+        self._cpu_programs = CpuPrograms(self._table)
+        self._rows = MappedRows(self._complete_row)
+        self._processes: tuple[Process, ...] = ()
+        self._devices: tuple[Device, ...] = ()
+        self._now = 0.0
+
+    def complete(self, snapshot: Snapshot) -> Snapshot:
+        """The sample with what this user may read."""
+        self._devices, self._now = snapshot.devices, time.monotonic()
+        completed = list(self._rows.of(snapshot.processes))
+        own_bystanders = self._cpu_programs.rows(self._now, completed)
+        pids = {row.pid for row in own_bystanders}
+        self._table.keep_only({row.pid for row in completed} | self._cpu_programs.pids)
+        self._processes = same_or_new(self._processes, completed)
+        others = tuple(row for row in snapshot.bystanders if row.pid not in pids)
+        return replace(snapshot, processes=self._processes, bystanders=(*own_bystanders, *others))
+
+    def _complete_row(self, row: Process) -> Process:
+        if not row.note.startswith(DENIED) or row.create_time is None:
+            return row
+        facts = self._table.facts_of(row.pid, self._now)
+        if facts is None or facts.environment is None or abs(facts.create_time - row.create_time) > _SAME_START_SECONDS:
+            return row
+        mapped, note = device_numbers_of(facts, self._devices)
+        return replace(
+            row,
+            framework=facts.framework,
+            container=facts.container,
+            cuda_visible_devices=facts.environment.get("CUDA_VISIBLE_DEVICES"),
+            device_map=mapped,
+            note=note,
+        )
 
 
 class HostSnapshots:
     """Takes snapshots of the host and its processes alone: without them a screen would stay empty."""
 
     def __init__(self) -> None:
+        from gpuwatch.machine.sources.host_reader import HostReader  # psutil is slow to import
+
         self._reader = HostReader()
         self._table = ProcessTable()
 
@@ -88,7 +135,7 @@ class IdleTimes:
         if known is None or since is None:
             return row
         reported_since = since if known.reported_since is None else known.reported_since
-        is_other_process = row.create_time is None or abs(row.create_time - known.create_time) > SAME_START_SECONDS
+        is_other_process = row.create_time is None or abs(row.create_time - known.create_time) > _SAME_START_SECONDS
         if is_other_process or not since or since != reported_since or since > (self._trusted_until or since):
             del self._known_idle[key]
             return row
