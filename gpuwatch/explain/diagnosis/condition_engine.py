@@ -22,13 +22,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.conditions import gpu_faults
-from gpuwatch.explain.diagnosis.conditions.condition import (
-    Condition,
-    Occurrence,
-    Sign,
-    conditions,
-    coverage_evidence,
-)
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, conditions, coverage_evidence
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode, ClockEventEpisodes

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-import msgspec
+from msgspec.structs import asdict, replace
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
@@ -53,10 +53,10 @@ def diagnostic_report(
     if findings and findings[0].severity != "info":  # notes alone are no primary cause
         primary = findings[0].id
     elif primary is not None and all(finding.id != primary for finding in findings):
-        healthy = msgspec.structs.asdict(healthy_finding())
+        healthy = asdict(healthy_finding())
         findings = (SourcedFinding(**healthy, sources=(MACHINE,)), *findings)
     host = snapshot.host.hostname if snapshot is not None else None
-    return msgspec.structs.replace(
+    return replace(
         gathered,
         took_seconds=round(gathered.took_seconds, 3),
         simulated=gathered.simulated or any(part.simulated for part in parts),
@@ -90,7 +90,7 @@ def _findings(
         rank = _PROGRAM if number == 0 and gathered.taken_at - run.started_at <= RECENT else _EARLIER
         for found in run.findings:
             of_program_alone = found.id == "program.error"
-            yield rank, msgspec.structs.replace(found, severity="info") if of_program_alone else found, source_of(run)
+            yield rank, replace(found, severity="info") if of_program_alone else found, source_of(run)
     for name, explanation in files:
         yield from ((_PROGRAM, found, name) for found in explanation.findings)
     if gathered.doctor is not None:
@@ -105,7 +105,7 @@ def _findings(
         for found in run.findings:
             if not provoked_by_probe(run, found):
                 timed_out = run.verdict == "timeout" and found.id == "unknown"  # nothing certain about the machine
-                yield _PROBE, msgspec.structs.replace(found, severity="info") if timed_out else found, source_of(run)
+                yield _PROBE, replace(found, severity="info") if timed_out else found, source_of(run)
 
 
 def _with_place_of_setting(found: SourcedFinding, gathered: Diagnostic) -> SourcedFinding:
@@ -115,7 +115,7 @@ def _with_place_of_setting(found: SourcedFinding, gathered: Diagnostic) -> Sourc
         return found
     if not any(source_of(run) in found.sources and _VISIBLE_DEVICES in run.environment for run in gathered.programs):
         return found
-    return msgspec.structs.replace(
+    return replace(
         found,
         action=f"{_VISIBLE_DEVICES} is not set in this shell: it was set for this program only (before its command, in"
         " a job script, or in the program itself). Remove it there, or set it to the GPUs to use (0, or a UUID).",
@@ -136,7 +136,7 @@ def _joined_by_cause(listed: Iterable[tuple[int, Finding, str]]) -> list[Sourced
         if best.id == "healthy" and (has_problem or rank not in (_DOCTOR, _MACHINE)):
             continue
         best = _with_specific_title(best, [found for _, found, _ in by_rank])
-        fields = msgspec.structs.asdict(best)
+        fields = asdict(best)
         sources = dict.fromkeys(source for _, _, source in sorted(entries, key=lambda entry: entry[0]))
         ordered.append((_order((rank, best, "")), SourcedFinding(**fields, sources=tuple(sources))))
     return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
@@ -150,11 +150,10 @@ def _with_specific_title(best: Finding, found: Sequence[Finding]) -> Finding:
         if more_specific and other.title not in (best.title, general):
             # The same line from two processes counts once.
             lines = {_TENSORFLOW_LINE_PREFIX.sub("", line): line for line in (*best.evidence, *other.evidence)}
-            evidence = [line for line in dict.fromkeys((*other.evidence, *best.evidence)) if line in lines.values()]
+            in_order = dict.fromkeys((*other.evidence, *best.evidence))
+            evidence = tuple(line for line in in_order if line in lines.values())
             certainty = "fact" if "fact" in (best.certainty, other.certainty) else best.certainty
-            return msgspec.structs.replace(
-                best, title=other.title, evidence=tuple(evidence), action=other.action, certainty=certainty
-            )
+            return replace(best, title=other.title, evidence=evidence, action=other.action, certainty=certainty)
     return best
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
@@ -65,7 +65,7 @@ def explain_trace_file(kind: FileKind, content: bytes, source: str) -> Explanati
     if not profiles:
         raise InvalidTrace("it contains no allocations: nothing used memory during the recording")
     found = _explanation_of_failures(profiles, source)
-    return msgspec.structs.replace(found, kind=kind, memory_profiles=profiles)
+    return replace(found, kind=kind, memory_profiles=profiles)
 
 
 def _explanation_of_failures(profiles: tuple[MemoryProfile, ...], source: str) -> Explanation:
@@ -86,14 +86,14 @@ def _explanation_of_failures(profiles: tuple[MemoryProfile, ...], source: str) -
     ]
     facts = LogFacts(frameworks=[framework], ooms=ooms)
     found = explain_facts(facts, {}, source=source)
-    return msgspec.structs.replace(found, findings=tuple(_with_largest_holder(found.findings, failed[0])))
+    return replace(found, findings=tuple(_with_largest_holder(found.findings, failed[0])))
 
 
 def _with_largest_holder(findings: Iterable[Finding], profile: MemoryProfile) -> Iterator[Finding]:
     for found in findings:
         request = (f"the refused request was made by {profile.failed_source}",) if profile.failed_source else ()
         evidence = (*found.evidence, *request, describe_largest_holder(profile))
-        yield msgspec.structs.replace(found, evidence=evidence) if found.id.startswith("memory.") else found
+        yield replace(found, evidence=evidence) if found.id.startswith("memory.") else found
 
 
 def _explanation_of_tests(result: dcgm_diagnostic.Diagnostic, source: str) -> Explanation:

@@ -7,12 +7,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from gpuwatch.core.model.findings import Certainty, Finding
-from gpuwatch.explain.diagnosis.rule_registry import (
-    finding,
-    healthy_finding,
-    likely_info,
-    warning_finding,
-)
+from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, likely_info, warning_finding
 from gpuwatch.explain.diagnosis.rules.driver_failures import shows_only_tensorflow
 from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
@@ -122,10 +117,9 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         if log.last_warning:
             return healthy_finding(title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.last_output_line:
-            beginning, action = (
-                ("No failure in the log; last line", "") if log.frameworks else (_NO_FRAMEWORK, _WHAT_WOULD_SHOW_IT)
-            )
-            beginning = f"{past}; last line" if (past := _at_its_end(log)) else beginning
+            past, action = _at_its_end(log), "" if log.frameworks else _WHAT_WOULD_SHOW_IT
+            beginning = "No failure in the log; last line" if log.frameworks else _NO_FRAMEWORK
+            beginning = f"{past}; last line" if past else beginning
             title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
             return healthy_finding(title=title, evidence=(log.last_output_line, log.logged_error), action=action)
         if not log.frameworks and not log.errors and not any(others):

@@ -86,20 +86,19 @@ def rules_for(evidence: Evidence) -> list[Rule]:
         # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
         modules = (__name__, gpu_modes_and_containers.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
-    from gpuwatch.explain.diagnosis.rules import (  # noqa: F401 - they declare rules; to add a module: one name here
+    from gpuwatch.explain.diagnosis.rules import (
         causes_stated_in_log,
         child_processes,
         driver_failures,
         error_evidence,
         framework_build,
         gpu_environment_variables,
+        granted_gpus_and_memory,
         idle_gpu_memory,
         ineffective_settings,
-        memory_limits_and_grants,
         missing_gpus,
         op_placement,
         out_of_memory,
-        predicted_device_map,
         reported_gpu_faults,
         simulation_limits,
         stalls,

@@ -65,12 +65,8 @@ class IdleMemory(Condition):
                     yield Sign(cause="idle.memory-held", device=device, process=row, holds=None)
                 elif idle and ((age := row.run_seconds(context.at)) is None or age >= _YOUNG_SECONDS):
                     others = (other.number("sm_percent") or 0.0 for other in rows if other is not row)
-                    numbers = {
-                        "others": max(others, default=0.0),
-                        "busy": device.number("utilization.gpu_percent"),
-                        "cpu": row.number("cpu_percent"),
-                    }
-                    since = row.number(IDLE_SINCE)
+                    busy, since = device.number("utilization.gpu_percent"), row.number(IDLE_SINCE)
+                    numbers = {"others": max(others, default=0.0), "busy": busy, "cpu": row.number("cpu_percent")}
                     yield Sign(cause="idle.memory-held", device=device, process=row, since=since, numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:

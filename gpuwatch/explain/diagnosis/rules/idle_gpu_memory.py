@@ -145,12 +145,14 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
             if holder.pid == process.pid and {mapping.uuid for mapping in process.device_map} == {gpu.uuid}
         ]
         at_once = [
-            pair for pair in holding if any(pair is not other and held_at_once(pair[1], other[1]) for other in holding)
+            process
+            for process, holder in holding
+            if any(process is not other and held_at_once(holder, others) for other, others in holding)
         ]
-        gpus_seen = min((_physical_gpus(process) for process, _ in at_once), default=0)
+        gpus_seen = min(map(_physical_gpus, at_once), default=0)
         if len(at_once) < 2 or gpus_seen <= len(used) or not _others_free(evidence, used):
             continue
-        pids = ", ".join(str(process.pid) for process, _ in at_once[:6])
+        pids = ", ".join(str(process.pid) for process in at_once[:6])
         yield likely_info(
             "idle.memory-held",
             title=f"{len(at_once)} processes of the program share GPU {gpu.index}, and {gpus_seen - len(used)} of"
@@ -160,7 +162,7 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
                 *(
                     f"process {process.pid} sees {_physical_gpus(process)} GPUs and chose "
                     + ", ".join(f"GPU {mapping.physical_index}" for mapping in process.device_map)
-                    for process, _ in at_once[:6]
+                    for process in at_once[:6]
                 ),
             ],
             action="Give each process its own GPU: check what it chooses by (its rank on this machine,"
@@ -176,13 +178,9 @@ def _physical_gpus(process: RunProcess) -> int:
 
 def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
     """Whether nobody held a notable part of the GPUs that the run did not use, as far as was seen."""
-    return all(
-        is_negligible(
-            int(device.number("memory.used_bytes") or 0), int(device.number("memory.total_bytes") or 0) or None
-        )
-        for device in evidence.gpus
-        if device.uuid not in used
-    )
+    unused = (device for device in evidence.gpus if device.uuid not in used)
+    numbers = ([int(device.number(f"memory.{name}_bytes") or 0) for name in ("used", "total")] for device in unused)
+    return all(is_negligible(held, total or None) for held, total in numbers)
 
 
 @rule("idle.memory-held", needs="program")
@@ -246,6 +244,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     in_scope = (placement for placement in run.placements if placement.scope == scope and placement.cuda_kernel)
     heavy = [placement for placement in in_scope if _HEAVY_OP.search(placement.op)]
     on_gpu = any("GPU" in placement.actual for placement in run.placements)
+    heavy_op = f"{heavy[0].op} {heavy[0].dtype or ''}" if heavy else ""
     if not scope or not heavy or count < _MIN_OPS_SHARE * total or on_gpu:
         return
     yield info_finding(
@@ -253,9 +252,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
         certainty="fact",
         title=printable(f"{CPU_SCOPE_TITLE} at {scope} keeps the {steps} steps on the CPU: nothing ran on the GPU"),
         evidence=[
-            printable(
-                f"{scope}: {count} of {total} ops requested CPU:0, {heavy[0].op} {heavy[0].dtype or ''} among them"
-            ),
+            printable(f"{scope}: {count} of {total} ops requested CPU:0, {heavy_op} among them"),
             f"the framework held at most {size(max(peaks))} on the GPU",
         ],
         action="Create and train the model outside that tf.device, and leave in it what should run on the host. If "

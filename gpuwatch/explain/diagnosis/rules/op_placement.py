@@ -265,7 +265,8 @@ def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     fallbacks = evidence.run.fallbacks if evidence.run is not None else ()
     created_there = any(entry.detail == MADE_THERE for entry in fallbacks)
     action = _MADE_THERE_ACTION if created_there else _TOGETHER_ACTION.format(_resource_makers_text(evidence))
-    yield from _fallback_findings(evidence, "placement.together", action)
+    moved = _fallbacks_of(evidence, "placement.together")
+    yield from _fallback_findings(evidence, "placement.together", action, moved)
 
 
 def _resource_makers_text(evidence: Evidence) -> str:
@@ -284,7 +285,8 @@ def _resource_makers_text(evidence: Evidence) -> str:
 @rule("unknown")
 def moved_for_an_unknown_reason(evidence: Evidence) -> Iterator[Finding]:
     """An op ran on another device than the requested one, and nothing says why."""
-    yield from _fallback_findings(evidence, "unknown", _UNKNOWN_ACTION if evidence.gpu_usable else _NO_GPU_ACTION)
+    action = _UNKNOWN_ACTION if evidence.gpu_usable else _NO_GPU_ACTION
+    yield from _fallback_findings(evidence, "unknown", action, _fallbacks_of(evidence, "unknown"))
 
 
 @rule("simulation.limit", needs="run")
@@ -396,11 +398,8 @@ def _fallbacks_text(entries: list[Fallback]) -> str:
     return printable(f"{first.kind}{and_more(kinds - 1)} {asked} {first.requested}, {ran}")
 
 
-def _fallback_findings(
-    evidence: Evidence, cause: str, action: str, entries: list[Fallback] | None = None
-) -> Iterator[Finding]:
-    """Fallbacks: these, or all of a cause. What a probe requests by name is its subject, so the finding is no alarm."""
-    entries = _fallbacks_of(evidence, cause) if entries is None else entries
+def _fallback_findings(evidence: Evidence, cause: str, action: str, entries: list[Fallback]) -> Iterator[Finding]:
+    """Fallbacks of a cause. What a probe requests by name is its subject, so the finding is no alarm."""
     if evidence.run is None or not entries:
         return
     requested_by_name = all(entry.requested != "auto" for entry in entries)

@@ -207,10 +207,9 @@ def _recorded_holder(evidence: Evidence, oom: Oom) -> str:
 
 def _address_space_text(evidence: Evidence, failures: list[tuple[Oom, OomVerdict]]) -> str:
     """The limit of the process's address space, if the request did not fit below it; else empty."""
-    results = evidence.run.results if evidence.run is not None else {}
-    limit, peak = (results.get(name) for name in ADDRESS_SPACE)
+    limit, peak = (evidence.result(name, int) for name in ADDRESS_SPACE)
     requested = failures[-1][0].requested_bytes
-    if not isinstance(limit, int) or not isinstance(peak, int) or requested is None or peak + requested <= limit:
+    if not limit or not peak or requested is None or peak + requested <= limit:
         return ""
     return f"peak of its address space {size(peak)} + {size(requested)} requested > its limit of {size(limit)}"
 

@@ -321,20 +321,17 @@ def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
 def _deadline_finding(run: Run) -> Finding:
     """gpuwatch itself ended it at its deadline: probably too little time, not a fault of the machine."""
     phases = run.phases
-    reached = [
-        f"{name} took {seconds:.1f} s"
-        for name, seconds in (
-            ("the import", phases.import_seconds),
-            ("starting the devices", phases.device_init_seconds),
-            ("the first step", phases.first_step_seconds),
-        )
-        if seconds is not None
-    ]
+    reached = {
+        "the import": phases.import_seconds,
+        "starting the devices": phases.device_init_seconds,
+        "the first step": phases.first_step_seconds,
+    }
+    took = [f"{name} took {seconds:.1f} s" for name, seconds in reached.items() if seconds is not None]
     spent = f"it was killed after {phases.total_seconds:.0f} s" if phases.total_seconds is not None else ""
     return warning_finding(
         "unknown",
         title="The probe did not finish before its deadline",
-        evidence=[spent or "it was killed", *(reached or ["it did not finish the import"])],
+        evidence=[spent or "it was killed", *(took or ["it did not finish the import"])],
         action="Raise --deadline (or lower --seconds). If it never finishes, check dmesg for a hung GPU.",
     )
 
