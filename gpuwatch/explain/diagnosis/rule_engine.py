@@ -86,7 +86,7 @@ def rules_for(evidence: Evidence) -> list[Rule]:
         # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
         modules = (__name__, gpu_modes_and_containers.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
-    from gpuwatch.explain.diagnosis.rules import (
+    from gpuwatch.explain.diagnosis.rules import (  # noqa: F401 - they declare rules; to add a module: one name here
         causes_stated_in_log,
         child_processes,
         driver_failures,
