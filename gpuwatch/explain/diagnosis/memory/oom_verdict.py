@@ -103,102 +103,91 @@ def with_verdicts(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
     return tuple(msgspec.structs.replace(oom, verdict=verdict_on(evidence, oom).cause) for oom in facts)
 
 
+def _verdict(oom: Oom, cause: str, *why: str, certain: bool = False, title: str = "", action: str = "") -> OomVerdict:
+    """A verdict whose evidence is the failure's numbers, then ``why``."""
+    return OomVerdict(cause, [_numbers_text(oom), *why], certain, title, action)
+
+
 def judge(oom: Oom, facts: OomFacts) -> OomVerdict:
     """The cause of one out-of-memory failure, with its evidence."""
-    requested, limit, used, largest = (
-        oom.requested_bytes,
-        oom.limit_bytes,
-        oom.in_use_bytes,
-        oom.largest_free_bytes,
-    )
-    lines = [_numbers_text(oom)]
-    if (torch_verdict := _judge_torch(oom, lines)) is not None:
+    requested, limit, used, largest = oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes
+    if (torch_verdict := _judge_torch(oom)) is not None:
         return torch_verdict
     if oom.verdict is not None:
         again = judge(msgspec.structs.replace(oom, verdict=None), facts)
         if again.cause == oom.verdict:
             return again
-        if facts.others_max_bytes:
-            lines.append(f"others held {size(facts.others_max_bytes)} on the device")
-        return OomVerdict(oom.verdict, lines, certain=True)
+        held = [f"others held {size(facts.others_max_bytes)} on the device"] if facts.others_max_bytes else []
+        return _verdict(oom, oom.verdict, *held, certain=True)
     if requested is None or limit is None or (used is None and largest is None and requested <= limit):
-        return _verdict_without_limit(oom, lines, facts)
+        return _verdict_without_limit(oom, facts)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
     limits, total = facts.limits_bytes, facts.total_bytes
     refused = requested <= free and bool(facts.refusals or not largest)
     if refused and limits and total and limits + facts.overhead_bytes > total:
-        return _overcommitted_verdict(lines, facts, limits, total)
+        return _overcommitted_verdict(oom, facts, limits, total)
     pool_free = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
     growable = limit - oom.pool_bytes if oom.pool_bytes is not None else None  # what the driver may still give
     # Without a free block, or with less in all of them, the driver refused the allocator more, if it might have more.
     blocks_decide = pool_free is None or pool_free >= requested or (growable is not None and growable < requested)
+    need = requested + (used or 0)
     if requested <= free and largest is not None and 0 < largest < requested and blocks_decide:
         if facts.refusals and used is not None and used + largest < limit / 2 and not facts.limit_set:
-            lines.append(f"the driver refused {facts.refusals} allocations")
-            return _driver_refusal_verdict(lines, facts, requested, used)
-        beyond = (
-            f", and > {size(growable)} that the allocator may still get"
-            if growable and (pool_free or 0) < requested
-            else ""
-        )
-        lines.append(
-            f"{size(requested)} ≤ {size(free)} free in all, but > {size(largest)} in the largest block{beyond}"
-        )
-        need = requested + (used or 0)
+            return _driver_refusal_verdict(oom, facts, f"the driver refused {facts.refusals} allocations")
+        why = f"{size(requested)} ≤ {size(free)} free in all, but > {size(largest)} in the largest block"
+        if growable and (pool_free or 0) < requested:
+            why += f", and > {size(growable)} that the allocator may still get"
         if facts.peak_bytes is not None and facts.peak_bytes < need and free < _AMPLE_FACTOR * requested:
-            lines.append(
+            unknown = (
                 f"at most {size(facts.peak_bytes)} were in use before, and {size(need)} with this request: it is not "
                 f"known whether what the program needs next would fit"
             )
-            return OomVerdict("memory.model-too-large", lines, action=_SMALLER_OR_FRAGMENTED_ADVICE)
-        return _fragmented_verdict(lines, facts, limit, free)
-    if requested <= free and oom.allocator in HOST_ALLOCATORS:
-        lines.append(f"{size(requested)} ≤ {size(free)} below the limit: the system had no more to give")
-        return OomVerdict("memory.model-too-large", lines)
+            return _verdict(oom, "memory.model-too-large", why, unknown, action=_SMALLER_OR_FRAGMENTED_ADVICE)
+        return _fragmented_verdict(oom, facts, why, limit, free)
     if requested <= free:
-        lines.append(f"{size(requested)} ≤ {size(free)} below the limit: the driver had no more to give")
-        return _driver_refusal_verdict(lines, facts, requested, used or 0)
-    need = requested + (used or 0)
-    total_is_guess = facts.total_from_name and requested > limit
-    if facts.total_bytes is not None and need <= facts.total_bytes and not total_is_guess:
-        if facts.limit_set:
-            lines.append(f"{_need_against_limit(need, limit)}, on a device of {size(facts.total_bytes)}")
-            if (equal := equal_blocks(oom)) is not None and equal.are_many and equal.is_requested_size:
-                full = f"{equal.count} equal tensors of {size(equal.each_bytes)} fill the memory limit"
-                title = f"{full}: a list or cache that grows, or a model of equal layers"
-                return OomVerdict("memory.growing", lines, title=title)
-            return OomVerdict("memory.limit-too-small", lines, certain=True, action=_raise_limit_advice(facts, need))
-        if facts.others_held_memory:
-            beside = _verdict_beside_others(lines, facts, limit, need)
-            if beside is not None:
-                return beside
-        elif is_small_limit(limit, facts.total_bytes) and is_small_limit(need, facts.total_bytes):
-            if facts.others_bytes is None and is_round_limit(limit):
-                lines.append(
-                    f"{_need_against_limit(need, limit)}: a round number, so probably set by a person, on a device of"
-                    f" about {size(facts.total_bytes)}"
-                )
-                return OomVerdict("memory.limit-too-small", lines)
-            if facts.held_by_others is False:
-                lines.append(
-                    f"{_need_against_limit(need, limit)}, although no one else held any of the device's"
-                    f" {size(facts.total_bytes)}"
-                )
-                title = f"Out of memory at a limit of {size(limit)}, on a device of {size(facts.total_bytes)}"
-                return OomVerdict("memory.limit-too-small", lines, title=title)
-            if facts.others_bytes is None:
-                lines += (
-                    _small_grant_text(facts, facts.total_bytes, limit),
-                    "the work would have fit on the empty device; what the program would request next is unknown",
-                )
-                return OomVerdict("memory.other-process", lines)
+        on_host = oom.allocator in HOST_ALLOCATORS
+        system = "system" if on_host else "driver"
+        why = f"{size(requested)} ≤ {size(free)} below the limit: the {system} had no more to give"
+        return _verdict(oom, "memory.model-too-large", why) if on_host else _driver_refusal_verdict(oom, facts, why)
+    if total is not None and need <= total and not (facts.total_from_name and requested > limit):
+        found = _verdict_on_shared_device(oom, facts, limit, need, total)
+        if found is not None:
+            return found
     if requested > limit:
-        lines.append(f"{size(requested)} > limit of {size(limit)}: not even an empty allocator could hold it")
-        return OomVerdict("memory.request-too-large", lines, certain=True)
+        why = f"{size(requested)} > limit of {size(limit)}: not even an empty allocator could hold it"
+        return _verdict(oom, "memory.request-too-large", why, certain=True)
     sign = "≈" if oom.rounded else "="
     blocks = f", in blocks of at most {size(largest)}" if largest is not None and largest < free else ""
-    lines = [f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {sign} {size(free)} free{blocks}"]
-    return OomVerdict("memory.model-too-large", lines, certain=True)
+    sum_text = f"{_requested_text(oom)} > {size(limit)} limit − {size(used)} in use {sign} {size(free)} free{blocks}"
+    return OomVerdict("memory.model-too-large", [sum_text], certain=True)
+
+
+def _verdict_on_shared_device(oom: Oom, facts: OomFacts, limit: int, need: int, total: int) -> OomVerdict | None:
+    """The cause if the device is large enough, so that its limit or others are the reason; None if they are not."""
+    against_limit = _need_against_limit(need, limit)
+    if facts.limit_set:
+        why = f"{against_limit}, on a device of {size(total)}"
+        if (equal := equal_blocks(oom)) is not None and equal.are_many and equal.is_requested_size:
+            full = f"{equal.count} equal tensors of {size(equal.each_bytes)} fill the memory limit"
+            title = f"{full}: a list or cache that grows, or a model of equal layers"
+            return _verdict(oom, "memory.growing", why, title=title)
+        action = _raise_limit_advice(facts, need)
+        return _verdict(oom, "memory.limit-too-small", why, certain=True, action=action)
+    if facts.others_held_memory:
+        return _verdict_beside_others(oom, facts, limit, need, total)
+    if not (is_small_limit(limit, total) and is_small_limit(need, total)):
+        return None
+    if facts.others_bytes is None and is_round_limit(limit):
+        why = f"a round number, so probably set by a person, on a device of about {size(total)}"
+        return _verdict(oom, "memory.limit-too-small", f"{against_limit}: {why}")
+    if facts.held_by_others is False:
+        why = f"{against_limit}, although no one else held any of the device's {size(total)}"
+        title = f"Out of memory at a limit of {size(limit)}, on a device of {size(total)}"
+        return _verdict(oom, "memory.limit-too-small", why, title=title)
+    if facts.others_bytes is not None:
+        return None
+    why = "the work would have fit on the empty device; what the program would request next is unknown"
+    return _verdict(oom, "memory.other-process", _small_grant_text(facts, total, limit), why)
 
 
 def _need_against_limit(need: int, limit: int) -> str:
@@ -219,15 +208,15 @@ def is_round_limit(limit: int) -> bool:
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_STEPS_MIB)
 
 
-def _verdict_without_limit(oom: Oom, lines: list[str], facts: OomFacts) -> OomVerdict:
+def _verdict_without_limit(oom: Oom, facts: OomFacts) -> OomVerdict:
     """The cause of a failure without a limit, from the device's memory alone."""
     requested = oom.requested_bytes
     others, total = facts.others_max_bytes if facts.held_by_others is not False else None, facts.total_bytes
     if requested is not None and facts.least_free_bytes is not None and facts.least_free_bytes >= requested:
-        return _refused_despite_room_verdict(lines, facts.least_free_bytes)
+        return _refused_despite_room_verdict(oom, facts.least_free_bytes)
     if requested is not None and total is not None and requested > total and not facts.total_from_name:
-        lines.append(f"{size(requested)} > {size(total)}, the whole device")
-        return OomVerdict("memory.request-too-large", lines, certain=True)
+        why = f"{size(requested)} > {size(total)}, the whole device"
+        return _verdict(oom, "memory.request-too-large", why, certain=True)
     may_fit = requested is None or total is None or requested + facts.overhead_bytes <= total
     if (
         others
@@ -236,71 +225,68 @@ def _verdict_without_limit(oom: Oom, lines: list[str], facts: OomFacts) -> OomVe
         and may_fit
         and not (requested and requested + others + _ESTIMATED_CONTEXT_BYTES <= total)
     ):
-        return OomVerdict("memory.other-process", [*lines, f"others held {size(others)} of {size(total)}"])
+        return _verdict(oom, "memory.other-process", f"others held {size(others)} of {size(total)}")
     # Whether anything but the request is known of the program's own memory; host memory has no other GPU programs.
     own = (oom.in_use_bytes, oom.largest_free_bytes, oom.pool_bytes, oom.equal_blocks, oom.process_bytes)
-    own_use_known = any(number is not None for number in own) or oom.allocator in HOST_ALLOCATORS
-    if facts.held_by_others is None and not own_use_known:
-        by_limit = _verdict_by_limit(lines, oom.limit_bytes, total, facts)
+    on_host = oom.allocator in HOST_ALLOCATORS
+    why = ""
+    if facts.held_by_others is None and not on_host and all(number is None for number in own):
+        by_limit = _verdict_by_limit(oom, facts)
         if by_limit is not None:
             return by_limit
         if requested is not None and requested < _LARGE_REQUEST_BYTES:
-            lines.append(f"a request of {size(requested)} fails on any full GPU, no matter who filled it")
-            return OomVerdict("unknown", lines, title=UNKNOWN_HOLDER_TITLE, action=_UNKNOWN_HOLDER_ACTION)
-        lines.append(OTHERS_UNKNOWN)
-    elif facts.held_by_others is None and total is None and oom.allocator not in HOST_ALLOCATORS:
-        if (
-            requested is not None
-            and oom.in_use_bytes is not None
-            and requested + oom.in_use_bytes < _FITS_ANY_CARD_BYTES
-        ):
-            lines.append(f"{size(requested + oom.in_use_bytes)} with this request: nearly every GPU has more")
-            return OomVerdict("unknown", lines, title=UNKNOWN_HOLDER_TITLE, action=_UNKNOWN_HOLDER_ACTION)
-        lines.append(OTHERS_UNKNOWN)
-    return OomVerdict("memory.model-too-large", lines)
+            why = f"a request of {size(requested)} fails on any full GPU, no matter who filled it"
+    elif facts.held_by_others is not None or total is not None or on_host:
+        return _verdict(oom, "memory.model-too-large")
+    elif requested is not None and oom.in_use_bytes is not None:
+        need = requested + oom.in_use_bytes
+        why = f"{size(need)} with this request: nearly every GPU has more" if need < _FITS_ANY_CARD_BYTES else ""
+    if why:
+        return _verdict(oom, "unknown", why, title=UNKNOWN_HOLDER_TITLE, action=_UNKNOWN_HOLDER_ACTION)
+    return _verdict(oom, "memory.model-too-large", OTHERS_UNKNOWN)
 
 
-def _verdict_by_limit(lines: list[str], limit: int | None, total: int | None, facts: OomFacts) -> OomVerdict | None:
+def _verdict_by_limit(oom: Oom, facts: OomFacts) -> OomVerdict | None:
     """The cause by what TensorFlow granted its allocator at its start: nearly all memory that was free then."""
+    limit, total = oom.limit_bytes, facts.total_bytes
     if limit is None or total is None:
         return None
     if not is_small_limit(limit, total):
         if facts.total_from_name:
             return None  # a card of this name may be larger
-        lines.append(f"its allocator was granted {size(limit)} of {size(total)}: others held little when it started")
-        return OomVerdict("memory.model-too-large", lines)
+        why = f"its allocator was granted {size(limit)} of {size(total)}: others held little when it started"
+        return _verdict(oom, "memory.model-too-large", why)
     if facts.limit_set or is_round_limit(limit):
-        lines.append(f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}")
-        return OomVerdict("memory.limit-too-small", lines)
-    return OomVerdict("memory.other-process", [*lines, _small_grant_text(facts, total, limit)])
+        why = f"limit of {size(limit)}: probably set by a person, on a device of about {size(total)}"
+        return _verdict(oom, "memory.limit-too-small", why)
+    return _verdict(oom, "memory.other-process", _small_grant_text(facts, total, limit))
 
 
-def _refused_despite_room_verdict(lines: list[str], free: int) -> OomVerdict:
+def _refused_despite_room_verdict(oom: Oom, free: int, *why: str) -> OomVerdict:
     """By NVML the device always had room, so that no other process explains the refusal."""
-    lines.append(f"NVML: at least {size(free)} were free on the device the whole time, more than was requested")
-    return OomVerdict("unknown", lines, title=REFUSED_TITLE, action=REFUSED_ACTION)
+    had_room = f"NVML: at least {size(free)} were free on the device the whole time, more than was requested"
+    return _verdict(oom, "unknown", *why, had_room, title=REFUSED_TITLE, action=REFUSED_ACTION)
 
 
-def _verdict_beside_others(lines: list[str], facts: OomFacts, limit: int, need: int) -> OomVerdict | None:
+def _verdict_beside_others(oom: Oom, facts: OomFacts, limit: int, need: int, total: int) -> OomVerdict | None:
     """The cause if it is known what others held; None if the work would not have fitted an empty device either.
 
     TensorFlow grants its allocator the free memory less a reserve, so each byte that others hold is missing there.
     """
-    total, others = facts.total_bytes or 0, facts.others_bytes or 0
+    others, against_limit = facts.others_bytes or 0, _need_against_limit(need, limit)
     if is_round_limit(limit) and is_small_limit(limit, total - others):
-        lines.append(
-            f"{_need_against_limit(need, limit)}: a round number, so probably set by a person; {size(total - others)}"
-            f" of the device's {size(total)} were not held by others"
-        )
-        return OomVerdict("memory.limit-too-small", lines, action=_raise_limit_advice(facts, need))
+        left = f"{size(total - others)} of the device's {size(total)} were not held by others"
+        why = f"{against_limit}: a round number, so probably set by a person; {left}"
+        return _verdict(oom, "memory.limit-too-small", why, action=_raise_limit_advice(facts, need))
     if need > limit + others:
         return None
-    lines += (
+    return _verdict(
+        oom,
+        "memory.other-process",
         f"others held {size(others)} of {size(total)}; TensorFlow granted its allocator {size(limit)} of the rest",
-        f"{_need_against_limit(need, limit)}; without the others the limit would have been about"
-        f" {size(limit + others)}; what the program would request next is unknown",
+        f"{against_limit}; without the others the limit would have been about {size(limit + others)}; what the program"
+        " would request next is unknown",
     )
-    return OomVerdict("memory.other-process", lines)
 
 
 def _raise_limit_advice(facts: OomFacts, need: int) -> str:
@@ -318,25 +304,24 @@ def _small_grant_text(facts: OomFacts, total: int, limit: int) -> str:
     return f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
 
 
-def _fragmented_verdict(lines: list[str], facts: OomFacts, limit: int, free: int) -> OomVerdict:
+def _fragmented_verdict(oom: Oom, facts: OomFacts, why: str, limit: int, free: int) -> OomVerdict:
     """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
     total, others = facts.total_bytes, facts.others_bytes or 0
     room = total - others - facts.overhead_bytes - limit if total is not None else 0
     own = facts.limit_set or facts.held_by_others is False or (facts.others_bytes is None and is_round_limit(limit))
     if total is None or not own or not is_small_limit(limit, total - others) or room <= 0:
-        return OomVerdict("memory.fragmented", lines, certain=True)
+        return _verdict(oom, "memory.fragmented", why, certain=True)
     if facts.total_from_name:
-        lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
+        limit_text = f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}"
         action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_ALLOCATOR_ADVICE}"
-        return OomVerdict("memory.fragmented", lines, certain=True, action=action)
+        return _verdict(oom, "memory.fragmented", why, limit_text, certain=True, action=action)
     sure = facts.limit_set or is_round_limit(limit)
-    lines.append(
-        f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
-        f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left"
-    )
-    return OomVerdict(
+    return _verdict(
+        oom,
         "memory.fragmented",
-        lines,
+        why,
+        f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
+        f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left",
         certain=True,
         title=f"Fragmented within the program's own memory limit of {size(limit)}: {size(free)} free, in small blocks",
         action=f"Raise or remove the memory limit of {size(limit)}: {size(room)} of the device are free. If the "
@@ -344,40 +329,41 @@ def _fragmented_verdict(lines: list[str], facts: OomFacts, limit: int, free: int
     )
 
 
-def _driver_refusal_verdict(lines: list[str], facts: OomFacts, requested: int, used: int) -> OomVerdict:
+def _driver_refusal_verdict(oom: Oom, facts: OomFacts, why: str) -> OomVerdict:
     """Another process, unless there was none, or there was room."""
+    requested, total, others = oom.requested_bytes or 0, facts.total_bytes, facts.others_max_bytes
     if facts.least_free_bytes is not None and facts.least_free_bytes >= requested:
-        return _refused_despite_room_verdict(lines, facts.least_free_bytes)
-    total, others = facts.total_bytes, facts.others_max_bytes
-    need = requested + used + facts.overhead_bytes
+        return _refused_despite_room_verdict(oom, facts.least_free_bytes, why)
+    need = requested + (oom.in_use_bytes or 0) + facts.overhead_bytes
     if total is not None and others is not None and not facts.total_from_name:
         if need + others + _ESTIMATED_CONTEXT_BYTES <= total:
-            lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
-            return OomVerdict("unknown", lines, title=REFUSED_TITLE, action=REFUSED_ACTION)
+            fits = f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}"
+            return _verdict(oom, "unknown", why, fits, title=REFUSED_TITLE, action=REFUSED_ACTION)
         if need > total:
-            lines.append(f"{size(need)} needed in all > {size(total)} of the device, even without other processes")
-            return OomVerdict("memory.model-too-large", lines)
+            exceeds = f"{size(need)} needed in all > {size(total)} of the device, even without other processes"
+            return _verdict(oom, "memory.model-too-large", why, exceeds)
     if facts.held_by_others is False:
-        return OomVerdict("memory.model-too-large", [*lines, "no other process held memory on the device"])
-    if others is not None and total is not None:
-        lines.append(f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device")
-    return OomVerdict("memory.other-process", lines)
+        return _verdict(oom, "memory.model-too-large", why, "no other process held memory on the device")
+    if others is None or total is None:
+        return _verdict(oom, "memory.other-process", why)
+    sum_text = f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device"
+    return _verdict(oom, "memory.other-process", why, sum_text)
 
 
-def _overcommitted_verdict(lines: list[str], facts: OomFacts, limits: int, total: int) -> OomVerdict:
+def _overcommitted_verdict(oom: Oom, facts: OomFacts, limits: int, total: int) -> OomVerdict:
     """The limits of the framework's devices add up to more than the GPU has."""
     beside = f" + {size(facts.overhead_bytes)} for the driver and the CUDA context" if facts.overhead_bytes else ""
-    lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
-    return OomVerdict(
+    return _verdict(
+        oom,
         "memory.model-too-large",
-        lines,
+        f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device",
         certain=True,
         title=f"The limits add up to {size(limits)}, but the device has only {size(total)}",
         action="Use fewer or smaller parts: --virtual times --memory-limit, and a CUDA context, must fit.",
     )
 
 
-def _judge_torch(oom: Oom, lines: list[str]) -> OomVerdict | None:
+def _judge_torch(oom: Oom) -> OomVerdict | None:
     """The verdict on a failure of PyTorch, whose message has the device's numbers; None if it is insufficient.
 
     It says how much reserved memory is not handed out, but not the size of free blocks: fragmentation is likely at best
@@ -389,7 +375,7 @@ def _judge_torch(oom: Oom, lines: list[str]) -> OomVerdict | None:
 
     def verdict(cause: str, why: str, *, certain: bool = False, action: str = "") -> OomVerdict:
         holders = (f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others)
-        return OomVerdict(cause, [*lines, why, *holders], certain, action=action)
+        return _verdict(oom, cause, why, *holders, certain=certain, action=action)
 
     own, spare, allowed = oom.process_bytes or 0, oom.unallocated_bytes, oom.limit_bytes
     if requested > total:
