@@ -36,8 +36,6 @@ LIMITS: dict[FileKind, input_size_limits.Limit] = {
 }
 _SOFTWARE_CATEGORIES = frozenset({"deployment", "software"})
 """DCGM's categories of tests that say nothing of the hardware."""
-
-
 _KINDS: dict[FileKind, tuple[Callable[[bytes], bool], Callable[[bytes], Iterable[MemoryProfile]] | None]] = {
     "TensorFlow profile": (tensorflow_xplane.is_xplane, lambda content: tensorflow_profiles([(content, 0.0, None)])),
     "PyTorch snapshot": (safe_pickle.is_pickle, torch_profiles),

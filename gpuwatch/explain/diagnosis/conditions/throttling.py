@@ -38,10 +38,7 @@ _COOLING = "Improve the cooling (fans, dust, airflow between cards), or lower th
 
 
 def thermal_title_and_action(
-    device: Device,
-    core_celsius: float | None,
-    margin_celsius: float | None = None,
-    memory_celsius: float | None = None,
+    device: Device, core_celsius: float | None, margin_celsius: float | None = None, memory_celsius: float | None = None
 ) -> tuple[str, str]:
     """Title and action for thermal throttling.
 

@@ -31,8 +31,6 @@ from gpuwatch.explain.logs.sizes_and_device_names import device_name
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
 _NOT_IMPORTED = "the framework was not imported"
 TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
-
-
 INSTALL_IT = "Install it there, or use --python to choose an interpreter that has it."
 _SEE_FIRST_FINDING = "See the finding at the top."
 _CUDNN_NEEDED = {

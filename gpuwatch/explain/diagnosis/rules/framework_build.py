@@ -45,8 +45,6 @@ _JIT_CAPABILITY = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _MULTIPROCESSORS = re.compile(r"count: (\d+)")
 _OLDEST_PTX_CAPABILITY = (8, 0)
 """The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
-
-
 _OTHER_LIBCUDA_ACTION = (
     "Find out which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (from cuda-compat "
     "or an image), or its folder from LD_LIBRARY_PATH: the driver has its own."

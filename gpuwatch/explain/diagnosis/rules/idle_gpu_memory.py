@@ -52,8 +52,6 @@ GROWTH_ACTION = (
     "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared "
     "GPU, use the variable with a memory_limit: memory then grows up to it."
 )
-
-
 _OTHER_FRAMEWORK_ACTION = (
     "Nothing to do if only this program uses the GPU; otherwise lower what it allocates at startup."
 )
