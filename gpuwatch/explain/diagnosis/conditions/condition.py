@@ -1,4 +1,4 @@
-"""What a condition is and how one is declared, its signs in samples, and its occurrences, built from these.
+"""What a condition is, how one is declared, its signs in samples, and its occurrences, which are built from these.
 
 An occurrence has a level between 0 and 1 that rises while the condition holds and falls while it does not. It is
 reported when the level reaches 1, and ends when it is 0 again. So a condition must hold for some time before it is

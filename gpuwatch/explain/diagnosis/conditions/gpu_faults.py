@@ -1,5 +1,6 @@
-"""Faults of a GPU: it does not answer or cannot be read, the driver reports a hardware error (Xid), or a health flag
-(pending memory repairs, the driver's recovery action, the NVLink fabric) has a bad value.
+"""Faults of a GPU: it does not answer, cannot be read, has a hardware error (Xid) or a health flag with a bad value.
+
+Flags: pending memory repairs, the driver's recovery action, the NVLink fabric.
 """
 
 from __future__ import annotations

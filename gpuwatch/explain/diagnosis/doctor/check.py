@@ -1,6 +1,4 @@
-"""What a check is and how one is declared: a pure function from facts (evidence and what only doctor gathers) to an
-answer.
-"""
+"""What a check is and how one is declared: a pure function from the facts that doctor gathers to an answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The framework's build and its CUDA libraries: a build without CUDA, or too new for the driver, or without code for
-the GPU's compute capability; libraries that cannot be loaded, although the driver works.
+"""A framework's build without CUDA, too new for the driver or without code for the GPU; missing CUDA libraries.
 
 A driver runs every CUDA version up to its own, and later minor versions of the same major version ("minor version
 compatibility"), except that it cannot compile their PTX.

@@ -1,6 +1,4 @@
-"""GPUs and memory that a framework was granted: limits that a GPU cannot hold, alone or beside what others hold; what
-the first process of a program left to a later one; another GPU or amount than predicted.
-"""
+"""GPUs and memory that a framework was granted: too much, other than predicted, or what others had left."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""How programs and their processes ended: by a signal, by an error of their own, as a shell, launcher or scheduler
-reports, or after the end of another process.
-"""
+"""How processes ended: by a signal, an error of their own, after another one, or as a launcher or scheduler reports."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Stalls of a watched program, by samples of its threads: it waits for its input (from outside:
-conditions/input_bound.py), makes no more steps, or waits for tasks of its cluster.
+"""Stalls of a watched program: it waits for its input, makes no more steps, or waits for tasks of its cluster.
+
+Seen from inside, by samples of its threads; from outside: conditions/input_bound.py.
 """
 
 from __future__ import annotations
