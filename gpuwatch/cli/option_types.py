@@ -46,7 +46,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
     name = "size"
 
     def __init__(self, least: int) -> None:
-        """``min_step_seconds``: the minimum, in bytes."""
+        """``least``: the minimum, in bytes."""
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

@@ -18,7 +18,7 @@ from gpuwatch.core.model.snapshot import FAILED_ITSELF, Problem, Snapshot
 from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS, ForkedProcess
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.sources.host_reader import HostReader
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 
 if TYPE_CHECKING:
     from gpuwatch.session.session import Session

@@ -1,29 +1,39 @@
-"""Makes a program see simulated GPUs: environment variables and library folders."""
+"""What makes a program see simulated GPUs: environment variables, library folders, and the folder in place of /sys."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gpuwatch.sim import install_libraries, libraries
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim import libraries
+
+if TYPE_CHECKING:
+    from gpuwatch.sim.install_libraries import Tier
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
+ENV_STATE: Final = "GPUWATCH_SIM_STATE"
 ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 # TensorFlow fills a table of 8 bytes for each 256 bytes of a pool (tsl/framework/bfc_allocator.h): 700 MiB for a GPU
 # of 24 GiB, which costs a third of the time in huge pages. Only glibc reads it, from 2.35; others ignore it.
 ENV_TUNABLES: Final = "GLIBC_TUNABLES"
 _HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
+PCI_VENDOR: Final = "0x10de"
+"""NVIDIA's number on the PCI bus."""
+PCI_CLASS: Final = "0x030200"
+"""PCI class of NVIDIA's 3D controllers, by which GPUs are found."""
 
 
 def simulated_environment_of(
-    base: Mapping[str, str], shape: str, library_dir: Path, state_path: Path, *, tier: install_libraries.Tier
+    base: Mapping[str, str], shape: str, library_dir: Path, state_path: Path, *, tier: Tier
 ) -> dict[str, str]:
     """``base`` for a program on the machine in ``state_path``; see :meth:`.SimMachine.environment`."""
     folder, preloaded = library_dir, libraries.PROC_LIBRARY
     if tier == "plugin":
+        from gpuwatch.sim import install_libraries  # monitors, which import this module, need no compiler
+
         folder, preloaded = install_libraries.ensure_built("plugin"), libraries.RENAME_LIBRARY
     env = real_environment_of(base, library_dir)
     for name, path in (("LD_LIBRARY_PATH", folder), ("LD_PRELOAD", folder / preloaded)):
@@ -53,3 +63,19 @@ def real_environment_of(base: Mapping[str, str], library_dir: Path) -> dict[str,
 
 def _is_ours(path: str, library_dir: Path) -> bool:
     return Path(path) == library_dir or library_dir.parent in (Path(path).parent, Path(path).parent.parent)
+
+
+def sysfs_root() -> Path:
+    """``/sys``, or the folder that replaces it if the environment names a simulated machine."""
+    state = os.environ.get(ENV_STATE)
+    return sysfs_folder(Path(state)) if state else Path("/sys")
+
+
+def sysfs_folder(state: Path) -> Path:
+    """The folder of the machine with this state file; it exists only if it has content."""
+    return state.with_suffix(".sys")
+
+
+def power_folder(sysfs_root: Path, pci_bus_id: str) -> Path:
+    """The folder of a device's runtime power management."""
+    return sysfs_root / "bus" / "pci" / "devices" / pci_bus_id / "power"

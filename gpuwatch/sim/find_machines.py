@@ -10,10 +10,9 @@ from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.sim import install_libraries
-from gpuwatch.sim.environment import ENV_SHAPE
+from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, state_folder, state_name
 
 _STATE_FILE_NAME: Final = re.compile(rf"(?P<name>.+)-(?P<shape>[^-]+?)\.v\d+\.\d+{re.escape(STATE_SUFFIX)}")

@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import environment, install_libraries, simulated_sysfs
-from gpuwatch.sim.environment import ENV_SHAPE
+from gpuwatch.sim import environment, install_libraries
+from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.gpu_models import DescribedGpu
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from gpuwatch.sim.state_files import (
     FaultView,
     MigView,
@@ -296,7 +295,7 @@ class SimMachine:
     def heal(self) -> None:
         """Undo everything that was done to the machine: faults, set values, MIG, sleep, foreign processes, removals."""
         self._control.gws_heal(self._open_handle())
-        shutil.rmtree(simulated_sysfs.sysfs_folder(self.state_path), ignore_errors=True)
+        shutil.rmtree(environment.sysfs_folder(self.state_path), ignore_errors=True)
 
     def set_mig(self, device: int, layout: str) -> tuple[SimInstance, ...]:
         """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig_layout`), at any time; ``off`` switches MIG off."""
@@ -339,7 +338,7 @@ class SimMachine:
         """Make the kernel report a GPU as suspended, as on laptops, or awake; calls do not wake it."""
         self._check_device(device)
         for other in self.devices():  # the kernel lists them all
-            folder = simulated_sysfs.power_folder(simulated_sysfs.sysfs_folder(self.state_path), other.pci_bus_id)
+            folder = environment.power_folder(environment.sysfs_folder(self.state_path), other.pci_bus_id)
             if other.index == device:
                 contents = {"control": "auto", "runtime_status": "suspended" if asleep else "active"}
             elif folder.is_dir():
@@ -347,15 +346,13 @@ class SimMachine:
             else:
                 contents = {"control": "on", "runtime_status": "active"}
             folder.mkdir(parents=True, exist_ok=True)
-            _write_atomically(folder.parent / "vendor", simulated_sysfs.VENDOR)
-            _write_atomically(folder.parent / "class", simulated_sysfs.CLASS)
+            _write_atomically(folder.parent / "vendor", environment.PCI_VENDOR)
+            _write_atomically(folder.parent / "class", environment.PCI_CLASS)
             for name, text in contents.items():
                 _write_atomically(folder / name, text)
 
     def is_asleep(self, device: int) -> bool:
-        folder = simulated_sysfs.power_folder(
-            simulated_sysfs.sysfs_folder(self.state_path), self.devices()[device].pci_bus_id
-        )
+        folder = environment.power_folder(environment.sysfs_folder(self.state_path), self.devices()[device].pci_bus_id)
         try:
             return (folder / "runtime_status").read_text(encoding="ascii").strip() == "suspended"
         except OSError:
@@ -396,7 +393,7 @@ class SimMachine:
         """Delete the state file. Processes that use it keep it; new ones get a new machine."""
         self.close()
         self.state_path.unlink(missing_ok=True)
-        shutil.rmtree(simulated_sysfs.sysfs_folder(self.state_path), ignore_errors=True)
+        shutil.rmtree(environment.sysfs_folder(self.state_path), ignore_errors=True)
 
     def close(self) -> None:
         if self._handle is not None:

@@ -18,7 +18,7 @@ from typing import Final
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.units import exact_size
-from gpuwatch.sim import libraries, simulated_sysfs
+from gpuwatch.sim import environment, libraries
 from gpuwatch.sim.gpu_models import MODELS, DescribedGpu
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.mig_layout import SimInstance
@@ -204,7 +204,7 @@ def remove_machine(path: Path) -> None:
         path.unlink()
     finally:
         os.close(descriptor)
-    shutil.rmtree(simulated_sysfs.sysfs_folder(path), ignore_errors=True)
+    shutil.rmtree(environment.sysfs_folder(path), ignore_errors=True)
 
 
 class FaultView(ctypes.Structure):

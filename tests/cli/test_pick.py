@@ -18,8 +18,8 @@ from gpuwatch.cli.pick import _pick_until
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders, reservations, reserve
 from gpuwatch.session.free_gpus import Requirements
+from gpuwatch.sim.environment import ENV_STATE
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from tests.conftest import gpuwatch
 from tests.forked import start_gpuwatch
 from tests.ui import machines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.sources.procfs import ELSEWHERE, HIDDEN
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 from tests.diagnosis.watching import gpu, program, sample
 from tests.every import every
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim.environment import ENV_SHAPE
+from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
 from tests.sim.conftest import REPOSITORY
 from tests.waiting import wait_for
 
@@ -133,7 +132,7 @@ def test_many_processes_create_one_machine(sim_machine: Callable[[str], SimMachi
 import os, sys
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.machine_shape import SimShape
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 machine = SimMachine.open(SimShape.parse("2x8GiB"), name="{name}")
 print(os.stat(machine.state_path).st_ino, machine.devices()[0].uuid)
 """

@@ -26,9 +26,8 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.experiment.probing.received_events import described_device
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
-from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.environment import ENV_PLUGIN, ENV_STATE
 from gpuwatch.sim.simulated_machine import SimMachine
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
 
 DRIVER_SECONDS = 3.0
 """Seconds the driver has to answer."""

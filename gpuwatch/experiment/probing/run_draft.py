@@ -38,7 +38,7 @@ from gpuwatch.explain.logs.log_parser import LogParser
 from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
 from gpuwatch.explain.logs.op_placement_lines import IDLE_OPS
 from gpuwatch.explain.logs.output_tail import OutputTail
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 from gpuwatch.sim.simulation_limit_messages import simulation_limit
 
 _MAX_PROCESSES = 1024

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 
 if TYPE_CHECKING:
     from gpuwatch.machine.sources.process_details import ProcessDetails

@@ -21,7 +21,7 @@ import msgspec
 
 from gpuwatch.core.private_folders import private_folder
 from gpuwatch.machine.sources.procfs import boot_id
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 
 SYSTEM_FOLDER = Path("/run/gpuwatch")
 """Where systemd lets the service write (``RuntimeDirectory=gpuwatch``)."""

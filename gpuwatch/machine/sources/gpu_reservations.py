@@ -29,7 +29,7 @@ from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.machine.sources.procfs import file_text, user_name
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 
 _LOCK_PREFIX = "gpuwatch-reserved:"
 _HOLDER_PREFIX = "gpuwatch-holder:"

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrenc
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.machine.history.process_labels import command_line, label_in_sentence
 from gpuwatch.machine.sources.procfs import ELSEWHERE
-from gpuwatch.sim.simulated_sysfs import ENV_STATE
+from gpuwatch.sim.environment import ENV_STATE
 
 _MIN_PROGRAM_BYTES = 100 << 20
 """Bytes of memory without an owner that may be a whole program's."""

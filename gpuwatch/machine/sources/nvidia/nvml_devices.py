@@ -18,7 +18,7 @@ from gpuwatch.machine.sources.nvidia.decode_answers import bus_id, text_from_nvm
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 from gpuwatch.machine.sources.procfs import file_text
 from gpuwatch.machine.sources.system_and_driver_facts import nvidia_slots
-from gpuwatch.sim import simulated_sysfs
+from gpuwatch.sim import environment
 
 ProcessList = list[tuple[int, int | None, int, int]]
 """Rows of NVML: pid, bytes, GPU instance, compute instance."""
@@ -227,7 +227,7 @@ class RuntimePm:
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self._root = simulated_sysfs.sysfs_root() if root is None else root
+        self._root = environment.sysfs_root() if root is None else root
 
     def managed(self, pci_bus_id: str) -> bool:
         """Whether the kernel may suspend the device (``power/control`` is ``auto``)."""
@@ -242,4 +242,4 @@ class RuntimePm:
         return [slot.name for slot in nvidia_slots(self._root) or ()]
 
     def _read(self, pci_bus_id: str, name: str) -> str:
-        return (file_text(simulated_sysfs.power_folder(self._root, pci_bus_id) / name) or "").strip()
+        return (file_text(environment.power_folder(self._root, pci_bus_id) / name) or "").strip()
