@@ -362,19 +362,17 @@ class FrameDecoder:
             bystanders=last.bystanders if delta.bystanders is None else delta.bystanders,
         )
         if delta.order is not None:
-            rows, changed, new = self._processes, self._process_changes, delta.processes
+            rows, changes, new = self._processes, self._process_changes, delta.processes
             self._processes = tuple([rows[old] if old >= 0 else new[place] for place, old in enumerate(delta.order)])
-            self._process_changes = {at: {**changed[old]} for at, old in enumerate(delta.order) if old in changed}
+            self._process_changes = {at: {**changes[old]} for at, old in enumerate(delta.order) if old in changes}
         if delta.devices:
             self._devices = _replaced_rows(self._devices, delta.devices, self._device_changes)
         if delta.processes:
             self._processes = _replaced_rows(self._processes, delta.processes, self._process_changes)
-        for changed, readings in (
-            (self._device_changes, delta.device_readings),
-            (self._process_changes, delta.process_readings),
-        ):
-            for place, values_of_row in readings.items():
-                changed.setdefault(place, {}).update(values_of_row)
+        for place, changed in delta.device_readings.items():
+            self._device_changes.setdefault(place, {}).update(changed)
+        for place, changed in delta.process_readings.items():
+            self._process_changes.setdefault(place, {}).update(changed)
 
     @property
     def at(self) -> float:
@@ -389,10 +387,7 @@ class FrameDecoder:
 
     def processes(self) -> tuple[Process, ...]:
         if self._process_changes:
-            self._processes, self._process_changes = (
-                _up_to_date(self._processes, self._process_changes),
-                {},
-            )
+            self._processes, self._process_changes = _up_to_date(self._processes, self._process_changes), {}
         return self._processes
 
     def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:

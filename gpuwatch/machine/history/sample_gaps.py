@@ -34,16 +34,14 @@ class Gap(NamedTuple):
     """Whether samples were recorded in it that cannot be read."""
 
 
-def join_spans(
-    spans: Iterable[tuple[float, float]], max_gap_seconds: Callable[[float], float]
-) -> list[tuple[float, float]]:
+def join_spans(spans: Iterable[tuple[float, float]], max_gap: Callable[[float], float]) -> list[tuple[float, float]]:
     """Joins spans (begin and end, in the order of time) between which there is no gap.
 
-    ``max_gap_seconds``: the most seconds before the span that begins at a time that are no gap.
+    ``max_gap``: the most seconds before the span that begins at a time that are no gap.
     """
     joined: list[tuple[float, float]] = []
     for begin, end in spans:
-        if joined and begin - joined[-1][1] <= max_gap_seconds(begin):
+        if joined and begin - joined[-1][1] <= max_gap(begin):
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((begin, end))

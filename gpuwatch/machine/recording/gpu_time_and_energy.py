@@ -176,7 +176,7 @@ class _EnergyWindow:
         self.used: _Seconds = {}
 
 
-class _GpuTimeDraft:
+class _Draft:
     """GPU time while it is added up."""
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class GpuTimeMeter:
         self._last_watts: dict[str, float] = {}
         """The power of each device in the last sample, if it has no energy counter."""
         self._unsampled = UnsampledProcesses()
-        self._hours: dict[int, _GpuTimeDraft] = {}
+        self._hours: dict[int, _Draft] = {}
         self._latest_rows: dict[ProcessKey, Process] = {}
         """The latest row of each process, by its key."""
 
@@ -222,7 +222,7 @@ class GpuTimeMeter:
             self._windows.clear()  # nobody knows who used what was counted meanwhile
             self._last_watts.clear()
         self._at = at
-        hour = self._hours.setdefault(hour_of(at), _GpuTimeDraft()) if counted else _GpuTimeDraft()
+        hour = self._hours.setdefault(hour_of(at), _Draft()) if counted else _Draft()
         hour.time.seconds += seconds
         hour.time.simulated = hour.time.simulated or snapshot.simulated
         rows: dict[str, list[Process]] = {}
@@ -250,7 +250,7 @@ class GpuTimeMeter:
             self._latest_rows = {key: row for key, row in self._latest_rows.items() if key in needed}
 
     def _add_device(
-        self, hour: _GpuTimeDraft, device: Device, rows: list[Process], before: set[ProcessKey], seconds: float
+        self, hour: _Draft, device: Device, rows: list[Process], before: set[ProcessKey], seconds: float
     ) -> None:
         uuid = device.uuid
         time = hour.devices.get(uuid)
@@ -291,7 +291,7 @@ class GpuTimeMeter:
             }
         self._add_energy(hour, time, device, shares, seconds)
 
-    def _add_process_sample(self, hour: _GpuTimeDraft, key: ProcessKey, row: Process) -> None:
+    def _add_process_sample(self, hour: _Draft, key: ProcessKey, row: Process) -> None:
         process = self._process(hour, key, row)
         process.samples += 1
         process.memory_peak_bytes = max_known((process.memory_peak_bytes, row.number("gpu_memory_bytes")))
@@ -299,7 +299,7 @@ class GpuTimeMeter:
             self._latest_rows[key] = row
             process.copy_facts(row)
 
-    def _process(self, hour: _GpuTimeDraft, key: ProcessKey, row: Process) -> ProcessTime:
+    def _process(self, hour: _Draft, key: ProcessKey, row: Process) -> ProcessTime:
         process = hour.processes.get(key)
         if process is None:
             process = hour.processes[key] = ProcessTime(
@@ -308,9 +308,7 @@ class GpuTimeMeter:
             process.copy_facts(row)
         return process
 
-    def _add_energy(
-        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _Seconds, seconds: float
-    ) -> None:
+    def _add_energy(self, hour: _Draft, time: DeviceTime, device: Device, shares: _Seconds, seconds: float) -> None:
         """Divides what the counter has counted since it last moved; it is read every few seconds only.
 
         ``shares``: the seconds, divided among the holders by their SM utilization: one that computes draws the power,
@@ -349,9 +347,7 @@ class GpuTimeMeter:
             process.energy_joules += per_second * window.used[key]
             process.energy_seconds += held
 
-    def _add_power(
-        self, hour: _GpuTimeDraft, time: DeviceTime, device: Device, shares: _Seconds, seconds: float
-    ) -> None:
+    def _add_power(self, hour: _Draft, time: DeviceTime, device: Device, shares: _Seconds, seconds: float) -> None:
         """Integrates power between two samples of a device that has no energy counter."""
         watts = device.number("power.draw_watts") if has_no_counter(device) else None
         before = self._last_watts.pop(device.uuid, None)
@@ -417,7 +413,7 @@ def with_bounded_processes(time: GpuTime, newest: GpuTime) -> GpuTime:
 
 def merged_times(times: Iterable[GpuTime]) -> GpuTime:
     """The sum of several GPU times."""
-    total = _GpuTimeDraft()
+    total = _Draft()
     for time in times:
         total.time.seconds += time.seconds
         total.time.simulated = total.time.simulated or time.simulated

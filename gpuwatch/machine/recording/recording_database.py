@@ -154,8 +154,6 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     if path.stat().st_size:
         return connection
     # At once: who opens it meanwhile sees an empty file or a recording.
-    header = (
-        f"PRAGMA auto_vacuum = INCREMENTAL;PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA};"
-    )
-    connection.executescript(f"BEGIN;{header}{TABLES}COMMIT;")
+    header = f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA};"
+    connection.executescript(f"BEGIN;PRAGMA auto_vacuum = INCREMENTAL;{header}{TABLES}COMMIT;")
     return connection
