@@ -42,16 +42,12 @@ def private_name() -> str:
 def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
     """The name of a machine's state file: ``shared-2x24GiB.v3.419496.state``.
 
-    It contains the layout, so that versions of gpuwatch with different layouts never replace each other's files; of a
-    model with what that reports.
+    It contains the layout of the state (version and size in bytes), so that versions of gpuwatch with different layouts
+    never replace each other's files; of a model with what that reports.
     """
+    layout = load_control(library_dir).gws_layout().decode()
     reports = zlib.crc32(repr(MODELS[shape.model].described()).encode()) if shape.model else ""
-    return f"{name or SHARED}-{shape}.v{state_layout(library_dir)}{reports}{STATE_SUFFIX}"
-
-
-def state_layout(library_dir: Path) -> str:
-    """The state's layout in these libraries: version and size in bytes."""
-    return str(load_control(library_dir).gws_layout().decode())
+    return f"{name or SHARED}-{shape}.v{layout}{reports}{STATE_SUFFIX}"
 
 
 def in_use(state_path: Path) -> bool:

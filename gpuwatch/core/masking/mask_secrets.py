@@ -174,7 +174,7 @@ def _masked_by_places(text: str) -> str:
     if "\n" in text:
         text = without_columns(text)
     if len(text) >= _MIN_BASE64_CHARS:
-        text = _BASE64_WORD.sub(_mask_encoded, text)
+        text = _BASE64_WORD.sub(lambda m: MASK if MASK in mask_named(_text_in_base64(m[0])) else m[0], text)
     return _LONG_WORD.sub(_mask_if_random, text) if len(text) >= 40 else text
 
 
@@ -237,14 +237,6 @@ def _text_in_base64(text: str) -> str:
     return plain if plain.isprintable() else ""
 
 
-def _mask_encoded(match: re.Match[str]) -> str:
-    return MASK if MASK in mask_named(_text_in_base64(match[0])) else match[0]
-
-
-def _mask_kubernetes_secret(match: re.Match[str]) -> str:
-    return match[1] + match[2] + _MEMBER.sub(rf"\1{MASK}", match[3])
-
-
 def _mask_hex_arguments(match: re.Match[str]) -> str:
     plain = bytes.fromhex(match[2]).decode("ascii", "replace").rstrip("\0")
     return match[1] + (MASK if MASK in mask_command(plain.split("\0")) else match[2])
@@ -279,7 +271,7 @@ _LINE_PATTERNS: Final = (
 _MULTILINE_PATTERNS: Final = (
     ("ass", _TYPED_AT_PROMPT, _mask_typed),
     ("read -", _TYPED_AT_PROMPT, _mask_typed),
-    ("kind: Secret", _KUBERNETES, _mask_kubernetes_secret),
+    ("kind: Secret", _KUBERNETES, lambda m: m[1] + m[2] + _MEMBER.sub(rf"\1{MASK}", m[3])),
 )
 
 
