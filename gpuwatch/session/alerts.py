@@ -51,11 +51,9 @@ class AlertRules:
     def observe(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> list[Alert]:
         """The alerts of a sample: errors and warnings that hold now, and those that ended."""
         sample_time = snapshot.taken_at.timestamp()
-        current_findings = {
-            finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"
-        }
+        current = {finding.key: finding for finding in findings if finding.until is None and finding.severity != "info"}
         alerts: list[Alert] = []
-        for key, finding in current_findings.items():
+        for key, finding in current.items():
             if (open_finding := self._open_findings.get(key)) is None:
                 alerts += self._begin(key, finding, snapshot, sample_time)
                 continue
@@ -63,7 +61,7 @@ class AlertRules:
             open_finding.return_count += open_finding.missed_since is not None
             open_finding.missed_since = None
         for key, open_finding in self._open_findings.items():
-            if key not in current_findings and open_finding.missed_since is None:
+            if key not in current and open_finding.missed_since is None:
                 open_finding.missed_since = sample_time
         return [*alerts, *self._ended_alerts(sample_time)]
 

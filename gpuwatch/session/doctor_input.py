@@ -12,12 +12,12 @@ from typing import TypeVar
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.doctor import Doctor, FrameworkFacts
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing import interpreter_checks
+from gpuwatch.experiment.probing import interpreter_checks as checks
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.evidence import NO_LOG
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import gpu_variables
-from gpuwatch.machine.sources import system_and_driver_facts
+from gpuwatch.machine.sources.system_and_driver_facts import read_system_facts
 from gpuwatch.session.snapshots import take_samples
 from gpuwatch.sim.simulated_machine import SimMachine
 
@@ -34,21 +34,17 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
     interpreter, why_missing = _find_interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    system_facts = result_within(
-        interpreter_checks.DRIVER_SECONDS, lambda: system_and_driver_facts.read_system_facts(os.environ)
-    )
-    child_environment = interpreter_checks.child_environment(os.environ, interpreter)
-    driver = interpreter_checks.ask_driver(interpreter_checks.child_environment(os.environ, None))
+    system_facts = result_within(checks.DRIVER_SECONDS, lambda: read_system_facts(os.environ))
+    child_environment = checks.child_environment(os.environ, interpreter)
+    driver = checks.ask_driver(checks.child_environment(os.environ, None))
     run, log = None, NO_LOG
     inspected = FrameworkFacts(name=framework or "tensorflow", missing=why_missing)
     if interpreter is not None:
         progress("searching for the framework's libraries")
-        inspected = interpreter_checks.inspect_interpreter(interpreter, child_environment)
+        inspected = checks.inspect_interpreter(interpreter, child_environment)
         progress(f"importing {interpreter.framework} and running an op on each device")
-        draft, checked = interpreter_checks.run_framework_check(
-            interpreter, child_environment, stored_environment, snapshot
-        )
-        inspected = interpreter_checks.with_opened_libraries(inspected, checked)
+        draft, checked = checks.run_framework_check(interpreter, child_environment, stored_environment, snapshot)
+        inspected = checks.with_opened_libraries(inspected, checked)
         run, log = complete(draft.run, draft.log, draft.before), draft.log
     progress("")
     facts = Facts(
@@ -61,7 +57,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
         log=log,
         simulated=SimMachine.from_environment(os.environ) is not None,
         named_by_user=python is not None or framework is not None,
-        deadline=interpreter_checks.DRIVER_SECONDS,
+        deadline=checks.DRIVER_SECONDS,
     )
     return examine(facts, taken_at, time.monotonic() - started)
 
@@ -98,9 +94,7 @@ def _find_interpreter(python: str | None, framework: str | None) -> tuple[Interp
 
 def _snapshot() -> Snapshot | None:
     """The machine before anything is started; None if the driver does not answer in time."""
-    snapshots, silence = take_samples(
-        1, interpreter_checks.DRIVER_SECONDS + interpreter_checks.INTERPRETER_START_SECONDS
-    )
+    snapshots, silence = take_samples(1, checks.DRIVER_SECONDS + checks.INTERPRETER_START_SECONDS)
     if not snapshots and silence.failure:
         message, _, hint = silence.failure.partition("; ")
         raise GpuwatchError(message, hint=hint)

@@ -113,12 +113,9 @@ class EventTrack:
         """
         for event in self._events if direction > 0 else reversed(self._events):
             distance = event.at - moment if direction > 0 else moment - event.at
-            concerns_gpu = uuid is None or not event.device_uuid or event.concerns(uuid)
-            if (
-                distance > _SAME_TIME_SECONDS
-                and concerns_gpu
-                and (not only_problems or event.severity in PROBLEM_SEVERITIES)
-            ):
+            is_chosen = uuid is None or not event.device_uuid or event.concerns(uuid)
+            is_chosen = is_chosen and (not only_problems or event.severity in PROBLEM_SEVERITIES)
+            if is_chosen and distance > _SAME_TIME_SECONDS:
                 return event
         return None
 

@@ -10,6 +10,7 @@ from math import comb
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick_result import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
@@ -99,9 +100,7 @@ def pick_gpus(
         UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
     """
     visible_uuids = _visible_uuids(machine.devices, environment)
-    refusal_by_gpu: dict[str | None, str] = {
-        finding.device_uuid: finding.title for finding in findings if finding.severity == "error"
-    }
+    refusal_by_gpu = _error_by_gpu(findings)
     refusal_by_gpu.update(refusals or {})
     suitable: list[_CudaDevice] = []
     refused: list[RefusedGpu] = []
@@ -133,7 +132,7 @@ def idle_devices(
     machine: Snapshot, reserved_by: Mapping[str, str], findings: Sequence[Finding] = ()
 ) -> Iterator[tuple[Device, MigInstance | None, bool]]:
     """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick_gpus`."""
-    error_by_gpu = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
+    error_by_gpu = _error_by_gpu(findings)
     requirements = Requirements(idle=True)
     for unit in _cuda_devices(machine):
         # Asked of every sample: why one in use is refused needs no words.
@@ -142,6 +141,10 @@ def idle_devices(
             unit.instance,
             not unit.compute_processes and not _why_refused(unit, requirements, error_by_gpu, reserved_by),
         )
+
+
+def _error_by_gpu(findings: Sequence[Finding]) -> dict[str | None, str]:
+    return {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
 
 
 def why_impossible(machine: Snapshot, requirements: Requirements) -> str:
@@ -242,20 +245,15 @@ def _is_visible(unit: _CudaDevice, allowed: frozenset[str]) -> bool:
 
 
 def _cuda_devices(machine: Snapshot) -> Iterator[_CudaDevice]:
-    processes_by_gpu: dict[str | None, list[Process]] = {}
-    for process in machine.processes:
-        if process.type != "G":
-            processes_by_gpu.setdefault(process.device_uuid, []).append(process)
+    compute = (process for process in machine.processes if process.type != "G")
+    processes_by_gpu = group_by(compute, lambda process: process.device_uuid)
     for device in machine.devices:
         processes = processes_by_gpu.get(device.uuid, [])
-        if not has_mig(device):
-            yield _CudaDevice(device, None, tuple(processes))
-            continue
-        for instance in device.mig_instances:
-            yield _CudaDevice(
-                device, instance, tuple(process for process in processes if process.mig_instance == instance.id)
-            )
-        if not device.mig_instances:
+        instances = device.mig_instances if has_mig(device) else ()
+        for instance in instances:
+            own = tuple(process for process in processes if process.mig_instance == instance.id)
+            yield _CudaDevice(device, instance, own)
+        if not instances:
             yield _CudaDevice(device, None, tuple(processes))
 
 
@@ -353,19 +351,14 @@ def best_connected(uuids: Sequence[str], count: int, topology: Topology, beside:
     """
     all_uuids = [*uuids, *beside]
     ranks = [
-        [
-            connection_rank(topology.path(first_uuid, second_uuid)) if first_uuid != second_uuid else 0
-            for second_uuid in all_uuids
-        ]
-        for first_uuid in all_uuids
+        [connection_rank(topology.path(first, second)) if first != second else 0 for second in all_uuids]
+        for first in all_uuids
     ]
     beside_places = range(len(uuids), len(all_uuids))
 
     def quality(chosen: Iterable[int]) -> list[int]:
         """The connections between all, slowest first: the larger, the better."""
-        return sorted(
-            ranks[first_uuid][second_uuid] for first_uuid, second_uuid in combinations((*chosen, *beside_places), 2)
-        )
+        return sorted(ranks[first][second] for first, second in combinations((*chosen, *beside_places), 2))
 
     if comb(len(uuids), count) <= _MAX_COMBINATIONS_TRIED:
         return list(max(combinations(range(len(uuids)), count), key=quality))

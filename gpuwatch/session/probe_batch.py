@@ -87,14 +87,8 @@ def plan_preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gp
     device_uuids = {device.uuid for device in devices}
     processes = [process for process in processes if process.device_uuid in device_uuids]
     processes.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))
-    return Preflight(
-        tuple(script.name for script in scripts),
-        devices,
-        busy_devices,
-        tuple(processes),
-        visible,
-        set_visible_themselves,
-    )
+    configs = tuple(script.name for script in scripts)
+    return Preflight(configs, devices, busy_devices, tuple(processes), visible, set_visible_themselves)
 
 
 def make_runner(options: ProbeOptions, source: SnapshotSource) -> ProbeRunner:

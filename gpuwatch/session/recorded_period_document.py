@@ -32,8 +32,8 @@ from gpuwatch.core.utc import utc
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.history.saved_runs import RunStore, is_of_this_machine
-from gpuwatch.machine.recording import minute_and_hour_means
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
+from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE, Key, Summary
 from gpuwatch.machine.recording.reader import Recording
 
 _POINT_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
@@ -75,7 +75,7 @@ def period_document(
     """The stretch from ``begin`` to ``end``, seconds since the epoch; UsageError if nothing of it was recorded."""
     usage = gpu_usage(recording, begin, end, "process", progress)
     point_seconds = _point_seconds(end - begin, recording.interval)
-    graph_begin = begin if point_seconds < minute_and_hour_means.MINUTE else begin // point_seconds * point_seconds
+    graph_begin = begin if point_seconds < MINUTE else begin // point_seconds * point_seconds
     last_sample = recording.at(end)
     is_readable = (
         last_sample is not None
@@ -142,7 +142,7 @@ def _period_devices(
     recording: Recording, begin: float, end: float, point_seconds: float, devices: dict[str, Device]
 ) -> Iterator[PeriodDevice]:
     point_count = int((end - begin) // point_seconds) + 1
-    points_by_gpu: dict[str, dict[str, list[minute_and_hour_means.Summary | None]]] = {}
+    points_by_gpu: dict[str, dict[str, list[Summary | None]]] = {}
     for at, (uuid, metric), summary in _point_means(recording, begin, end, point_seconds):
         index = int((at - begin) // point_seconds)
         if 0 <= index < point_count:
@@ -192,13 +192,11 @@ def _axis_ends(devices: Iterable[Device]) -> dict[str, float]:
 
 def _point_means(
     recording: Recording, begin: float, end: float, point_seconds: float
-) -> Iterator[tuple[float, minute_and_hour_means.Key, minute_and_hour_means.Summary]]:
+) -> Iterator[tuple[float, Key, Summary]]:
     """Samples where the steps are short, means of minutes or hours else."""
     metrics = frozenset(GRAPHED)
-    for seconds in (minute_and_hour_means.HOUR, minute_and_hour_means.MINUTE):
-        are_stored = (
-            recording.summaries_begin(seconds) <= begin + point_seconds or seconds == minute_and_hour_means.HOUR
-        )
+    for seconds in (HOUR, MINUTE):
+        are_stored = recording.summaries_begin(seconds) <= begin + point_seconds or seconds == HOUR
         if point_seconds >= seconds and are_stored:
             for minute, summaries in recording.summaries(seconds, begin, end, metrics).items():
                 for key, summary in summaries.items():
@@ -208,10 +206,10 @@ def _point_means(
         for key, values in columns.items():
             for at, value in zip(times, values, strict=True):
                 if value is not None:
-                    yield at, key, minute_and_hour_means.Summary(value, value, value, 1)
+                    yield at, key, Summary(value, value, value, 1)
 
 
-def _period_series(points: list[minute_and_hour_means.Summary | None]) -> PeriodSeries:
+def _period_series(points: list[Summary | None]) -> PeriodSeries:
     return PeriodSeries(
         least=tuple(None if point is None else round(point.least, 2) for point in points),
         mean=tuple(None if point is None else round(point.mean, 2) for point in points),
@@ -284,12 +282,8 @@ def _recording_gap_changes(recording: Recording, begin: float, moment: float) ->
     recording_begin, _ = recording.extent()
     max_gap = unobserved_limit(recording.interval)
     if recording_begin - begin > max_gap:
-        unknown_duration = hours_minutes(recording_begin - begin)
-        yield _change(
-            recording_begin,
-            "recording",
-            f"the recording begins here; what happened in the preceding {unknown_duration} is unknown",
-        )
+        unknown_text = f"what happened in the preceding {hours_minutes(recording_begin - begin)} is unknown"
+        yield _change(recording_begin, "recording", f"the recording begins here; {unknown_text}")
     for since, until in recording.gaps_of_blocks(max(begin, recording_begin), moment):
         if until - since > max_gap:
             yield _change(until, "recording", f"nothing was recorded in the preceding {hours_minutes(until - since)}")
@@ -297,13 +291,9 @@ def _recording_gap_changes(recording: Recording, begin: float, moment: float) ->
 
 def _setting_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     at = after.taken_at.timestamp()
-    old_version, new_version = (
-        snapshot.driver.version if snapshot.driver is not None else None for snapshot in (before, after)
-    )
-    if old_version != new_version:
-        yield _change(
-            at, "setting", f"driver {printable(old_version or 'unknown')} → {printable(new_version or 'unknown')}"
-        )
+    old, new = (snapshot.driver.version if snapshot.driver is not None else None for snapshot in (before, after))
+    if old != new:
+        yield _change(at, "setting", f"driver {printable(old or 'unknown')} → {printable(new or 'unknown')}")
     for device in after.devices:
         earlier = before.device(device.uuid)
         if earlier is None:
@@ -312,10 +302,9 @@ def _setting_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         for metric in _SETTING_METRICS:
             old_value, new_value = earlier.get(metric), device.get(metric)
             if not isinstance(old_value, Missing) and not isinstance(new_value, Missing) and old_value != new_value:
-                values_text = " → ".join(
-                    printable(reading_text(BY_ID[metric], value)) for value in (old_value, new_value)
-                )
-                yield _change(at, "setting", f"GPU {device.index}: {as_clause(BY_ID[metric].title)} {values_text}")
+                texts = [printable(reading_text(BY_ID[metric], value)) for value in (old_value, new_value)]
+                title = f"GPU {device.index}: {as_clause(BY_ID[metric].title)}"
+                yield _change(at, "setting", f"{title} {' → '.join(texts)}")
     for device in before.devices:
         if after.device(device.uuid) is None:
             yield _change(at, "setting", f"GPU {device.index} is no longer listed")
@@ -342,11 +331,8 @@ def _reading_changes(recording: Recording, begin: float, moment: float, devices:
             if abs(new_mean - old_mean) >= min_change * reference:
                 old_text, new_text = (reading_text(BY_ID[name], value) for value in (old_mean, new_mean))
                 title = f"GPU {device.index}: {as_clause(BY_ID[name].title)}"
-                yield _change(
-                    moment,
-                    "reading",
-                    f"{title} {old_text} → {new_text} (mean of the last {moment - compared_since:.0f} s)",
-                )
+                period_text = f"mean of the last {moment - compared_since:.0f} s"
+                yield _change(moment, "reading", f"{title} {old_text} → {new_text} ({period_text})")
 
 
 def _change(at: float, kind: ChangeKind, text: str) -> Change:

@@ -263,9 +263,8 @@ class Session:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         if self.recorded:
             return self.track.count(self.clock())
-        return self._finding_source.event_count - (
-            self._joined_samples.repeated_event_count if self._joined_samples is not None else 0
-        )
+        repeated = self._joined_samples.repeated_event_count if self._joined_samples is not None else 0
+        return self._finding_source.event_count - repeated
 
     @cached_property
     def _track(self) -> EventTrack:
@@ -361,19 +360,13 @@ class Session:
         if self.player is None:
             if self._joined_samples is None:
                 return SINCE_START._replace(first=self._first_sample_at)
-            return KnownSince(
-                self._joined_samples.recording.begin, self._throttling_known_since, first=self._throttling_known_since
-            )
+            throttling = self._throttling_known_since
+            return KnownSince(self._joined_samples.recording.begin, throttling, first=throttling)
         from gpuwatch.session.playhead import GRAPHED_SECONDS
 
         moved_to = self.playhead.moment if self.playhead is not None and self.playhead.has_moved else None
-        known_since, recording_begin = (
-            self._last_jump_at if moved_to is None else moved_to,
-            self.player.recording.begin or 0.0,
-        )
-        return KnownSince(
-            recording_begin, max(recording_begin, known_since - GRAPHED_SECONDS), known_since, recording_begin
-        )
+        jump_at, begin = self._last_jump_at if moved_to is None else moved_to, self.player.recording.begin or 0.0
+        return KnownSince(begin, max(begin, jump_at - GRAPHED_SECONDS), jump_at, begin)
 
     def position(self) -> PlayheadPosition | None:
         """Where the moment that is shown is in what is kept: while live in the last hour; None before a sample."""

@@ -102,12 +102,10 @@ def without_driver(
     simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
     fault_hint = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "check dmesg for a hung GPU"
     crashed_in_nvml = " in nvml" in silence.collector_fault  # which is known before the time is over
-    period_text = f"for {seconds:.0f} s" if is_still_waiting else f"within {seconds:g} s"
-    silence_text = (
-        f"no answer from the driver {period_text}" if is_still_waiting else f"the driver did not answer {period_text}"
-    )
+    period = f"for {seconds:.0f} s" if is_still_waiting else f"within {seconds:g} s"
+    silence_text = f"no answer from the driver {period}" if is_still_waiting else f"the driver did not answer {period}"
     problem_text = (
-        f"no sample{'' if crashed_in_nvml else f' {period_text}'}: the collector {silence.collector_fault}"
+        f"no sample{'' if crashed_in_nvml else f' {period}'}: the collector {silence.collector_fault}"
         if silence.collector_fault
         else ""
     )

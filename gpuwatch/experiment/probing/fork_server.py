@@ -74,10 +74,8 @@ class ForkServer:
             raise
         self._ready = True
         self.import_seconds: float = answer["seconds"]
-        open_drivers = answer["drivers"]
-        self.unsafe_reason = (
-            f"importing {framework} opens {open_drivers}, and a fork would share them" if open_drivers else ""
-        )
+        drivers = answer["drivers"]
+        self.unsafe_reason = f"importing {framework} opens {drivers}, and a fork would share them" if drivers else ""
         self._output.seek(0)
         self.import_log = self._output.read().splitlines()
 

@@ -131,9 +131,8 @@ class MemoryRecordings:
             if content is not None:
                 windows.append((content, file.begin - files[0].begin, (file.steps_begin, file.steps_end)))
         variables = tuple(Variable(*entry) for entry in self._names["variables"])
-        names = OpNames(
-            variables, tuple(FunctionInput(*entry) for entry in self._names["inputs"]), dict(self._names["lines"])
-        )
+        inputs = tuple(FunctionInput(*entry) for entry in self._names["inputs"])
+        names = OpNames(variables, inputs, dict(self._names["lines"]))
         return tensorflow_profiles(windows, names, pid=pid, notes=notes) if windows else []
 
     def _torch_profiles(self, files: list[_RecordingFile], pid: int, notes: list[str]) -> list[MemoryProfile]:

@@ -48,12 +48,8 @@ class OpCounts:
 
     def add_copies(self, data: dict[str, Any]) -> None:
         """How often an input of an op was copied so far."""
-        key = (
-            str(data["op"]),
-            int(data["input"]),
-            device_name(str(data["source"])),
-            device_name(str(data["destination"])),
-        )
+        source, destination = (device_name(str(data[name])) for name in ("source", "destination"))
+        key = (str(data["op"]), int(data["input"]), source, destination)
         if key in self.copies or len(self.copies) < _MAX_OP_KINDS:
             self.copies[key] = int(data["count"])
 
@@ -68,11 +64,8 @@ class OpCounts:
         reason = "" if visible is None else " (CUDA_VISIBLE_DEVICES=" + (visible or "''") + ")"
         gpus_text = (f"{', '.join(own_gpus)} only" if own_gpus else "no GPU") + reason
         op_counts = OpCounts()
-        op_counts.copies, op_counts.graph_nodes, op_counts.unclear_nodes = (
-            self.copies,
-            self.graph_nodes,
-            self.unclear_nodes,
-        )
+        op_counts.copies = self.copies
+        op_counts.graph_nodes, op_counts.unclear_nodes = self.graph_nodes, self.unclear_nodes
         for placement, count in self.counts.items():
             requested = placement.requested or ""
             if requested.startswith("GPU:") and requested != placement.actual:
@@ -104,12 +97,9 @@ def merge_op_counts(processes: Sequence[OpCounts]) -> tuple[tuple[Placement, ...
 
 def graph_coverage(processes: Sequence[OpCounts]) -> PlacementCoverage | None:
     """For how many nodes of graphs request and place are known; None without graphs."""
-    graph_nodes = sum(process.graph_nodes for process in processes)
-    return (
-        PlacementCoverage(nodes=graph_nodes, unclear=sum(process.unclear_nodes for process in processes))
-        if graph_nodes
-        else None
-    )
+    nodes = sum(process.graph_nodes for process in processes)
+    unclear = sum(process.unclear_nodes for process in processes)
+    return PlacementCoverage(nodes=nodes, unclear=unclear) if nodes else None
 
 
 def short_device_name(name: str | None) -> str | None:

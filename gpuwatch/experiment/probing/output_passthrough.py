@@ -53,18 +53,14 @@ class OutputChannel:
             self.stdout_is_merged = True
             return
         try:
-            stderr_status = os.fstat(2)
+            os.fstat(2)
         except OSError:
             return  # closed: output has nowhere to go
         self.is_terminal = os.isatty(2)
         if not intercept:
             return
         with suppress(OSError):
-            stdout_status = os.fstat(1)
-            self.stdout_is_merged = (stdout_status.st_dev, stdout_status.st_ino) == (
-                stderr_status.st_dev,
-                stderr_status.st_ino,
-            )
+            self.stdout_is_merged = os.path.sameopenfile(1, 2)
         if self.is_terminal:
             self.read_fd, self.write_fd = pty.openpty()
             tty.setraw(self.write_fd)  # the real terminal translates newlines and the like, once

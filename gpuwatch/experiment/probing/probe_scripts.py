@@ -70,11 +70,9 @@ def probe_folder() -> Path:
 
 def with_watch_hook(environment: dict[str, str]) -> dict[str, str]:
     """``environment`` with ``_gpuwatch_watch`` first in PYTHONPATH, whose sitecustomize.py Python runs at its start."""
-    hook_folder = str(probe_folder() / "_gpuwatch_watch")
-    other_paths = [
-        path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook_folder)
-    ]
-    return {**environment, "PYTHONPATH": os.pathsep.join([hook_folder, *other_paths])}
+    hook = str(probe_folder() / "_gpuwatch_watch")
+    other_paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
+    return {**environment, "PYTHONPATH": os.pathsep.join([hook, *other_paths])}
 
 
 def find_probes() -> dict[str, ProbeScript]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -79,9 +79,7 @@ class RunDraftBuilder:
         self._is_of_run = is_of_run
         self._started = started
         self._own_pids: set[int] = set()
-        self._other_pids_before = (
-            frozenset(process.pid for process in before.processes) if before is not None else frozenset()
-        )
+        self._other_pids_before = frozenset(row.pid for row in before.processes) if before is not None else frozenset()
         self._parser = LogParser()
         self._tail = OutputTail()
         self.received = ReceivedEvents()
@@ -143,10 +141,8 @@ class RunDraftBuilder:
                 continue
             peaks = self.peak_bytes_by_pid.setdefault(process.pid, {})
             peaks[process.device_uuid] = max(peaks.get(process.device_uuid, 0), int(process_bytes))
-        own_pids = pids if self._is_of_run is not None else {self.pid} & pids
-        self._ledger.take_snapshot(
-            snapshot, {pid for pid in own_pids if pid is not None}, pids, round(now - self._started, 3)
-        )
+        own_pids = {pid for pid in pids if self._is_of_run is not None or pid == self.pid}
+        self._ledger.take_snapshot(snapshot, own_pids, pids, round(now - self._started, 3))
         self._timeline.take_snapshot(snapshot, bytes_by_gpu, self.received.allocator_bytes_now, now, pids)
 
     def _seen_late(self, snapshot: Snapshot) -> Snapshot:
@@ -312,15 +308,12 @@ class RunDraftBuilder:
 
     def _why_no_peak(self, facts: LogFacts, seconds: float) -> str:
         """Why NVML's peak is unknown; empty if it is known. Without a sample the peak is not 0."""
-        allocator_peak, nvml_peak = (
-            max(self.received.allocator_peaks.values(), default=None),
-            self._timeline.busiest_timeline.process_peak,
-        )
+        allocator_peak = max(self.received.allocator_peaks.values(), default=None)
+        nvml_peak = self._timeline.busiest_timeline.process_peak
         if self._is_of_run is None or self._machine is None or self._machine.driver is None:
             return ""
-        few_samples = self._sample_count < _MAX_FEW_SAMPLES and any(
-            oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms
-        )
+        ran_out = any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)
+        few_samples = ran_out and self._sample_count < _MAX_FEW_SAMPLES
         if allocator_peak is None and not nvml_peak and (facts.device_map or few_samples):
             return f"{NO_PEAK_PREFIX}no sample was taken while the program used its GPUs"
         if not nvml_peak and (self._first_sample_seconds is None or self._first_sample_seconds > seconds):
@@ -344,12 +337,7 @@ class RunDraftBuilder:
 
     def _device_map(self, facts: LogFacts) -> tuple[DeviceMapping, ...]:
         """The log's device map, plus devices that only the process itself reported."""
-        logged_devices = [self._with_uuid(mapping) for mapping in facts.device_map]
-        names = {mapping.framework_device for mapping in logged_devices}
-        return (
-            *logged_devices,
-            *(mapping for name, mapping in self.received.device_mappings.items() if name not in names),
-        )
+        return joined_device_map(map(self._with_uuid, facts.device_map), self.received.device_mappings)
 
     def _mapped_gpus(self, environment: dict[str, str]) -> set[str]:
         """UUIDs of the device map: as reported, else by PCI address, else by CUDA's device order."""
@@ -377,9 +365,8 @@ class RunDraftBuilder:
 
     def _ooms(self, script: ProbeScript, facts: LogFacts) -> tuple[Oom, ...]:
         """OOMs in the log, marked as expected if the configuration is about them or the probe said so."""
-        if any(is_out_of_memory_error(error) and not error.expected for error in self.received.errors):
-            return tuple(facts.ooms)
-        if script.verdict == "oom" or any(is_out_of_memory_error(error) for error in self.received.errors):
+        errors = [error for error in self.received.errors if is_out_of_memory_error(error)]
+        if all(error.expected for error in errors) and (errors or script.verdict == "oom"):
             return tuple(msgspec.structs.replace(oom, expected=True) for oom in facts.ooms)
         return tuple(facts.ooms)
 
@@ -401,6 +388,15 @@ class RunDraftBuilder:
         if script.verdict == "oom" and (facts.ooms or any(map(is_out_of_memory_error, self.received.errors))):
             return "oom", "It ran out of memory, as this configuration shows."
         return "ok", ""
+
+
+def joined_device_map(
+    logged: Iterable[DeviceMapping], reported: Mapping[str, DeviceMapping]
+) -> tuple[DeviceMapping, ...]:
+    """The devices in a process's log, and those that only the process itself reported."""
+    logged = tuple(logged)
+    names = {mapping.framework_device for mapping in logged}
+    return (*logged, *(mapping for name, mapping in reported.items() if name not in names))
 
 
 def with_reported_ordinal(mapping: DeviceMapping, reported: Mapping[str, DeviceMapping]) -> DeviceMapping:

@@ -211,11 +211,9 @@ class MemoryTimeline:
     @property
     def busiest_device(self) -> str | None:
         """UUID of the device on which the run's peak was largest; None if it held memory on none."""
-        peaks = [
-            (uuid, timeline.process_peak or 0) for uuid, timeline in self._timelines.items() if timeline.process_peak
-        ]
-        preferred_peaks = [pair for pair in peaks if pair[0] in self._preferred_uuids]
-        return max(preferred_peaks or peaks, key=lambda pair: pair[1])[0] if peaks else None
+        peaks = {uuid: peak for uuid, timeline in self._timelines.items() if (peak := timeline.process_peak)}
+        preferred = [uuid for uuid in peaks if uuid in self._preferred_uuids]
+        return max(preferred or list(peaks), key=lambda uuid: peaks[uuid], default=None)
 
     @property
     def busiest_timeline(self) -> DeviceTimeline:

@@ -126,9 +126,8 @@ def not_started(name: str, errno_value: int) -> NotStarted:
         reason = "the interpreter in its first line does not exist"
         return NotStarted(f"{name} cannot be started: {reason}", exit_code=127)
     if errno_value in (errno.ENOENT, errno.ENOTDIR):
-        hint = (
-            f"it is not in PATH; to run the one in this folder, use {'python ' if name.endswith('.py') else './'}{name}"
-        )
+        run_here = f"python {name}" if name.endswith(".py") else f"./{name}"
+        hint = f"it is not in PATH; to run the one in this folder, use {run_here}"
         in_this_folder = "/" not in name and Path(name).exists()
         return NotStarted(f"{name}: command not found", hint=hint if in_this_folder else "", exit_code=127)
     if (

@@ -215,13 +215,14 @@ class Watch:
 
     def _others_are_starting(self) -> bool:
         """Whether other processes may still be starting, and have not taken their memory."""
-        assert self._guarded.guard is not None
         if time.monotonic() >= self._starting_polled_at + _PROCESS_POLL_SECONDS:
             self._starting_polled_at = time.monotonic()
-            self._others_may_be_starting = self._processes.any_may_be_starting(
-                guard_process.descendants(self._guarded.guard.pid)
-            )
+            self._others_may_be_starting = self._processes.any_may_be_starting(self._descendants())
         return self._others_may_be_starting
+
+    def _descendants(self) -> list[int]:
+        """Pids of the program and of what it started."""
+        return [] if self._guarded.guard is None else guard_process.descendants(self._guarded.guard.pid)
 
     def _stepping_process(self) -> ReceivedEvents:
         return self._processes.stepping(self._reports.program_pid or 0)
@@ -322,7 +323,7 @@ class Watch:
             self._status_line.resized()
             self._guarded.send_restore_bytes()
             # The program got its own SIGWINCH before its terminal was resized.
-            for pid in guard_process.descendants(self._guarded.guard.pid) if self._guarded.guard is not None else ():
+            for pid in self._descendants():
                 with suppress(OSError):
                     os.kill(pid, signal.SIGWINCH)
         elif number == signal.SIGTSTP:
@@ -343,10 +344,8 @@ class Watch:
         A shell or launcher waits for its child and relies on the child getting SIGINT and SIGQUIT too.
         """
         assert self._reports.program_pid is not None
-        if number not in (signal.SIGINT, signal.SIGQUIT) or self._guarded.guard is None:
-            return [self._reports.program_pid]
         pids = [self._reports.program_pid]
-        for pid in sorted(guard_process.descendants(self._guarded.guard.pid)):
+        for pid in sorted(self._descendants()) if number in (signal.SIGINT, signal.SIGQUIT) else ():
             with suppress(OSError):
                 if pid != self._reports.program_pid and os.getpgid(pid) == os.getpgrp():
                     pids.append(pid)
@@ -395,10 +394,8 @@ class Watch:
         has_grown = gpu_count > self._gpus_at_sample or allocated_bytes > _EXTRA_SAMPLE_GROWTH * self._bytes_at_sample
         if not has_grown or time.monotonic() < self._next_extra_sample_at:
             return
-        self._gpus_at_sample, self._bytes_at_sample = (
-            max(gpu_count, self._gpus_at_sample),
-            max(allocated_bytes, self._bytes_at_sample),
-        )
+        self._gpus_at_sample = max(gpu_count, self._gpus_at_sample)
+        self._bytes_at_sample = max(allocated_bytes, self._bytes_at_sample)
         self._next_extra_sample_at = time.monotonic() + _EXTRA_SAMPLE_SECONDS
         self._sample_now()
 
@@ -416,22 +413,20 @@ class Watch:
         self._next_save_at = now + pause
 
     def _draft(self, outcome: Outcome) -> RunDraft:
-        received = self._builder.received
+        received, snapshot = self._builder.received, self._latest_snapshot
+        environment = self._guarded.environment if received.environment is None else received.environment
+        program_pid, left_behind_count = self._reports.program_pid or 0, self._reports.left_behind_count
         draft = self._builder.build(
             _script_of_command(self._guarded.command),
             outcome,
             started_at=self._guarded.started_at,
             total_seconds=time.monotonic() - self._started,
             fresh=True,
-            environment=gpu_variables(
-                self._guarded.environment if received.environment is None else received.environment
-            ),
+            environment=gpu_variables(environment),
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.peak_bytes_by_pid),
             op_counts=self._processes.op_counts(),
-            failure_counts=self._processes.failure_counts(self._reports.program_pid or 0)
-            if not self._reports.left_behind_count
-            else None,
+            failure_counts=None if left_behind_count else self._processes.failure_counts(program_pid),
         )
         settings = {
             **environment_settings(
@@ -446,11 +441,9 @@ class Watch:
                 received_signals=tuple(self._received_signals),
                 oom_kills_before=self._guarded.oom_kills_before,
                 peak_resident_bytes=self._reports.peak_bytes,
-                host_memory_bytes=None
-                if self._latest_snapshot is None
-                else self._latest_snapshot.host.memory_total_bytes,
-                pids=self._processes.pids | {self._reports.program_pid or 0},
-                left_behind_count=self._reports.left_behind_count,
+                host_memory_bytes=None if snapshot is None else snapshot.host.memory_total_bytes,
+                pids=self._processes.pids | {program_pid},
+                left_behind_count=left_behind_count,
                 problems=tuple(self._problems(draft.run)),
             ),
         )

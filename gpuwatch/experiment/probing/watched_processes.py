@@ -24,7 +24,7 @@ from gpuwatch.experiment.probing.pipe_reader import LineSplitter, StreamReader
 from gpuwatch.experiment.probing.probe_runner import gpu_variables
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
 from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
-from gpuwatch.experiment.probing.run_draft import with_reported_ordinal
+from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
@@ -72,12 +72,8 @@ class _WatchedProcess:
         """Sort key: the process that does the work ranks highest."""
         received = self.received
         has_gpu = any("GPU" in name or "cuda" in name for name in received.devices.logical)
-        return (
-            bool(received.throughput),
-            has_gpu,
-            bool(received.framework),
-            max(received.allocator_peaks.values(), default=0),
-        )
+        peak_bytes = max(received.allocator_peaks.values(), default=0)
+        return bool(received.throughput), has_gpu, bool(received.framework), peak_bytes
 
 
 class WatchedProcesses:
@@ -170,23 +166,19 @@ class WatchedProcesses:
         It may if it has a framework, or is a Python that was started rather than forked, and had hardly more time yet
         than the process that stepped first took to its first step; so may one that has just begun to step.
         """
-        stepping_processes = [
-            process for process in self._known.values() if process.received.steps.first_at is not None
-        ]
-        first_stepping = min(
-            stepping_processes, key=lambda process: process.received.steps.first_at or 0.0, default=None
-        )
-        first_start = None if first_stepping is None else start_time(first_stepping.pid)
-        if first_stepping is None or first_start is None:
+        stepping = [process for process in self._known.values() if process.received.steps.first_at is not None]
+        first = min(stepping, key=lambda process: process.received.steps.first_at or 0.0, default=None)
+        first_start = None if first is None else start_time(first.pid)
+        if first is None or first_start is None:
             return False
-        assert first_stepping.received.steps.first_at is not None
-        max_seconds = _SLOWER_FACTOR * (first_stepping.received.steps.first_at - first_start) + _SETTLING_SECONDS
+        assert first.received.steps.first_at is not None
+        max_seconds = _SLOWER_FACTOR * (first.received.steps.first_at - first_start) + _SETTLING_SECONDS
         now = time.monotonic()
         for pid in pids:
             process = self._known.get(pid)
-            if process is first_stepping or (process is not None and process.received.ended):
+            if process is first or (process is not None and process.received.ended):
                 continue
-            if process is None and (not runs_python(pid) or descends(first_stepping.pid, pid)):
+            if process is None and (not runs_python(pid) or descends(first.pid, pid)):
                 continue
             steps = process.received.steps if process is not None else None
             if steps is not None and steps.count >= _MIN_STEPS_AT_WORK:
@@ -242,10 +234,8 @@ class WatchedProcesses:
 
     def pids_without_last_report(self) -> tuple[int, ...]:
         """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""
-        disconnected = [
-            process for process in self._known.values() if process.has_disconnected and not process.received.ended
-        ]
-        return tuple(process.pid for process in disconnected if process.received.op_counts.counts)
+        gone = [process for process in self._known.values() if process.has_disconnected and not process.received.ended]
+        return tuple(process.pid for process in gone if process.received.op_counts.counts)
 
     def killed_children(self) -> tuple[KilledChild, ...]:
         """Workers that a crash or SIGKILL ended, and other children that had a framework: no tool that it runs."""
@@ -253,10 +243,8 @@ class WatchedProcesses:
         for child in [child for process in self._known.values() for child in process.received.killed_children]:
             process = self._known.get(child.pid)
             if process is not None:
-                has_framework = process.framework is not None
-                children.append(
-                    msgspec.structs.replace(child, command=process.received.command, framework=has_framework)
-                )
+                loaded = process.framework is not None
+                children.append(msgspec.structs.replace(child, command=process.received.command, framework=loaded))
             elif child.started_by == "multiprocessing":
                 children.append(child)
         return tuple(children)
@@ -264,14 +252,11 @@ class WatchedProcesses:
     def failure_counts(self, program: int) -> FailureCounts | None:
         """What ``program`` and its children counted as failed until their ends; None unless all that may have loaded a
         framework did."""
-        processes = [
-            process for process in self._known.values() if process.framework is not None or process.received.children
-        ]
+        processes = [process for process in self._known.values() if process.framework or process.received.children]
         states = [process.received for process in processes if process.pid not in self._pids_without_gpu]
         accounted_pids = self._pids_without_gpu | {process.pid for process in processes if process.received.ended}
-        all_pids = {program}.union(
-            {process.pid for process in processes}, *(process.received.children for process in processes)
-        )
+        all_pids = {program, *(process.pid for process in processes)}
+        all_pids.update(*(process.received.children for process in processes))
         if not all_pids <= accounted_pids or any(state.failed_allocations is None for state in states):
             return None
         failures = [state.other_failures for state in states if state.other_failures is not None]
@@ -307,12 +292,8 @@ class WatchedProcesses:
     def leading_device_map(self) -> tuple[DeviceMapping, ...] | None:
         """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
         leader = self._leader()
-        if (
-            leader is None
-            or sum(bool(process.device_map or process.received.device_mappings) for process in self._known.values()) < 2
-        ):
-            return None
-        return self._process_entry(leader.pid, {}).device_map
+        mapped = [process for process in self._known.values() if process.device_map or process.received.device_mappings]
+        return self._process_entry(leader.pid, {}).device_map if leader is not None and len(mapped) > 1 else None
 
     def _leader(self) -> _WatchedProcess | None:
         return max(self._known.values(), key=lambda process: process.rank, default=None)
@@ -330,17 +311,14 @@ class WatchedProcesses:
         if process is None:
             return RunProcess(pid=pid, held_bytes=held, exit_code=code)
         state = process.received
-        names = {mapping.framework_device for mapping in process.device_map}
+        logged = (with_reported_ordinal(mapping, state.device_mappings) for mapping in process.device_map)
         return RunProcess(
             pid=pid,
             command=state.command,
             environment=gpu_variables(state.environment or {}),
             framework=state.framework,
             devices=state.devices,
-            device_map=(
-                *(with_reported_ordinal(mapping, state.device_mappings) for mapping in process.device_map),
-                *(mapping for name, mapping in state.device_mappings.items() if name not in names),
-            ),
+            device_map=joined_device_map(logged, state.device_mappings),
             allocators=dict(state.allocator_peaks),
             held_bytes=held,
             ooms=max(process.logged_ooms, state.allocator_ooms, sum(map(is_out_of_memory_error, state.errors))),

@@ -229,9 +229,7 @@ def _copies_answer(trials: Sequence[Trial], copies: int, configurations: Sequenc
 
 
 def _peak_bytes_of_each(copies_at_once: Sequence[Trial]) -> list[int]:
-    return [
-        amount for trial in copies_at_once if trial.run is not None and (amount := trial.run.memory.nvml_peak_bytes)
-    ]
+    return [peak for trial in copies_at_once if trial.run is not None and (peak := trial.run.memory.nvml_peak_bytes)]
 
 
 def _sharing_cost(single_run: Trial, copies_at_once: Sequence[Trial]) -> str:

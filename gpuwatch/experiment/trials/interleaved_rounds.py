@@ -123,21 +123,17 @@ def run_in_rounds(
     setup.started_count, setup.planned_count = 0, len(unoccupied) * (rounds + memory)
     with result.until_interrupted():
         _run_rounds(setup, unoccupied, rule, result, rounds=rounds, budget=budget, memory=memory)
-    inherited = sorted(
-        {name for configuration in configurations for name in configuration.setting.variables if name in os.environ}
-    )
+    variables = {name for configuration in configurations for name in configuration.setting.variables}
+    inherited = sorted(variables & os.environ.keys())
     if inherited and any(not configuration.setting.variables for configuration in configurations):
         are = "is" if len(inherited) == 1 else "are"
         result.notes.append(f"{', '.join(inherited)} {are} set in this environment: default has it too.")
-    recovered_names = dict.fromkeys(trial.name for trial in result.trials if trial.run and handled_oom(trial.run))
-    if recovered_names:
-        result.notes.append(
-            f"Memory ran out under {name_list(list(recovered_names))}; the program handled that and continued."
-        )
-    if any(_others_used_gpus(trial) for trial in result.trials):
-        result.notes.append(
-            "Other programs used the GPU meanwhile: free memory and speed may have changed between runs."
-        )
+    recovered = list(dict.fromkeys(trial.name for trial in result.trials if trial.run and handled_oom(trial.run)))
+    if recovered:
+        result.notes.append(f"Memory ran out under {name_list(recovered)}; the program handled that and continued.")
+    if any(map(_others_used_gpus, result.trials)):
+        note = "Other programs used the GPU meanwhile: free memory and speed may have changed between runs."
+        result.notes.append(note)
     if any(
         trial.run is not None
         and trial.run.verdict != "interrupted"
@@ -161,10 +157,8 @@ def _ran_under_setting(trial: Trial) -> bool:
 def _others_used_gpus(trial: Trial) -> bool:
     """Whether other programs held memory on the program's GPUs."""
     run = trial.run
-    program_uuids = {mapping.uuid for mapping in run.device_map} if run is not None else set()
-    return run is not None and any(
-        device.others_peak_bytes and device.uuid in program_uuids for device in run.memory.devices
-    )
+    uuids = {mapping.uuid for mapping in run.device_map} if run is not None else set()
+    return run is not None and any(device.others_peak_bytes and device.uuid in uuids for device in run.memory.devices)
 
 
 def failed_start_result(pilot: Trial) -> TryResult:

@@ -105,9 +105,8 @@ class Search:
             if smallest_failing is not None and all(self._confirm(smallest_failing)):
                 confirming = True  # the search was too strict: it goes on as a user would
                 continue
-            self.confirmed = not any(
-                self._results_differ(value) for value in (largest_passing, smallest_failing) if value is not None
-            )
+            border = [value for value in (largest_passing, smallest_failing) if value is not None]
+            self.confirmed = not any(map(self._results_differ, border))
             if smallest_failing is not None:  # does a larger value fail too?
                 larger_value = self._value_range.aligned(
                     max(smallest_failing + smallest_failing // 4, smallest_failing + self._value_range.step)
@@ -120,15 +119,8 @@ class Search:
         """The smallest value that failed, after the largest one below it that passed; None where there is none."""
         values = self._tried_values()
         smallest_failing = min((value for value in values if not self._passed(value)), default=None)
-        largest_passing = max(
-            (
-                value
-                for value in values
-                if self._passed(value) and (smallest_failing is None or value < smallest_failing)
-            ),
-            default=None,
-        )
-        return largest_passing, smallest_failing
+        below = [value for value in values if smallest_failing is None or value < smallest_failing]
+        return max(filter(self._passed, below), default=None), smallest_failing
 
     def contradictions(self) -> list[str]:
         """Values that passed above one that failed, and those that did both."""
@@ -178,9 +170,8 @@ class Search:
                 if value <= largest_passing:
                     return
             else:
-                value = value_range.aligned(
-                    (smallest_failing + (value_range.low if largest_passing is None else largest_passing)) // 2
-                )
+                low = value_range.low if largest_passing is None else largest_passing
+                value = value_range.aligned((smallest_failing + low) // 2)
                 if largest_passing is not None and value <= largest_passing:
                     return
             self._run_value(value, confirm=confirm)
@@ -213,9 +204,8 @@ class _ValueRuns:
             raise _SearchEnded("no time left within --budget")
         stop_rule = self.user_rule or SEARCH_RULE
         if any(trial.steps for trial in self.trials):
-            stop_rule = replace(
-                stop_rule, uncounted_seconds=None
-            )  # its steps can be counted: a large value only takes longer
+            # Its steps can be counted: a large value only takes longer.
+            stop_rule = replace(stop_rule, uncounted_seconds=None)
         if confirm and self.user_rule is None and value not in self.confirmed_values:
             # To its end, if there is time for that; never less than a run of the search.
             stop_rule = replace(
@@ -290,27 +280,17 @@ class FittedLine:
 
 def _largest_result(value_range: ValueRange, setting: TrialSetting, search: Search, trials: Sequence[Trial]) -> Largest:
     value, failing = search.border()
-    trials_with_value = [trial for trial in trials if trial.values.get(value_range.name) == str(value)]
-    longest_trial = max(
-        trials_with_value, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0), default=None
-    )
+    with_value = [trial for trial in trials if trial.values.get(value_range.name) == str(value)]
+    longest = max(with_value, key=lambda trial: (trial.ended_by == "the program", trial.steps or 0), default=None)
     runs = [(int(trial.values[value_range.name]), trial.run) for trial in trials if trial.run is not None]
-    passed_peaks = [
-        (number_value, peak, _allocator_limit(run))
-        for number_value, run in runs
+    peaks = [
+        (number, peak, _allocator_limit(run))
+        for number, run in runs
         if run.verdict in PASSED_VERDICTS and (peak := run.memory.allocator_peak_bytes)
     ]
-    line = fitted_line(
-        [
-            (number_value, peak)
-            for number_value, peak, limit in passed_peaks
-            if limit is None or peak < _FULL_SHARE * limit
-        ]
-    )
-    line = line or fitted_line([(number_value, peak) for number_value, peak, _ in passed_peaks])
-    headrooms = [
-        limit - peak for number_value, peak, limit in passed_peaks if number_value == value and limit is not None
-    ]
+    line = fitted_line([(number, peak) for number, peak, limit in peaks if limit is None or peak < _FULL_SHARE * limit])
+    line = line or fitted_line([(number, peak) for number, peak, _ in peaks])
+    headrooms = [limit - peak for number, peak, limit in peaks if number == value and limit is not None]
     limits = [limit for _, run in runs if (limit := _allocator_limit(run)) is not None]
     return Largest(
         name=value_range.name,
@@ -319,7 +299,7 @@ def _largest_result(value_range: ValueRange, setting: TrialSetting, search: Sear
         asked=setting.name,
         confirmed=search.confirmed,
         monotonic=not search.contradictions(),
-        covered="" if longest_trial is None else longest_trial.covered,
+        covered="" if longest is None else longest.covered,
         short_bytes=_shortage_bytes(failing, runs, line, max(limits, default=None)),
         bytes_per_unit=None if line is None else line.slope,
         fixed_bytes=None if line is None else round(line.offset),

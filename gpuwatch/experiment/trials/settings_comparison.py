@@ -126,10 +126,8 @@ def _single_run_clause(passed: Sequence[SettingSummary]) -> str:
     return "; each ran once: --rounds 3 shows whether that holds"
 
 
-def _overridden_clauses(all_summaries: Sequence[SettingSummary]) -> str:
-    overridden = group_by(
-        (summary for summary in all_summaries if summary.overridden), lambda summary: summary.overridden
-    )
+def _overridden_clauses(summaries: Sequence[SettingSummary]) -> str:
+    overridden = group_by((each for each in summaries if each.overridden), lambda summary: summary.overridden)
     return "".join(
         f"; {_names(group)} not applied: the program sets its own ({place})" for place, group in overridden.items()
     )

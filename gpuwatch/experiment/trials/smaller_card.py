@@ -235,27 +235,23 @@ class _Bisection:
 
     def judge_cards(self, cards: Sequence[tuple[str, int]], first_trial: Trial) -> str:
         """Notes which cards have what it needs; the answer in a sentence."""
-        smallest_label = None
+        smallest = None
         for label, amount in cards:
             available = self.provider.available_on(amount)
             fits: bool | None = available > self.low
-            if smallest_label is None and fits:
+            if smallest is None and fits:
                 try:
                     fits = self.passes(available)  # the answer is what was run, not what follows from other runs
                 except _BudgetSpent:
                     fits = True if available >= self.high else None
-            if fits and smallest_label is None:
-                smallest_label = label
+            if fits and smallest is None:
+                smallest = label
             self.result.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=available in self.passed))
         self.result.needed_bytes = (self.low, self.high)
         is_close = self.high - self.low <= self.low * CLOSE_SHARE * 1.01
         how_far = "to its end" if first_trial.ended_by == "the program" else f"for {first_trial.covered}"
         need = f"it needs {'' if is_close else 'at most '}{size(self.high)}, {how_far}"
-        return (
-            f"None of the cards is large enough: {need}"
-            if smallest_label is None
-            else f"{smallest_label} is enough: {need}"
-        )
+        return f"None of the cards is large enough: {need}" if smallest is None else f"{smallest} is enough: {need}"
 
 
 def _labeled_with_memory(trial: Trial, amount: int | None) -> Trial:

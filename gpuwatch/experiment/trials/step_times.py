@@ -81,12 +81,10 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     if count < _MIN_STEPS:
         return None
     half_width = _NORMAL_QUANTILE_95 * math.sqrt(count) / 2
-    low_rank = max(math.floor(count / 2 - half_width), 1)
-    high_rank = min(math.ceil(1 + count / 2 + half_width), count)
+    low = max(math.floor(count / 2 - half_width), 1)
+    high = min(math.ceil(1 + count / 2 + half_width), count)
     median = statistics.median(ordered)
-    return StepTime(
-        median_seconds=median, low_seconds=ordered[low_rank - 1], high_seconds=ordered[high_rank - 1], timed=count
-    )
+    return StepTime(median_seconds=median, low_seconds=ordered[low - 1], high_seconds=ordered[high - 1], timed=count)
 
 
 def is_steady(time: StepTime | None) -> bool:

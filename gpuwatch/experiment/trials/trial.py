@@ -139,10 +139,9 @@ def _is_standing_still(steps: StepCount) -> bool:
     """Whether no step has come for longer than a step takes; until a second report nothing else is known."""
     if steps.first_at is None or steps.last_at is None or steps.first_at == steps.last_at:
         return True
-    longest_seconds = max(
-        *steps.times[-_MAX_LATEST_STEPS:], (steps.last_at - steps.first_at) / max(steps.count - 1, 1), 0.0
-    )
-    return time.monotonic() - steps.last_at > max(_MIN_STANDSTILL_SECONDS, 3 * longest_seconds)
+    mean = (steps.last_at - steps.first_at) / max(steps.count - 1, 1)
+    longest = max(*steps.times[-_MAX_LATEST_STEPS:], mean, 0.0)
+    return time.monotonic() - steps.last_at > max(_MIN_STANDSTILL_SECONDS, 3 * longest)
 
 
 def run_trial(
@@ -368,11 +367,8 @@ def _describe_covered_work(
         return f"{step_text}, {validation_text} seen"
     if step_text:
         return step_text
-    return (
-        "no step was counted"
-        if uncounted_seconds is None
-        else f"{uncounted_seconds:.0f} s on the GPU, no step was counted"
-    )
+    on_gpu = "" if uncounted_seconds is None else f"{uncounted_seconds:.0f} s on the GPU, "
+    return f"{on_gpu}no step was counted"
 
 
 def _throughput(reported: Throughput | None, steps: StepCount, median: StepTime | None) -> Throughput | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 from gpuwatch.core.errors import UsageError
@@ -97,9 +97,8 @@ def parse_varied_values(options: Iterable[str], command: Sequence[str]) -> dict[
             raise UsageError(f"--vary {text}: not understood", hint="for example --vary BATCH=32,64,128")
         check_placeholder(name, command, f"--vary {text}")
         if name in values_by_name:
-            raise UsageError(
-                f"--vary {name}: given twice", hint=f"--vary {name}={','.join((*values_by_name[name], *values))}"
-            )
+            all_values = ",".join((*values_by_name[name], *values))
+            raise UsageError(f"--vary {name}: given twice", hint=f"--vary {name}={all_values}")
         values_by_name[name] = values
     return values_by_name
 
@@ -119,13 +118,9 @@ def combine_settings_and_values(
     settings: Sequence[TrialSetting], values_by_name: Mapping[str, Sequence[str]]
 ) -> tuple[Configuration, ...]:
     """Every setting with every combination of values."""
-    value_sets = [
-        dict(zip(values_by_name, values, strict=True)) for values in itertools.product(*values_by_name.values())
-    ]
-    if len(settings) * len(value_sets) > _MAX_CONFIGURATIONS:
-        raise UsageError(
-            f"{len(settings) * len(value_sets)} configurations are too many", hint=f"give at most {_MAX_CONFIGURATIONS}"
-        )
+    value_sets = [dict(zip(values_by_name, values, strict=True)) for values in product(*values_by_name.values())]
+    if (count := len(settings) * len(value_sets)) > _MAX_CONFIGURATIONS:
+        raise UsageError(f"{count} configurations are too many", hint=f"give at most {_MAX_CONFIGURATIONS}")
     return tuple(Configuration(setting, values) for setting in settings for values in value_sets)
 
 

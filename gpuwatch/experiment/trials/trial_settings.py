@@ -194,10 +194,8 @@ def _fraction_setting(value: str) -> TrialSetting:
 def _visible_setting(value: str) -> TrialSetting:
     variables = {**find_probe("visible-env").environment, "CUDA_VISIBLE_DEVICES": value}
     label = f"only GPU {value}" if "," not in value else f"GPUs {value}"
-    program_names = ("CUDA_VISIBLE_DEVICES", "visible devices", "visible_device_list")
-    return _variables_setting(
-        f"visible={value}", label, variables, requires="several-gpus", program_names=program_names
-    )
+    names = ("CUDA_VISIBLE_DEVICES", "visible devices", "visible_device_list")
+    return _variables_setting(f"visible={value}", label, variables, requires="several-gpus", program_names=names)
 
 
 def _variable_setting(

@@ -104,10 +104,8 @@ class TrialSetup:
     def gpus(self) -> tuple[int, ...]:
         """Total memory in bytes of each GPU that the program can use as it is."""
         devices = () if self.machine is None else self.machine.devices
-        visible_uuids = {entry.uuid for entry in self.visible({}).map}
-        return tuple(
-            int(device.number("memory.total_bytes") or 0) for device in devices if device.uuid in visible_uuids
-        )
+        uuids = {entry.uuid for entry in self.visible({}).map}
+        return tuple(int(device.number("memory.total_bytes") or 0) for device in devices if device.uuid in uuids)
 
     def visible(self, variables: Mapping[str, str]) -> VisibleMap:
         """The GPUs of a trial with these variables."""
