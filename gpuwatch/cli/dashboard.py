@@ -119,7 +119,7 @@ def run_fleet(
     need_terminal(
         "gpuwatch pick --prometheus or --hosts names a host with free GPUs", "set TERM to that of your terminal"
     )
-    from gpuwatch.fleet.fleet_poller import FleetPoller
+    from gpuwatch.fleet.fleet_source import FleetPoller
     from gpuwatch.ui.app import run as run_app
     from gpuwatch.ui.fleet_app import FleetApp
 

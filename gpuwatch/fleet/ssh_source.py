@@ -85,9 +85,8 @@ class SshConnections:
         hosts: Sequence[str],
         interval: float,
         on_change: Callable[[HostConnection], None],
-        *,
-        command: Sequence[str] = DEFAULT_COMMAND,
-        options: Sequence[str] = (),
+        command: Sequence[str],
+        options: Sequence[str],
     ) -> None:
         self._interval = interval
         self._on_change = on_change
@@ -320,7 +319,7 @@ class SshSource(FleetSource):
     ) -> None:
         """``command``: how gpuwatch is called there; ``options``: further arguments of ``ssh``."""
         self._command, self._options = command, options
-        self._connections = SshConnections(hosts, interval, self._on_change, command=command, options=options)
+        self._connections = SshConnections(hosts, interval, self._on_change, command, options)
         self._views = {host: HostView(name=host, reason=CONNECTING, pending=True) for host in hosts}
         self._wake: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
@@ -367,7 +366,7 @@ class SshHostFeed(HostFeed):
         self, host: str, interval: float, *, command: Sequence[str] = DEFAULT_COMMAND, options: Sequence[str] = ()
     ) -> None:
         super().__init__(host)
-        self._connections = SshConnections([host], interval, self._on_sample, command=command, options=options)
+        self._connections = SshConnections([host], interval, self._on_sample, command, options)
         self._connection = self._connections.connections[host]
         self._last: Snapshot | None = None
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from textual.screen import Screen
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.fleet_poller import FleetPoller
+from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.host_summary import FleetSummary
 from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
 from gpuwatch.session.session import Session, next_choice

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.cli.dashboard import host_list_order
 from gpuwatch.core.errors import UsageError
-from gpuwatch.fleet.fleet_poller import FleetPoller
+from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.prometheus_api import Prometheus
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp

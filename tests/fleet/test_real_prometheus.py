@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.fleet.fleet_poller import FleetPoller
+from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.host_summary import HostSummary, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
 from gpuwatch.fleet.prometheus_source import PrometheusSource

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.fleet.fleet_poller import FleetPoller
+from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.ui.fleet_app import FleetApp
