@@ -178,8 +178,8 @@ def _gpu_series(
     for device in snapshot.devices:
         lines.add(families.GPU_STATE, lines.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
-    known_use = idle_devices(snapshot, reservation_holders(), content.findings) if content.answering else ()
-    for device, instance, free in known_use:
+    devices_and_use = idle_devices(snapshot, reservation_holders(), content.findings) if content.answering else ()
+    for device, instance, free in devices_and_use:
         if instance is not None:
             lines.add(families.MIG_FREE, lines.labels(device, mig_instance=instance.id), float(free))
         elif not has_mig(device):
@@ -194,12 +194,10 @@ def _gpu_series(
         else:
             _reading_series(lines, _FAMILIES[options.metrics], device.readings, gpu_labels[device.uuid])
             for instance in device.mig_instances:
-                labels: dict[str, object] = {"mig_instance": instance.id}
                 identity = {"mig_uuid": instance.uuid, "profile": instance.profile}
-                lines.add(families.MIG_INFO, lines.labels(device, **labels, **identity), 1)
-                _reading_series(
-                    lines, _MIG_FAMILIES[options.metrics], instance.readings, lines.labels(device, **labels)
-                )
+                lines.add(families.MIG_INFO, lines.labels(device, mig_instance=instance.id, **identity), 1)
+                labels = lines.labels(device, mig_instance=instance.id)
+                _reading_series(lines, _MIG_FAMILIES[options.metrics], instance.readings, labels)
         if all_metrics:
             _mode_series(lines, device)
     if options.processes:

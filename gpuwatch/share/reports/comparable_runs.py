@@ -104,9 +104,7 @@ DISTINGUISHING_FACTS: tuple[Callable[[Run], str], ...] = (
 
 def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
     """The largest set of runs that did the same work on the same kind of device, by index."""
-    timed_indices = (
-        index for index, run in enumerate(runs) if run.throughput is not None and run.verdict in ("ok", "fallback")
-    )
+    timed_indices = (index for index, run in enumerate(runs) if run.throughput and run.verdict in ("ok", "fallback"))
     groups = group_by(timed_indices, lambda index: (workload(runs[index]), _device_key(runs[index])))
     if not groups:
         return ()

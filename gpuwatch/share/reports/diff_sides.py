@@ -328,9 +328,7 @@ def _recorded_values(recording: Recording, begin: float, end: float, step: int) 
         chunk_end = min(at + 24 * step, end)
         for summaries in recording.summaries(step, at, chunk_end, names).values():
             samples = max((summary.samples for summary in summaries.values()), default=0)
-            means = (
-                (key, [summary.most if key[1] in COUNTER_IDS else summary.mean]) for key, summary in summaries.items()
-            )
+            means = ((key, [entry.most if key[1] in COUNTER_IDS else entry.mean]) for key, entry in summaries.items())
             yield samples, means
         at = chunk_end + 1e-3 if chunk_end < end else end + 1
 

@@ -391,11 +391,9 @@ def _phase_table(run: Run) -> Table:
     total = phases.total_seconds
     known = [(name, value) for name, value in rows if value is not None]
     # A template imports the framework once for many runs, before the first starts.
-    before_run = [(name, value) for name, value in known if total is not None and value > total]
-    shown = tuple((name, measured_seconds(value)) for name, value in known if (name, value) not in before_run)
-    note = "; ".join(
-        f"{name}: {measured_seconds(value)}, before this run, not in its total" for name, value in before_run
-    )
+    earlier = [(name, value) for name, value in known if total is not None and value > total]
+    shown = tuple((name, measured_seconds(value)) for name, value in known if (name, value) not in earlier)
+    note = "; ".join(f"{name}: {measured_seconds(value)}, before this run, not in its total" for name, value in earlier)
     return Table("Time", ("Phase", "Took"), shown, ("Took",), note=f"{note}." if note else "")
 
 

@@ -116,9 +116,7 @@ def _verdict(document: Experiment, summaries: Sequence[SettingSummary]) -> tuple
             return "error", "none fits"
         return ("ok", "confirmed") if document.largest.confirmed else ("warning", "not confirmed")
     failed = sum(summary.was_tried and not summary.has_passed for summary in summaries)
-    copies_passed = [
-        trial.run.verdict in PASSED_VERDICTS for trial in document.trials if trial.copy and trial.run is not None
-    ]
+    copies_passed = [trial.run.verdict in PASSED_VERDICTS for trial in document.trials if trial.copy and trial.run]
     if copies_passed and not all(copies_passed):
         return "warning", f"{copies_passed.count(False)} of {len(copies_passed)} copies failed"
     if not any(summary.was_tried for summary in summaries):
