@@ -209,11 +209,7 @@ def _parse_address(url: str, password: str) -> tuple[str, str, str]:
     if parts.username is not None:
         secret = urllib.parse.unquote(parts.password) if parts.password else password
         credentials = f"{urllib.parse.unquote(parts.username)}:{secret}"
-    return (
-        f"{parts.scheme}://{netloc}{urllib.parse.quote(path, safe='/%')}",
-        f"{netloc}{path}",
-        credentials,
-    )
+    return (f"{parts.scheme}://{netloc}{urllib.parse.quote(path, safe='/%')}", f"{netloc}{path}", credentials)
 
 
 def _shortened(text: str) -> str:

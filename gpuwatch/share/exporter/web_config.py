@@ -298,10 +298,7 @@ def _tls_context(tls: Mapping[str, Any], folder: Path) -> tuple[ssl.SSLContext, 
     context.minimum_version = _openssl_value(tls.get("min_version", "TLS12"), _TLS_VERSIONS, "min_version")
     context.maximum_version = _openssl_value(tls.get("max_version", "TLS13"), _TLS_VERSIONS, "max_version")
     client_auth = _openssl_value(tls.get("client_auth_type", ""), _CLIENT_AUTH_TYPES, "client_auth_type")
-    with (
-        _setting_file(tls, "cert", folder, files) as cert,
-        _setting_file(tls, "key", folder, files) as key,
-    ):
+    with _setting_file(tls, "cert", folder, files) as cert, _setting_file(tls, "key", folder, files) as key:
         if cert is None or key is None:
             raise _ConfigError(f"tls_server_config: {'cert_file' if cert is None else 'key_file'} is missing")
         try:

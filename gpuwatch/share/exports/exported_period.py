@@ -16,14 +16,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_usage import ProcessLife
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.recording.database_rows import RecordedFinding
-from gpuwatch.machine.recording.minute_and_hour_means import (
-    BLOCK_SECONDS,
-    HOUR,
-    MINUTE,
-    Key,
-    Summary,
-    interval_begin,
-)
+from gpuwatch.machine.recording.minute_and_hour_means import BLOCK_SECONDS, HOUR, MINUTE, Key, Summary, interval_begin
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
