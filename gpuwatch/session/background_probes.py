@@ -225,9 +225,8 @@ class ProbeRuns:
             self._notify()
 
     def _run_probes(self, scripts: list[ProbeScript], parameters: ProbeParameters, visible: tuple[str, ...]) -> None:
-        from gpuwatch.experiment.probing.probe_runner import (
-            ProbeOptions,  # imports the log parsers, which the tab does not need
-        )
+        # It imports the log parsers, which the tab does not need.
+        from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 
         progress = _BatchProgress(self, visible[0] if visible else "")
         with ProbeBatch(progress.watch, make_feed=self.make_feed, make_runner=self.make_runner) as batch:

@@ -111,9 +111,8 @@ class JoinedSamples(SampleStore):
         return self._live.at(time) if time in self._used_live_times else self.recording.at(time)
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
-        used_times = (
-            {at for at in self._used_live_times if begin <= at <= end} if self.times else ()
-        )  # they are brought up to date
+        # Asking for the times brings those that are used up to date.
+        used_times = {at for at in self._used_live_times if begin <= at <= end} if self.times else ()
         if not used_times:
             return self.recording.chunks(begin, end)
         live_samples = (timed for timed in self._live.decoders(begin, end) if timed[0] in used_times)

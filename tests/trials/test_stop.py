@@ -80,7 +80,7 @@ def test_only_what_is_known_is_said_of_validation(validations: int | None, ended
     from tests.reports.documents import full_run
 
     steps = StepCount(counted="batches of Keras", count=200, validations=validations)
-    assert trial._describe_covered_work(steps, full_run(verdict="ok"), None, ended_by_itself=ended) == says
+    assert trial._covered_work(steps, full_run(verdict="ok"), None, ended_by_itself=ended) == says
 
 
 def test_a_program_whose_steps_cannot_be_counted_is_measured_by_time() -> None:

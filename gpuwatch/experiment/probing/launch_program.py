@@ -84,9 +84,8 @@ class GuardedProgram:
         self._recordings: tempfile.TemporaryDirectory[str] | None = None
         """For what frameworks record."""
         if options.record_memory:
-            from gpuwatch.experiment.probing.memory_recording import (
-                recordings_folder,  # most programs are watched without
-            )
+            # Most programs are watched without.
+            from gpuwatch.experiment.probing.memory_recording import recordings_folder
 
             self._recordings = recordings_folder()
         self.environment = self._environment(address)

@@ -213,9 +213,7 @@ class WatchedProcesses:
 
     def ended_count(self) -> int:
         """How many processes with a framework have reported that they are about to exit."""
-        return sum(
-            process.received.ended and process.received.framework is not None for process in self._known.values()
-        )
+        return sum(process.received.ended and process.framework is not None for process in self._known.values())
 
     def op_counts(self) -> tuple[OpCounts, ...]:
         """With --placement: the ops of every process that reported any."""

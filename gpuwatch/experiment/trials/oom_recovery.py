@@ -61,19 +61,17 @@ def _recover(setup: TrialSetup, result: TryResult, budget_ends_at: float, budget
     stop_rule = _stop_rule(first, seconds)
     working_setting: TrialSetting | None = None
     for setting, reason in _candidate_settings(setup, run, share=share):
+        remaining = budget_ends_at - time.monotonic()
+        if not reason and working_setting is not None:
+            reason = f"not needed: {working_setting.name} is enough"
+        elif not reason and remaining < seconds:
+            reason = out_of_budget_reason(budget)
         if reason:
             result.recoveries.append(Recovery(name=setting.name, reason=reason))
-        elif working_setting is not None:
-            result.recoveries.append(
-                Recovery(name=setting.name, reason=f"not needed: {working_setting.name} is enough")
-            )
-        elif budget_ends_at - time.monotonic() < seconds:
-            result.recoveries.append(Recovery(name=setting.name, reason=out_of_budget_reason(budget)))
-        else:
-            goal = Goal(stop_rule, deadline=max(budget_ends_at - time.monotonic(), seconds))
-            recovery = _try_setting(setup, setting, goal, result.trials)
-            result.recoveries.append(recovery)
-            working_setting = setting if recovery.verified else None
+            continue
+        recovery = _try_setting(setup, setting, Goal(stop_rule, deadline=remaining), result.trials)
+        result.recoveries.append(recovery)
+        working_setting = setting if recovery.verified else None
     result.answer = _recovery_answer(first, run, result, working_setting)
 
 

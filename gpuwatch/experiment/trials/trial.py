@@ -239,12 +239,10 @@ def _absolute_path(word: str) -> str:
     return str(Path(word).absolute()) if not word.startswith("-") and Path(word).exists() else word
 
 
-def _finished_trial(
-    configuration: Configuration, measured: Measured, stop_condition: StopCondition, setup: TrialSetup
-) -> Trial:
-    draft, steps = measured.draft, stop_condition.counted_steps(measured.steps)
+def _finished_trial(configuration: Configuration, measured: Measured, stop: StopCondition, setup: TrialSetup) -> Trial:
+    draft, steps = measured.draft, stop.counted_steps(measured.steps)
     ended_by_itself = measured.ended_by == "the program"
-    verdict, reason = _verdict(draft.run, stop_condition, setup, steps.count, ended_by_itself=ended_by_itself)
+    verdict, reason = _verdict(draft.run, stop, setup, steps.count, ended_by_itself=ended_by_itself)
     time_of_step = median_step(steps.times)
     run = msgspec.structs.replace(
         draft.run,
@@ -257,7 +255,7 @@ def _finished_trial(
     )
     run = complete(run, draft.log, draft.before)
     # Of a program that ended by itself, its exit code says whether it handled that.
-    if run.verdict == "oom" and not ended_by_itself and _continued_after_oom(stop_condition, steps):
+    if run.verdict == "oom" and not ended_by_itself and _continued_after_oom(stop, steps):
         run = msgspec.structs.replace(run, verdict="ok", verdict_reason=_CONTINUED, primary=None)
     setting = configuration.setting
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
@@ -278,8 +276,8 @@ def _finished_trial(
         counted=steps.counted,
         steps=steps.count or None,
         step_time=time_of_step,
-        ended_by="success" if stop_condition.reason == "success" else measured.ended_by,
-        covered=_describe_covered_work(steps, run, stop_condition.uncounted_seconds, ended_by_itself=ended_by_itself),
+        ended_by="success" if stop.reason == "success" else measured.ended_by,
+        covered=_covered_work(steps, run, stop.uncounted_seconds, ended_by_itself=ended_by_itself),
     )
 
 
@@ -313,20 +311,20 @@ def used_no_gpu(run: Run) -> bool:
 
 
 def _verdict(
-    run: Run, stop_condition: StopCondition, setup: TrialSetup, steps: int, *, ended_by_itself: bool
+    run: Run, stop: StopCondition, setup: TrialSetup, steps: int, *, ended_by_itself: bool
 ) -> tuple[Verdict, str]:
     """The run's verdict before diagnosis: a program that was ended because its measurement was done has passed."""
     if ended_by_itself:
         if setup.success is not None and run.verdict in ("ok", "error"):
-            if stop_condition.succeeded:
+            if stop.succeeded:
                 return "ok", ""
             return "error", "It ended without a line that matches --success."
         return run.verdict, run.verdict_reason
-    if stop_condition.reason in ("steps", "success"):
+    if stop.reason in ("steps", "success"):
         return "ok", ""
-    if stop_condition.reason == "deadline" and steps and stop_condition.goal.rule.kind != "end":
+    if stop.reason == "deadline" and steps and stop.goal.rule.kind != "end":
         return "ok", ""  # slower than thought, but its steps were measured
-    if stop_condition.reason == "deadline":
+    if stop.reason == "deadline":
         seconds = run.phases.total_seconds or 0.0
         if run.ooms and not steps:  # TensorFlow retries for ten seconds before it fails
             return "oom", f"It ran out of memory; it was stopped after {seconds:.0f} s, its share of --budget."
@@ -340,19 +338,17 @@ def handled_oom(run: Run) -> bool:
     return run.verdict_reason in (_CONTINUED, DESPITE_OOM)
 
 
-def _continued_after_oom(stop_condition: StopCondition, steps: StepCount) -> bool:
+def _continued_after_oom(stop: StopCondition, steps: StepCount) -> bool:
     """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
     stepped_later = (
-        stop_condition.oom_message_at is not None
+        stop.oom_message_at is not None
         and steps.last_at is not None
-        and steps.last_at > stop_condition.oom_message_at + _RECOVERED_SECONDS
+        and steps.last_at > stop.oom_message_at + _RECOVERED_SECONDS
     )
-    return stop_condition.reason == "success" or (stop_condition.reason == "steps" and stepped_later)
+    return stop.reason == "success" or (stop.reason == "steps" and stepped_later)
 
 
-def _describe_covered_work(
-    steps: StepCount, run: Run, uncounted_seconds: float | None, *, ended_by_itself: bool
-) -> str:
+def _covered_work(steps: StepCount, run: Run, uncounted_seconds: float | None, *, ended_by_itself: bool) -> str:
     step_text = f"{steps.count} step{'' if steps.count == 1 else 's'}" if steps.count else ""
     if ended_by_itself and run.verdict in PASSED_VERDICTS:
         return "the whole program"
