@@ -56,6 +56,11 @@ class _WatchedProcess:
         return self.received.framework
 
     @property
+    def device_names(self) -> set[str]:
+        """The framework's names of the GPUs in its log and its reports."""
+        return {*(mapping.framework_device for mapping in self.device_map), *self.received.device_mappings}
+
+    @property
     def is_reportable(self) -> bool:
         state = self.received
         return bool(
@@ -205,10 +210,7 @@ class WatchedProcesses:
     def gpus_and_bytes_in_use(self) -> tuple[int, int]:
         """GPUs used by all processes together, and the sum of their allocators' peaks in bytes."""
         members = self._known.values()
-        gpus = sum(
-            len({*(m.framework_device for m in process.device_map), *process.received.device_mappings})
-            for process in members
-        )
+        gpus = sum(len(process.device_names) for process in members)
         return gpus, sum(sum(process.received.allocator_peaks.values()) for process in members)
 
     def ended_count(self) -> int:
@@ -258,7 +260,7 @@ class WatchedProcesses:
         if not all_pids <= accounted_pids or any(state.failed_allocations is None for state in states):
             return None
         failures = [state.other_failures for state in states if state.other_failures is not None]
-        used_gpus = any(process.device_map or process.received.device_mappings for process in processes)
+        used_gpus = any(process.device_names for process in processes)
         oom_exceptions = sum(is_out_of_memory_error(error) for state in states for error in state.errors)
         failed_allocations = sum(state.failed_allocations or 0 for state in states) + oom_exceptions
         other_failures = sum(failures) if len(failures) == len(states) else None
@@ -290,7 +292,7 @@ class WatchedProcesses:
     def leading_device_map(self) -> tuple[DeviceMapping, ...] | None:
         """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
         leader = self._leader()
-        mapped = [process for process in self._known.values() if process.device_map or process.received.device_mappings]
+        mapped = [process for process in self._known.values() if process.device_names]
         return self._process_entry(leader.pid, {}).device_map if leader is not None and len(mapped) > 1 else None
 
     def _leader(self) -> _WatchedProcess | None:
