@@ -98,16 +98,11 @@ class WorkAfterError:
         self._work_finished = self._prompt_open = self._bar_completed = False
         self._error_line = 0
 
-    @property
-    def survived_error_line(self) -> int:
-        """The number of the error's line, if work followed, of whichever start; else 0."""
-        facts = self._facts
-        worked = self.went_on or facts.steps_printed_after_error > _FEW_STEP_LINES or facts.other_program_worked
-        return self._error_line if worked else 0
-
     def note_survived_error(self) -> None:
-        """Stores in the facts that work followed the error, if it did."""
-        self._facts.last_survived_error_line = max(self._facts.last_survived_error_line, self.survived_error_line)
+        """Stores in the facts the number of the error's line, if work followed, of whichever start."""
+        facts = self._facts
+        if self.went_on or facts.steps_printed_after_error > _FEW_STEP_LINES or facts.other_program_worked:
+            facts.last_survived_error_line = max(facts.last_survived_error_line, self._error_line)
 
     def take_before_error(self, line: str) -> None:
         """Takes a line before the first error."""
