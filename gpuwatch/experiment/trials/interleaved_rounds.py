@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.trials.settings_comparison import compare_settings
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial, used_no_gpu
-from gpuwatch.experiment.trials.trial_plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, StopRule
+from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, StopRule
 from gpuwatch.experiment.trials.trial_results import (
     PASSED_VERDICTS,
     TryResult,
@@ -78,7 +78,7 @@ class PilotRun:
             case "seconds":
                 return (self.seconds + stop_rule.amount,) * 2
             case "steady":
-                return self.seconds + min(2.0, STEADY_SECONDS), self.seconds + STEADY_SECONDS
+                return self.seconds + MIN_SECONDS, self.seconds + STEADY_SECONDS
             case _:
                 return None
 
@@ -86,10 +86,8 @@ class PilotRun:
 def run_pilot(setup: TrialSetup, budget: float) -> PilotRun:
     """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
     started_at = time.monotonic()
-    goal = Goal(
-        StopRule("steps", min(_PILOT_STEPS, SIMULATED_STEPS), uncounted_seconds=_NO_STEPS_ON_GPU_SECONDS),
-        deadline=min(_NO_STEPS_SECONDS, budget),
-    )
+    rule = StopRule("steps", _PILOT_STEPS, uncounted_seconds=_NO_STEPS_ON_GPU_SECONDS)
+    goal = Goal(rule, deadline=min(_NO_STEPS_SECONDS, budget))
     trial = run_trial(setup, Configuration(find_setting("default")), goal, 0)
     return PilotRun(trial, time.monotonic() - started_at)
 

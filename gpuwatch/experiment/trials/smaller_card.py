@@ -219,7 +219,7 @@ class _Bisection:
         return self.passed[amount]
 
     def narrow(self, min_bytes: int, most: int, precision: int) -> None:
-        """Moves the limits towards each other; ``min_step_seconds``: what its tensors take."""
+        """Moves the limits towards each other; ``min_bytes``: what its tensors take."""
         self.low, self.high = max(min(min_bytes, most), 0), most
         # Mostly it needs little more than its tensors.
         guess = max(int(min_bytes * 1.1) // _MIB * _MIB, precision) if min_bytes else 0
