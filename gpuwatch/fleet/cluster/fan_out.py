@@ -20,9 +20,9 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.run import signal_name
 from gpuwatch.core.safe_text import last_line, printable, shorten
-from gpuwatch.fleet.cluster.launchers import Job, Launcher, why_no_answer
+from gpuwatch.fleet.cluster.launchers import Job, Launcher
 from gpuwatch.fleet.cluster.node_agent import GREETING
-from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Frame, NodeDecoder
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, Frame, NodeDecoder, why_no_answer
 
 MAX_PARALLEL_JOBS = 64
 """Jobs that run at the same time; further nodes wait."""

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.safe_text import last_line
+from gpuwatch.fleet.cluster.node_protocol import NOT_FOUND
 from gpuwatch.fleet.host_list import parse_ssh_hosts
 from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 
 _MAX_LOCAL_NODES = 64
-_NOT_FOUND = "gpuwatch was not found there (give its path with --remote-command)"
 _QUERY_SECONDS = 20.0
 """How long Slurm's controller has to answer."""
 
@@ -83,18 +83,6 @@ def make_launcher(text: str, *, remote_command: Sequence[str] = (), options: Seq
         raise UsageError("--launcher-options applies only to ssh and slurm", hint="omit it")
     command = [sys.executable, "-m", "gpuwatch"] if name == "local" else ["gpuwatch"]
     return _LAUNCHERS[name](rest, [*(remote_command or command), "node", "--"], list(options))
-
-
-def why_no_answer(code: int, messages: str) -> str:
-    """Why gpuwatch did not answer on a node, from the exit code and messages of the process that was to start it."""
-    if "no such command: 'node'" in messages.lower():
-        return "its gpuwatch is too old for this one"
-    if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
-        return _NOT_FOUND
-    if code == 126:
-        return "gpuwatch cannot be executed there"
-    last = last_line(re.sub(r"^srun: .*$", "", messages, flags=re.MULTILINE))  # Slurm repeats the exit code
-    return f"exit code {code}" + (f": {last}" if last else "")
 
 
 class Local(Launcher):
@@ -175,7 +163,7 @@ class Slurm(Launcher):
         if any(re.search(r"[Nn]ode failure|not responding", line) for line in errors):
             return "the node was lost"
         if re.search(r"execve\(\): .*No such file or directory", messages):
-            return _NOT_FOUND
+            return NOT_FOUND
         own_errors = [line.strip() for line in errors if not re.search(r"task \d+: (?:Exited|Terminated|Killed)", line)]
         return own_errors[0] if own_errors else ""
 

@@ -1,4 +1,4 @@
-"""How a node sends the output of a command: lines of text that survive login banners, labels and other output.
+"""How a node answers: lines of text that survive login banners, labels and other output; why one did not answer.
 
 ``gpuwatch-node/1 NODE KIND PAYLOAD``, the payload in base64. Lines stay below 1,024 bytes, which Slurm passes on whole.
 Any other line is from another program: a message of the shell, or of a job's prolog.
@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from gpuwatch.core.safe_text import last_line
+
+NOT_FOUND = "gpuwatch was not found there (give its path with --remote-command)"
 
 _LINE_PREFIX = b"gpuwatch-node/1"
 _MAX_PAYLOAD_BYTES = 600
@@ -95,3 +100,15 @@ def _decode_line(line: bytes) -> Frame | None:
         return Frame(kind, payload, parts[1].decode())  # type: ignore[arg-type]  # one of the kinds
     except (binascii.Error, UnicodeDecodeError):
         return None
+
+
+def why_no_answer(code: int, messages: str) -> str:
+    """Why gpuwatch did not answer on a node, from the exit code and messages of the process that was to start it."""
+    if "no such command: 'node'" in messages.lower():
+        return "its gpuwatch is too old for this one"
+    if code == 127 or re.search(r"No module named '?gpuwatch\b|: Command not found\.", messages):
+        return NOT_FOUND
+    if code == 126:
+        return "gpuwatch cannot be executed there"
+    last = last_line(re.sub(r"^srun: .*$", "", messages, flags=re.MULTILINE))  # Slurm repeats the exit code
+    return f"exit code {code}" + (f": {last}" if last else "")

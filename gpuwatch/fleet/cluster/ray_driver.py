@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuwatch.core.safe_text import last_line
-from gpuwatch.fleet.cluster.launchers import why_no_answer
-from gpuwatch.fleet.cluster.node_protocol import NO_NODE, FrameKind, encode_frame
+from gpuwatch.fleet.cluster.node_protocol import NO_NODE, FrameKind, encode_frame, why_no_answer
 
 _stdout_lock = threading.Lock()
 _CONNECT_SECONDS = 10.0
