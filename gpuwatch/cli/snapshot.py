@@ -79,7 +79,10 @@ def snapshot(
     progress("reading the GPUs")
     early_start = early_collector.take_early_start()
     sample, _ = take_snapshot(
-        deadline, gpm=bool(gpm_option_value(ctx)), first=early_start.collector if early_start is not None else None
+        deadline,
+        gpm=bool(gpm_option_value(ctx)),
+        first=early_start.collector if early_start is not None else None,
+        preload=("gpuwatch.share.reports.formats.text",),
     )
     progress("")
     sample = msgspec.structs.replace(sample, findings=findings_of(sample))

@@ -52,18 +52,19 @@ def take_samples(
     on_demand: bool = False,
     gpm: bool = False,
     first: Popen[bytes] | ForkedProcess | None = None,
+    preload: tuple[str, ...] = (),
 ) -> tuple[list[Snapshot], Silence]:
     """Up to ``count`` snapshots, and why there are fewer.
 
     The driver has ``deadline`` seconds; those in which the collector waits for a CPU of a busy machine do not count.
-    ``first``: a collector that is running already.
+    ``first``: a collector that is running already. ``preload``: modules that the caller uses next.
     """
     feed = LiveFeed(SAMPLE_GAP_SECONDS, on_demand=on_demand, gpm=gpm, first=first)
     feed.start()
     try:
         # While the driver starts, and rates need a second sample: the first use of these takes as long.
-        importlib.import_module("gpuwatch.explain.diagnosis.rule_engine")
-        importlib.import_module("gpuwatch.share.reports.formats.text")
+        for module in ("gpuwatch.explain.diagnosis.rule_engine", *preload):
+            importlib.import_module(module)
         snapshots, waited = feed.wait(count, deadline), deadline
         while (
             len(snapshots) < count
@@ -77,10 +78,14 @@ def take_samples(
 
 
 def take_snapshot(
-    deadline: float, *, gpm: bool = False, first: Popen[bytes] | ForkedProcess | None = None
+    deadline: float,
+    *,
+    gpm: bool = False,
+    first: Popen[bytes] | ForkedProcess | None = None,
+    preload: tuple[str, ...] = (),
 ) -> tuple[Snapshot, bool]:
     """A snapshot with rates, and whether the driver answered within ``deadline`` seconds; see :func:`take_samples`."""
-    snapshots, silence = take_samples(2, deadline, on_demand=True, gpm=gpm, first=first)
+    snapshots, silence = take_samples(2, deadline, on_demand=True, gpm=gpm, first=first, preload=preload)
     if snapshots:
         return snapshots[-1], True
     return without_driver(deadline, silence, hint_end="; to wait longer: --deadline"), False
