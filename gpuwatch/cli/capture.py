@@ -14,7 +14,7 @@ from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import rounded_duration
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b
@@ -41,7 +41,7 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
     send it.
     """
     if os.path.lexists(output):
-        raise UsageError(f"{file_name(output)} exists", hint="name a new file")
+        raise UsageError(f"{printable_path(output)} exists", hint="name a new file")
     enter_simulation(ctx)
     from gpuwatch.session.capture_driver_answers import capture_samples
 
@@ -56,5 +56,5 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
         )
     finally:
         progress("")
-    written = f"{file_name(output)} ({size(output.stat().st_size)})"
+    written = f"{printable_path(output)} ({size(output.stat().st_size)})"
     print_line(f"gpuwatch: {samples} samples in {written}: gpuwatch replay shows them")

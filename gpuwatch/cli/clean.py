@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b
@@ -38,7 +38,9 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
                 reason, failed = error.strerror or str(error), failed + 1
         freed += 0 if reason else count
         end = f": {reason}" if reason else ""
-        click.echo(f"{'kept' if reason else verb} {file_name(leftover.path)} ({leftover.kind}, {size(count)}){end}")
+        click.echo(
+            f"{'kept' if reason else verb} {printable_path(leftover.path)} ({leftover.kind}, {size(count)}){end}"
+        )
     if not dry_run:
         remove_empty(found)
     click.echo(f"{'would free' if dry_run else 'freed'} {size(freed)}" if found else "nothing to remove")

@@ -9,7 +9,7 @@ import click
 from gpuwatch.cli.input_files import read_document
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.comparison import Comparison, Node
 from gpuwatch.core.model.json_codec import Document, runs_in
 from gpuwatch.core.model.run import Run
@@ -56,7 +56,7 @@ def _snapshots_side_by_side(documents: list[tuple[Path, Document]]) -> Document:
             nodes[name] = Node(node=name, state="ok", host=document.host.hostname, snapshot=document)
         else:
             raise UsageError(
-                f"{file_name(source)} cannot be compared",
+                f"{printable_path(source)} cannot be compared",
                 hint="compare runs, comparisons or snapshots; two reports or recordings: gpuwatch diff A B",
             )
     if len(nodes) == 1 and not runs:

@@ -14,7 +14,7 @@ from gpuwatch.cli.input_files import is_recording, read_document, read_recording
 from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.masking.redaction import masked_for_sending
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
@@ -119,7 +119,7 @@ def diff(
 
 @contextmanager
 def _open_source(path: Path, since: str | None, until: str | None, redact: bool) -> Iterator[_Source]:
-    name = file_name(path)
+    name = printable_path(path)
     progress(f"reading {name}")
     if is_recording(path):
         with read_recording(path) as recording:
@@ -158,7 +158,7 @@ def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:
     def side(source: _Source, other: _Source, name: str) -> DiffSide:
         content = source.content
         if isinstance(content, Explanation):
-            raise UsageError(f"{file_name(source.path)} is a {content.kind}, {file_name(other.path)} is not")
+            raise UsageError(f"{printable_path(source.path)} is a {content.kind}, {printable_path(other.path)} is not")
         if isinstance(content, Recording):
             assert source.last is not None
             return side_of_recording(

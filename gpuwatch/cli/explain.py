@@ -16,7 +16,7 @@ from gpuwatch.cli.output import check_writable, output_option, publish, redact_o
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.read_log import InputFollower, read_lines
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.explanation import Explanation
@@ -79,15 +79,15 @@ def explanation_of(path: Path) -> Explanation:
 
     try:
         if path.is_dir():
-            raise UsageError(f"cannot read {file_name(path)}: it is a folder")
+            raise UsageError(f"cannot read {printable_path(path)}: it is a folder")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
-    progress(f"reading {file_name(path)}")
+        raise UsageError(f"cannot read {printable_path(path)}: {error.strerror}") from error
+    progress(f"reading {printable_path(path)}")
     try:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-            raise UsageError(f"{file_name(path)} is empty")
+            raise UsageError(f"{printable_path(path)} is empty")
         reader = LogReader()
         lines = join_wrapped_lines(read_lines(descriptor, path), lambda: reader.parser.count_line())
         return trace_explanation(descriptor, path) or explain_log.explain(lines, source=str(path), reader=reader)
@@ -119,7 +119,7 @@ def trace_explanation(descriptor: int, path: Path) -> Explanation | None:
             raise InvalidTrace(limit.too_large)
         return explain_trace_file.explain_trace_file(kind, content, str(path))
     except InvalidTrace as error:
-        raise UsageError(f"cannot read {file_name(path)}, a {kind}: {error}") from error
+        raise UsageError(f"cannot read {printable_path(path)}, a {kind}: {error}") from error
 
 
 def trace_explanation_at(path: Path) -> Explanation | None:

@@ -21,7 +21,7 @@ from gpuwatch.cli.output import (
 )
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
@@ -148,7 +148,7 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
     from gpuwatch.core.write_file import open_whole
 
     total = shown = 0
-    progress(f"writing {file_name(output)}")
+    progress(f"writing {printable_path(output)}")
     try:
         with open_whole(output) as out:
             for piece in pieces:
@@ -156,7 +156,7 @@ def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> No
                 total += len(piece)
                 if total - shown >= _PROGRESS_STEP_BYTES:
                     shown = total
-                    progress(f"{file_name(output)}: {size(total)}")
+                    progress(f"{printable_path(output)}: {size(total)}")
     finally:
         progress("")
     print_written(output)
@@ -180,7 +180,7 @@ def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list
     for path in documents:
         document = read_document(path)
         if not isinstance(document, Run | Comparison | Experiment):
-            raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
+            raise UsageError(f"{printable_path(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
         runs += runs_in(document)
     missed = sum(not run_overlaps(run, period) for run in runs)
     if missed:

@@ -14,7 +14,7 @@ from gpuwatch.cli.output import print_line
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 
 _EXAMPLES = """\b
 Examples:
@@ -129,7 +129,7 @@ def exporter(
         try:
             job_map.check_writable()
         except OSError as error:
-            raise UsageError(f"cannot write to {file_name(write_job_map)}: {error.strerror or error}") from None
+            raise UsageError(f"cannot write to {printable_path(write_job_map)}: {error.strerror or error}") from None
     if print_unit:
         from gpuwatch.cli.systemd_units import exporter_unit
 

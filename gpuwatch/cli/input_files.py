@@ -16,7 +16,7 @@ import click
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.json_codec import Document, NotADocument, read
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def read_recording(path: Path, *, empty: bool = False) -> Iterator[Recording]:
                 raise
         if recording.damage:
             lost = recording.damage.text(recording.samples)
-            print_line(f"gpuwatch: {file_name(path)} is damaged: {lost} (see gpuwatch record check)")
+            print_line(f"gpuwatch: {printable_path(path)} is damaged: {lost} (see gpuwatch record check)")
             raise click.exceptions.Exit(EXIT_FAILED)
 
 
@@ -72,7 +72,7 @@ def recorded_range(recording: Recording, since: str | None, until: str | None) -
     if begin > last or end < first:
         raise UsageError(
             f"nothing was recorded from {time_text(begin)} {'on' if until is None else f'to {time_text(end)}'}",
-            hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(last)}",
+            hint=f"{printable_path(recording.path)} has {time_text(first)} to {time_text(last)}",
         )
     return begin, end
 
@@ -103,7 +103,7 @@ def latest_recording() -> Path:
                 recordings.append((path.stat().st_mtime, path))
     if not recordings:
         raise UsageError(
-            f"no recorder is running, and there is no recording in {file_name(folder)}",
+            f"no recorder is running, and there is no recording in {printable_path(folder)}",
             hint="create one with gpuwatch record, or name a file",
         )
     return max(recordings)[1]
@@ -111,7 +111,7 @@ def latest_recording() -> Path:
 
 def read_document(path: Path) -> Document:
     """A saved document (JSON, or HTML that carries it); a one-line :class:`UsageError` for anything else."""
-    name = file_name(path)
+    name = printable_path(path)
     progress(f"reading {name}")
     try:
         return read(path)

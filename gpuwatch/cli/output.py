@@ -12,7 +12,7 @@ import click
 
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name, file_url
+from gpuwatch.core.formatting.path_text import file_url, printable_path
 from gpuwatch.core.formatting.terminal_support import hyperlink, links_allowed
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.write_file import is_special, unwritable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def linked_file_name(path: Path, stream: TextIO) -> str:
     """The name of a file, on a terminal as a link to it."""
-    name = file_name(path)
+    name = printable_path(path)
     return hyperlink(name, file_url(path)) if _links_allowed(stream) else name
 
 
@@ -82,7 +82,7 @@ def check_writable(output: Path | None, *, any_suffix: bool = False) -> None:
     """Rejects a file that cannot be written, before the work."""
     if output is None or goes_to_stdout(output):
         return
-    name = file_name(output)
+    name = printable_path(output)
     if os.path.isdir(output):  # noqa: PTH112  # does not raise if a parent folder is not accessible
         raise UsageError(f"cannot write {name}: it is a folder", hint="name a file in it")
     if not any_suffix:
@@ -97,7 +97,7 @@ def check_writable(output: Path | None, *, any_suffix: bool = False) -> None:
     except OSError:
         pass  # reported below
     if not os.path.isdir(folder):  # noqa: PTH112
-        raise UsageError(f"cannot write {name}: its folder does not exist", hint=f"mkdir -p {file_name(folder)}")
+        raise UsageError(f"cannot write {name}: its folder does not exist", hint=f"mkdir -p {printable_path(folder)}")
     if not os.access(folder, os.W_OK | os.X_OK) and not is_special(output):
         raise UsageError(f"cannot write {name}: its folder is not writable", hint="choose another folder")
     reason = unwritable(output)

@@ -26,7 +26,7 @@ from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.safe_text import bounded
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def read_lines(descriptor: int, name: Path, follower: InputFollower | None = Non
     rest = ""
     dropping = False
     shown, size, most = time.monotonic(), 0, input_size_limits.LOG_LINE.bytes
-    source = "stdin" if str(name) == "-" else file_name(name)
+    source = "stdin" if str(name) == "-" else printable_path(name)
     for chunk in decompressed(_read_chunks(descriptor, name, follower), source):
         size += len(chunk)
         if follower is None and time.monotonic() - shown > 1:

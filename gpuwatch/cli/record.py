@@ -22,7 +22,7 @@ from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import exact_size, size
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.safe_text import harmless
@@ -189,7 +189,7 @@ def _record(
         recorder.stop()
 
     exit_signals.handle_exit_signals(end, signal.SIGINT)
-    name = file_name(path)
+    name = printable_path(path)
     if not progress_wanted():
         print_line(f"gpuwatch: recording to {name}, every {every:g} s")
 
@@ -227,7 +227,7 @@ def _writable_default_file() -> Path:
     try:
         return private_folders.private_folder(path.parent, "XDG_STATE_HOME", "recordings") / path.name
     except OSError as error:
-        reason = f"cannot record to {file_name(path.parent)}: {error.strerror or error}"
+        reason = f"cannot record to {printable_path(path.parent)}: {error.strerror or error}"
         raise UsageError(reason, hint="name a file") from None
 
 
@@ -252,7 +252,7 @@ def info(file: Path, as_json: bool) -> None:
     from gpuwatch.machine.recording.recording_info import info_lines, recording_info
 
     with read_recording(file, empty=True) as recording:
-        progress(f"reading {file_name(file)}")
+        progress(f"reading {printable_path(file)}")
         recording.verify()
         found = recording_info(recording)
         progress("")
@@ -270,7 +270,7 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     """
     from gpuwatch.machine.recording.recording_info import check_lines, check_recording
 
-    progress(f"reading {file_name(file)}")
+    progress(f"reading {printable_path(file)}")
     report = check_recording(file)
     progress("")
     _print_json_or_lines(to_json(report) if as_json else check_lines(report))
@@ -315,7 +315,7 @@ def cut(file: Path, since: str | None, until: str | None, output: Path, redact: 
         begin, end = recorded_range(recording, since, until)
         if redact:
             print_redaction_note()
-        progress(f"writing {file_name(output)}")
+        progress(f"writing {printable_path(output)}")
         samples = cut_out(recording, begin, end, output, redact=redact)
         progress("")
-        print_line(f"gpuwatch: wrote {samples:,} samples to {file_name(output)}")
+        print_line(f"gpuwatch: wrote {samples:,} samples to {printable_path(output)}")

@@ -17,7 +17,7 @@ from gpuwatch.cli.input_files import latest_recording, read_recording
 from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import print_line
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.terminal_support import has_few_colors, why_only_ascii
 
 _EXAMPLES = """\b
@@ -66,8 +66,8 @@ def replay(
     notice = ""
     if file is None:
         file = latest_recording()
-        print_line(f"gpuwatch: replaying {file_name(file)}")
-        notice = f"replaying {file_name(Path(file.name))}"
+        print_line(f"gpuwatch: replaying {printable_path(file)}")
+        notice = f"replaying {printable_path(Path(file.name))}"
     with read_recording(file) as recording:
         assert recording.begin is not None
         assert recording.end is not None
@@ -77,7 +77,7 @@ def replay(
             if not recording.begin - 1 <= start <= recording.end + 1:
                 raise UsageError(
                     f"nothing was recorded at {time_text(start)}",
-                    hint=f"{file_name(file)} has {time_text(recording.begin)} to {time_text(recording.end)}",
+                    hint=f"{printable_path(file)} has {time_text(recording.begin)} to {time_text(recording.end)}",
                 )
         need_terminal("gpuwatch record info FILE shows its contents", "gpuwatch record info FILE shows its contents")
         gc.disable()  # what is imported now stays

@@ -13,7 +13,7 @@ from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_no
 from gpuwatch.cli.shared_options import framework_option, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.json_codec import Document
 
 _EXAMPLES = """\b
@@ -93,7 +93,7 @@ def report(
         from gpuwatch.share.gather_diagnostic import gather_diagnostic
 
         explained = tuple(
-            (f"given file {number}" if redact else file_name(path.name), explanation_of(path))
+            (f"given file {number}" if redact else printable_path(path.name), explanation_of(path))
             for number, path in enumerate(files, 1)
         )
         enter_simulation(ctx)

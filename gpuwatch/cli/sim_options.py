@@ -19,7 +19,7 @@ from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import compile_notice, print_over_progress
 from gpuwatch.cli.shared_options import CommandFunction
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Snapshot
@@ -211,10 +211,10 @@ def machine_from_file(path: Path, moment: str | None) -> SimMachine:
         gpus = simulated_gpus_of(snapshot)
         shape = SimShape(len(gpus), gpus[0].memory_bytes)
     except OSError as error:
-        raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from error
+        raise UsageError(f"cannot read {printable_path(path)}: {error.strerror or error}") from error
     except UsageError as error:
         raise UsageError(
-            f"cannot simulate {file_name(path)}: {error.message}", hint=error.hint or _FILE_HINT
+            f"cannot simulate {printable_path(path)}: {error.message}", hint=error.hint or _FILE_HINT
         ) from error
     digest = hashlib.sha256(repr(gpus).encode()).hexdigest()[:8]
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.partition(".")[0])[:40]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 
 
 def is_special(path: Path) -> bool:
@@ -86,7 +86,7 @@ def open_whole(path: Path) -> Iterator[BinaryIO]:
         Path(temporary).replace(target)
         temporary = None
     except OSError as error:
-        raise GpuwatchError(f"cannot write {file_name(path)}: {error.strerror or error}") from error
+        raise GpuwatchError(f"cannot write {printable_path(path)}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

@@ -4,5 +4,5 @@ The position in time, live and replayed: `session/playhead.py`. Which events the
 `session/event_timeline.py`.
 
 A way to send alerts: a class in `session/alert_delivery.py`, started in `session/alerts.py`; its option in
-`alert_options` of `cli/shared_options.py`. What an alert says: `Alert` in `core/model/findings.py`.
+`alert_options` of `cli/shared_options.py`. What an alert says: `core/model/alert.py`.
 """

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.causes import CAUSES
-from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.safe_text import printable
 

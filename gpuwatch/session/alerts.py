@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from gpuwatch.core.masking.mask_secrets import masked
-from gpuwatch.core.model.findings import Alert, Finding, FindingKey
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import Finding, FindingKey
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.alert_delivery import AlertCommand, DeliveryThread, TerminalNotification, Webhook

@@ -21,8 +21,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.causes import CAUSES
-from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.json_codec import schema_of
 from gpuwatch.session import alert_delivery
 from gpuwatch.session.alert_delivery import (

@@ -7,7 +7,8 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.findings import Alert, Finding
+from gpuwatch.core.model.alert import Alert
+from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.alerts import MAX_ALERTS, SETTLE_SECONDS, AlertRules
 from tests.ui import machines
 from tests.ui.machines import NOON

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.output import linked_file_name, with_links
-from gpuwatch.core.formatting.file_names import file_url
+from gpuwatch.core.formatting.path_text import file_url
 from gpuwatch.core.formatting.terminal_support import links_allowed
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.core.model.process_activity import AccountedProcess
+from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 from textual import events
 
+from gpuwatch.core.model.driver_advice import TRY_SIMULATED_GPUS, missing_driver_action
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed import FeedStatus
@@ -299,7 +299,7 @@ async def test_without_a_driver_the_advice_stands_once_and_is_not_cut_to_nonsens
     stage: Stage, size: tuple[int, int]
 ) -> None:
     advice = missing_driver_action(None)
-    problem = structs.replace(machines.no_driver().problems[0], hint=advice + SIMULATE)
+    problem = structs.replace(machines.no_driver().problems[0], hint=advice + TRY_SIMULATED_GPUS)
     async with stage.app.run_test(size=size) as pilot:
         finding = Finding(
             id="driver.missing", severity="error", certainty="fact", title="No NVIDIA driver found", action=advice

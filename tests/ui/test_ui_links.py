@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.core.formatting.file_names import file_url
+from gpuwatch.core.formatting.path_text import file_url
 from gpuwatch.explain.diagnosis.reference.cause_pages import page_path
 from gpuwatch.ui.drawing.text_styles import link_style, style_and_url
 from tests.ui import machines

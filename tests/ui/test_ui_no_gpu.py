@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from gpuwatch.core.model.doctor import DeviceFile, PciCard, System
-from gpuwatch.core.model.missing_driver_advice import missing_driver_action
+from gpuwatch.core.model.driver_advice import missing_driver_action
 from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from tests.terminal import Terminal

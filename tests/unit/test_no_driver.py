@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpuwatch.core.model.doctor import PciCard, System
-from gpuwatch.core.model.missing_driver_advice import missing_driver_action
+from gpuwatch.core.model.driver_advice import missing_driver_action
 from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
 from gpuwatch.explain.diagnosis.evidence import Evidence

@@ -1,4 +1,4 @@
-"""A finding: one cause, with its evidence and one action; and the alert that reports it, ``gpuwatch.alert/1``."""
+"""A finding: one cause, with its evidence and one action."""
 
 from __future__ import annotations
 
@@ -46,28 +46,3 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> FindingKey:
         return self.id, self.device_uuid, self.pid
-
-
-Phase = Literal["onset", "end"]
-
-
-class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.alert/1"):
-    """What a command or webhook is told: the onset or end of a finding."""
-
-    phase: Phase
-    """``onset`` or ``end``."""
-    at: datetime.datetime
-    """When it was seen first, or last."""
-    host: str | None
-    """Name of the machine; null if unknown."""
-    simulated: bool
-    finding: Finding
-    """The finding, with secrets masked."""
-    device_index: int | None = None
-    """NVML's index of its GPU; null without one."""
-    lasted_seconds: float | None = None
-    """At its end: seconds from its onset."""
-    returns: int = 0
-    """At its end: how often it went and came back within the time for which ends are held."""
-    held_back: int = 0
-    """Onsets that were not reported before this one because there were too many."""

@@ -15,12 +15,12 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from gpuwatch.core import input_size_limits
+from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.causes import CauseList, CausePage
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
-from gpuwatch.core.model.findings import Alert
 from gpuwatch.core.model.gpu_time_usage import Usage
 from gpuwatch.core.model.machine_diff import Diff
 from gpuwatch.core.model.pick_result import HostPick, Pick

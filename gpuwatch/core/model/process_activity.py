@@ -1,6 +1,6 @@
-"""Whether a process computes on its GPU, as far as the driver tells; and what accounting mode says after its end.
+"""Whether a process computes on its GPU or is idle, as far as the driver tells.
 
-One kernel ends an idle time at once, for the memory is in use; an idle time begins only when no kernel was seen for
+An idle time ends with the first sample that has a kernel of the process; it begins only when no kernel was seen for
 :data:`QUIET_SECONDS`. The driver samples kernels: a program with short ones now and then (a server with few requests,
 a cell of a notebook, a loop that waits for its input) has them in one second and not in the next, and would be called
 idle and busy by turns. Column, finding, recording and report have it from the collector, which follows this rule.
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 MAX_IDLE_PERCENT = 1.0
 """Utilization in percent up to which a GPU counts as idle; a process whose own share is above 0 computes."""
 
 MIN_IN_USE_PERCENT = 10.0
-"""Utilization in percent from which a GPU is in use, though no process is listed on it."""
+"""Utilization in percent from which a GPU is in use though no process is listed on it: another container's may be."""
 
 QUIET_SECONDS = 10
 """Seconds without a kernel after which a process that computed is idle. Ten samples at the usual interval: much longer
@@ -45,43 +43,20 @@ def activity_after_sample(before: Activity | None, idle: bool, now: int) -> Acti
     return Activity(quiet if long_enough else 0, quiet)
 
 
-def is_idle(busy: float | None, own: float | None, *, only_others: bool, alone: bool) -> bool | None:
+def is_idle(gpu_percent: float | None, own_percent: float | None, *, only_others: bool, alone: bool) -> bool | None:
     """Whether a process had no kernel in one sample; None if the driver does not tell.
 
-    ``busy``: utilization of its GPU in percent. ``own``: the process's share of it (nvmlDeviceGetProcessUtilization).
+    ``gpu_percent``: utilization of its GPU in percent. ``own_percent``: the process's share of it
+    (nvmlDeviceGetProcessUtilization).
     ``only_others``: the driver has samples of other processes that compute there, and none of this one.
     ``alone``: no other process is on the GPU.
     """
-    if own:
+    if own_percent:
         return False  # also where the GPU rests at this moment: its utilization is that of a shorter time
-    if busy is not None and busy <= MAX_IDLE_PERCENT:
+    if gpu_percent is not None and gpu_percent <= MAX_IDLE_PERCENT:
         return True
-    if own is not None:
+    if own_percent is not None:
         return True
     if only_others:
         return True
-    return False if busy is not None and alone else None
-
-
-class AccountedProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU from its start to its end, by the driver (nvmlDeviceGetAccountingStats)."""
-
-    pid: int
-    started_at: float
-    """When it began to use the GPU, in seconds since the epoch."""
-    used_seconds: float
-    """Seconds for which it had a context on the GPU."""
-    gpu_percent: int | None
-    """Percent of this time in which one of its kernels ran; null if the driver does not report it."""
-    memory_percent: int | None
-    """Percent of this time in which device memory was read or written."""
-    peak_bytes: int | None
-    """The most memory that it held."""
-
-    def may_be(self, pid: int, create_time: float | None) -> bool:
-        """Whether it can be this process: a pid is used again."""
-        return self.pid == pid and (create_time is None or self.started_at >= create_time - MAX_CLOCK_SKEW_SECONDS)
-
-
-MAX_CLOCK_SKEW_SECONDS = 2.0
-"""Seconds by which the clocks of the driver and of the kernel may differ."""
+    return False if gpu_percent is not None and alone else None

@@ -7,9 +7,9 @@ from operator import attrgetter, is_
 
 import msgspec
 
+from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Lane
-from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.reading import Missing, Reading, Value, number
 from gpuwatch.core.model.xids import Xid
 

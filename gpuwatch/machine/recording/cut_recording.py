@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.machine.history.sample_frames import FrameEncoder
 from gpuwatch.machine.recording.block_writer import BlockWriter
 from gpuwatch.machine.recording.database_rows import write_events, write_findings
@@ -38,7 +38,7 @@ def cut_out(
     to keep beside them, by name. UsageError if ``output`` exists or cannot be written; a part of a file is never left
     behind.
     """
-    name = file_name(output)
+    name = printable_path(output)
     try:
         os.close(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:

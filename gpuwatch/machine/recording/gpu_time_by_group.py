@@ -11,7 +11,7 @@ from itertools import islice
 from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.command_lines import program_in_command
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.safe_text import printable
@@ -64,7 +64,7 @@ def gpu_usage(
     if until < first or since > last:
         raise UsageError(
             f"nothing was recorded from {time_text(since)}{f' to {time_text(until)}' if end is not None else ' on'}",
-            hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(last)}",
+            hint=f"{printable_path(recording.path)} has {time_text(first)} to {time_text(last)}",
         )
     # Of stored hours where they are whole, else of the samples. What was recorded twice, as the clock was set back,
     # is counted twice.
@@ -77,7 +77,7 @@ def gpu_usage(
     found = [_usage_group(members, time, by) for members in groups.values()]
     found.sort(key=lambda group: (-group.gpu_hours_held, -(group.gpu_hours_used or 0.0), -group.processes))
     return Usage(
-        source=file_name(recording.path),
+        source=printable_path(recording.path),
         host=newest.snapshot.host.hostname if newest is not None else None,
         simulated=time.simulated,
         gpuwatch_version=__version__,

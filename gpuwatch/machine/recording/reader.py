@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.abstract_sample_store import LazyTimes, SampleStore, TimedDecoder
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -459,7 +459,7 @@ def open_recording(path: Path) -> Recording:
     if not recording.samples:
         recording.close()
         if recording.damage:
-            what = f"{file_name(path)} is damaged: {recording.damage.text(0)}"
+            what = f"{printable_path(path)} is damaged: {recording.damage.text(0)}"
             raise GpuwatchError(what, hint="none of its samples can be read")
         raise no_samples(path)
     return recording
@@ -467,4 +467,4 @@ def open_recording(path: Path) -> Recording:
 
 def no_samples(path: Path) -> GpuwatchError:
     """What to report of a recording without samples."""
-    return GpuwatchError(f"{file_name(path)} has no samples yet", hint="wait for a second, or record longer")
+    return GpuwatchError(f"{printable_path(path)} has no samples yet", hint="wait for a second, or record longer")

@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 
 APPLICATION_ID = 0x67707577
 """``gpuw``, in the header of the file."""
@@ -83,7 +83,7 @@ class Unreadable(GpuwatchError):
 
 def check_is_recording(path: Path) -> None:
     """:class:`NotARecording` if the file is no recording that can be read."""
-    name = file_name(path)
+    name = printable_path(path)
     try:
         with path.open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -107,6 +107,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing; the recording may be growing. :class:`UsageError` if it cannot be read."""
     check_is_recording(path)
     url = path.absolute().as_uri()
+    name = printable_path(path)
     for options in ("mode=ro", "immutable=1"):
         connection = sqlite3.connect(
             f"{url}?{options}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
@@ -118,18 +119,18 @@ def open_to_read(path: Path) -> sqlite3.Connection:
             connection.execute("SELECT count(*) FROM runs").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
-            waiting = path.with_name(f"{path.name}-wal")
-            if options == "mode=ro" and not (waiting.exists() and waiting.stat().st_size):
+            write_ahead_log = path.with_name(f"{path.name}-wal")
+            if options == "mode=ro" and not (write_ahead_log.exists() and write_ahead_log.stat().st_size):
                 continue  # a folder in which the reader may not create the shared memory of a file at rest
-            for part in (waiting, path.with_name(f"{path.name}-shm")):
+            for part in (write_ahead_log, path.with_name(f"{path.name}-shm")):
                 if part.exists() and not os.access(part, os.R_OK):
                     raise GpuwatchError(
-                        f"cannot read {file_name(path)}: there is no permission to read {part.name}",
-                        hint=f"its owner can allow it: chmod --reference={file_name(path)} {file_name(path)}-*",
+                        f"cannot read {name}: there is no permission to read {part.name}",
+                        hint=f"its owner can allow it: chmod --reference={name} {name}-*",
                     ) from None
             if not os.access(path.parent, os.W_OK):
                 raise GpuwatchError(
-                    f"cannot read {file_name(path)}: its recorder was killed",
+                    f"cannot read {name}: its recorder was killed",
                     hint="start the recorder again, or read it as its owner",
                 ) from None
             raise unreadable_error(path, error) from None
@@ -145,7 +146,7 @@ def unreadable_error(path: Path, error: Exception) -> Unreadable:
     if isinstance(error, Unreadable):
         return error
     hint = "gpuwatch record check shows what can still be read"
-    return Unreadable(f"cannot read {file_name(path)}: {error}", hint=hint)
+    return Unreadable(f"cannot read {printable_path(path)}: {error}", hint=hint)
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:

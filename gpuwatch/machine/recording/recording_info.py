@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.recording import (
     RecordedGpu,
@@ -38,7 +38,7 @@ def recording_info(recording: Recording) -> RecordingInfo:
     processes = recording.processes()
     problems = [finding for finding in recording.findings() if finding.finding.severity != "info"]
     return RecordingInfo(
-        source=file_name(recording.path),
+        source=printable_path(recording.path),
         size_bytes=recording.path.stat().st_size,
         file_schema=SCHEMA,
         notes=recording.notes,
@@ -151,7 +151,7 @@ def check_recording(path: Path) -> RecordingCheck:
         recording.verify(decode=True)
         damaged = [*(f"database: {line}" for line in _sqlite_problem(path)), *recording.damage.lines()]
         return RecordingCheck(
-            source=file_name(path),
+            source=printable_path(path),
             whole=not damaged,
             damaged=tuple(damaged),
             file_schema=SCHEMA,

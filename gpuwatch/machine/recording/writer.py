@@ -22,7 +22,7 @@ from gpuwatch import __version__
 from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
@@ -121,7 +121,7 @@ class RecordingWriter:
             connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchone()
             connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes // 16}").fetchone()
         except sqlite3.Error as error:
-            what = f"cannot record to {file_name(self.path)}: {error}"
+            what = f"cannot record to {printable_path(self.path)}: {error}"
             raise UsageError(what, hint="name another file, or see record check") from None
         return connection
 
@@ -351,7 +351,7 @@ class RecordingWriter:
 
 def _create_locked(path: Path) -> FileIO:
     """Creates the file, for this user alone, and locks it until it is closed; UsageError if it cannot be used."""
-    name = file_name(path)
+    name = printable_path(path)
     why = private_folders.why_untrusted(path.parent)
     if why:
         raise UsageError(f"not recording to {name}: {why}", hint="name a file in a folder that you own")
@@ -379,7 +379,7 @@ def _create_locked(path: Path) -> FileIO:
 
 
 def _stopped_error(path: Path, error: sqlite3.Error) -> RecordingStopped:
-    name = file_name(path)
+    name = printable_path(path)
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_FULL:
         why = "the disk is full"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.input_size_limits import Limit
 
 _LOG_NAME = re.compile(
@@ -41,7 +41,7 @@ def open_document(path: str, folders: Sequence[Path]) -> int:
 def _open(
     path: str, folders: Sequence[Path], name_pattern: re.Pattern[str], expected: str, limit: Limit, command: str
 ) -> int:
-    name = file_name(Path(path))
+    name = printable_path(Path(path))
     try:
         # A pipe must not be waited for; what it is shows only once it is open.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)

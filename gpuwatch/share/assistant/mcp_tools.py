@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.suggest import did_you_mean_any
 from gpuwatch.core.masking.mask_secrets import mask_text, masked
 from gpuwatch.core.masking.redactor import Redactor
@@ -152,7 +152,7 @@ async def _open_in_thread(opener: Callable[[str, tuple[Path, ...]], int], path: 
     """Opens a file in a thread: a network drive may hang."""
     with anyio.move_on_after(10.0):
         return await anyio.to_thread.run_sync(opener, path, folders, abandon_on_cancel=True)
-    raise GpuwatchError(f"{file_name(Path(path))} could not be opened within 10 s")
+    raise GpuwatchError(f"{printable_path(Path(path))} could not be opened within 10 s")
 
 
 @_tool("GPUs now", Snapshot)
@@ -220,7 +220,7 @@ async def _explain_log(context: ToolContext, arguments: ExplainArguments) -> dic
         document = await context.commands.run(["explain", "-"], 60.0, stdin=descriptor)
     finally:
         os.close(descriptor)
-    return document | {"source": None if context.redact else file_name(Path(arguments.path))}
+    return document | {"source": None if context.redact else printable_path(Path(arguments.path))}
 
 
 @_tool("All causes", CauseList)
@@ -294,7 +294,7 @@ async def _compare(context: ToolContext, arguments: CompareArguments) -> dict[st
             # The names that the client gave, longest first: /dev/fd/1 also begins /dev/fd/12.
             message = error.message
             for fd_path in sorted(path_by_fd, key=len, reverse=True):
-                message = message.replace(fd_path, file_name(Path(path_by_fd[fd_path])))
+                message = message.replace(fd_path, printable_path(Path(path_by_fd[fd_path])))
             raise GpuwatchError(message, hint=error.hint) from error
         finally:
             for descriptor in descriptors:
@@ -350,7 +350,7 @@ async def _try(context: ToolContext, arguments: TryArguments) -> dict[str, Any]:
     """
     folder = Path(arguments.folder) if arguments.folder is not None else None
     if folder is not None and not os.path.isdir(folder):  # noqa: PTH112 # does not raise for a name with a NUL
-        raise UsageError(f"{file_name(folder)} is not a folder")
+        raise UsageError(f"{printable_path(folder)} is not a folder")
     options = [f"--config={name}" for name in arguments.configs] + [f"--vary={text}" for text in arguments.vary]
     options += ["--recover"] if arguments.recover else []
     options += _options(largest=arguments.largest, rounds=arguments.rounds, budget=f"{arguments.budget_seconds}s")

@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
@@ -191,7 +191,9 @@ class PageUpdater:
         self._conditions.feed(status, self._clock())
         if status.state == "ok" and status.recording != self._recording:
             self._recording = status.recording
-            source = f"of the recorder of {file_name(status.recording)}" if status.recording else "of its own collector"
+            source = (
+                f"of the recorder of {printable_path(status.recording)}" if status.recording else "of its own collector"
+            )
             self._log(f"gpuwatch: serving samples {source}")
         if (driver_silent := status.state == "not-answering") != self._driver_silent:
             self._driver_silent = driver_silent

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.safe_text import printable, shorten
 
 _TLS_VERSIONS = {
@@ -198,7 +198,7 @@ def _file_stamp(path: Path) -> object:
 
 def _read_config(path: Path) -> tuple[WebSettings, tuple[Path, ...]]:
     """The settings of the file; its path, and those of the files that it names."""
-    name = file_name(path)
+    name = printable_path(path)
     try:
         import yaml
     except ImportError:
@@ -367,7 +367,7 @@ def _setting_file(tls: Mapping[str, Any], key: str, folder: Path, files: list[Pa
         with path.open("rb"):
             pass
     except OSError as error:
-        raise _ConfigError(f"cannot read {file_name(path)}: {error.strerror or error}") from None
+        raise _ConfigError(f"cannot read {printable_path(path)}: {error.strerror or error}") from None
     yield path
 
 

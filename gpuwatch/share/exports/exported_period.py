@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.formatting.file_names import file_name
+from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
@@ -46,7 +46,9 @@ class ExportedPeriod:
         self.recording, self.begin, self.end, self.step = recording, begin, end, step
         last = recording.at(end)
         if last is None:
-            raise GpuwatchError(f"{file_name(recording.path)}: no sample can be read", hint="see gpuwatch record check")
+            raise GpuwatchError(
+                f"{printable_path(recording.path)}: no sample can be read", hint="see gpuwatch record check"
+            )
         self.last: Snapshot = last.snapshot
         self._lasting = (last.at, {_finding_key(finding) for finding in last.findings if finding.until is None})
         """The time of the last sample, and the findings that had not ended then."""
@@ -158,7 +160,7 @@ def select_period(recording: Recording, since: str | None, until: str | None, st
     if begin > recording.end or end < first:
         raise UsageError(
             f"nothing was recorded from {time_text(begin)} to {time_text(end)}",
-            hint=f"{file_name(recording.path)} has {time_text(first)} to {time_text(recording.end)}",
+            hint=f"{printable_path(recording.path)} has {time_text(first)} to {time_text(recording.end)}",
         )
     return ExportedPeriod(recording, begin, end, step)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.core.formatting.file_names import file_url
+from gpuwatch.core.formatting.path_text import file_url
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
 from gpuwatch.core.safe_text import printable

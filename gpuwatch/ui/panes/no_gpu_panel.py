@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from gpuwatch.core.model.missing_driver_advice import SIMULATE as LOOK_AT_SIMULATED
+from gpuwatch.core.model.driver_advice import TRY_SIMULATED_GPUS
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
@@ -45,7 +45,7 @@ def _content(view: View, width: int, *, keys: bool = True) -> tuple[str, str, li
     problems = [p for p in snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
     for problem in problems or snapshot.problems:
         _add_wrapped(body, "✖ ", "error", printable(problem.detail), inner)
-        _add_wrapped(body, "  → ", "accent", printable(problem.hint.removesuffix(LOOK_AT_SIMULATED)), inner)
+        _add_wrapped(body, "  → ", "accent", printable(problem.hint.removesuffix(TRY_SIMULATED_GPUS)), inner)
     if not body:
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated:

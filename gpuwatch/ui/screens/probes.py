@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual import events
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.file_names import file_url
+from gpuwatch.core.formatting.path_text import file_url
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.core.formatting.file_names import tilde_path
+from gpuwatch.core.formatting.path_text import path_with_tilde
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.screens.sheet import LinesModal
@@ -20,7 +20,7 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
     If the same was saved last, this undoes it: the file gets its earlier contents, or is removed.
     """
     path, preferences = path or app.settings_file.path, app.current_preferences()
-    shown = printable(tilde_path(path))
+    shown = printable(path_with_tilde(path))
     try:
         last, app.saved = app.saved, None
         if last is not None and (last.path, last.preferences) == (path, preferences) and settings_file.undo_save(last):

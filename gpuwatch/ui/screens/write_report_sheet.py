@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.file_names import file_url, tilde_path
+from gpuwatch.core.formatting.path_text import file_url, path_with_tilde
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.drawing.text_styles import link_style
@@ -34,7 +34,7 @@ class ReportSheet(ChoiceModal[bool]):
     """Result: whether names are left out; None writes nothing. Enter or ``y`` writes it, ``w`` without names."""
 
     def __init__(self, what: str, without: str) -> None:
-        folder = tilde_path(Path.cwd())
+        folder = path_with_tilde(Path.cwd())
         lines: SpanLines = [
             [(" on       ", "dim"), (what, "text")],
             [(" into     ", "dim"), (f"gpuwatch-report-….html, in {folder}", "text")],
@@ -86,7 +86,7 @@ async def _write_report(app: GpuwatchApp, arguments: Sequence[str], *, redact: b
             f"● report: {path.name}, {'without' if redact else 'with'} names",
             link_style(file_url(path), "ok"),
         )
-        folder = f", in {tilde_path(path.parent)}"
+        folder = f", in {path_with_tilde(path.parent)}"
         if width_of(text + folder) <= app.size.width - HELP_AND_QUIT_CELLS:  # cut, it could not be copied
             text += folder
     else:

@@ -6,7 +6,7 @@ NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
 
 from __future__ import annotations
 
-from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, IN_WINDOWS
+from gpuwatch.core.model.driver_advice import INSTALL_DRIVER_IN_WINDOWS, PASS_GPUS_TO_CONTAINER
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card
 from gpuwatch.explain.diagnosis.rules.driver_failures import DRIVER_CAPABILITIES_ACTION
@@ -23,7 +23,7 @@ def container_kind(facts: Facts) -> Answer | None:
         return ok("none")
     if facts.simulated or facts.nvml_answers or facts.system.device_files:
         return ok(facts.system.container)
-    return warn(f"{facts.system.container}, without GPUs", action_unless_no_card(facts, GIVE_GPUS))
+    return warn(f"{facts.system.container}, without GPUs", action_unless_no_card(facts, PASS_GPUS_TO_CONTAINER))
 
 
 def _variable(facts: Facts, name: str) -> str | None:
@@ -37,7 +37,7 @@ def visible_devices(facts: Facts) -> Answer | None:
     if (value := _variable(facts, "NVIDIA_VISIBLE_DEVICES")) is None:
         return None
     if value.strip().lower() in _NO_GPU_VALUES and not facts.nvml_answers:
-        return fail(f"NVIDIA_VISIBLE_DEVICES={value}: the container was started without GPUs", GIVE_GPUS)
+        return fail(f"NVIDIA_VISIBLE_DEVICES={value}: the container was started without GPUs", PASS_GPUS_TO_CONTAINER)
     return ok(f"NVIDIA_VISIBLE_DEVICES={value}")
 
 
@@ -61,5 +61,5 @@ def wsl(facts: Facts) -> Answer | None:
     if facts.system is None or not facts.system.wsl:
         return None
     if not facts.system.wsl_libraries:
-        return fail("/usr/lib/wsl/lib/libcuda.so.1 does not exist", IN_WINDOWS)
+        return fail("/usr/lib/wsl/lib/libcuda.so.1 does not exist", INSTALL_DRIVER_IN_WINDOWS)
     return ok("libraries of the Windows driver in /usr/lib/wsl/lib; NUMA lines in logs are harmless there")

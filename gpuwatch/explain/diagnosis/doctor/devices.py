@@ -10,7 +10,7 @@ import re
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.units import count_text, size
-from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
+from gpuwatch.core.model.driver_advice import JOIN_DEVICE_GROUP, PASS_GPUS_TO_CONTAINER
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
@@ -41,7 +41,7 @@ def device_files(facts: Facts) -> Answer | None:
         return fail("/dev/dxg does not exist", "Update WSL (wsl --update) and the card's Windows driver.")
     gpus = [path for path in present if _GPU_FILE.match(path)]
     if not present:
-        action = GIVE_GPUS if system.container else "Load the driver, which creates them: modprobe nvidia."
+        action = PASS_GPUS_TO_CONTAINER if system.container else "Load the driver, which creates them: modprobe nvidia."
         return fail("/dev/nvidia* does not exist", action_unless_no_card(facts, action))
     lacking = [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in present]
     if not gpus:
@@ -60,7 +60,7 @@ def permissions(facts: Facts) -> Answer | None:
     unusable = [entry for entry in system.device_files if not entry.usable]
     if unusable:
         listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in unusable)
-        return fail(f"this user does not have permission to use {listed}", JOIN_GROUP)
+        return fail(f"this user does not have permission to use {listed}", JOIN_DEVICE_GROUP)
     return ok(f"all {len(system.device_files)} are readable and writable")
 
 

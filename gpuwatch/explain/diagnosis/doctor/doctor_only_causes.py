@@ -12,8 +12,8 @@ from functools import partial
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
 from gpuwatch.core.model.doctor import DriverAnswer, FrameworkFacts, Library, System
+from gpuwatch.core.model.driver_advice import JOIN_DEVICE_GROUP, PASS_GPUS_TO_CONTAINER
 from gpuwatch.core.model.findings import Finding, Severity
-from gpuwatch.core.model.missing_driver_advice import GIVE_GPUS, JOIN_GROUP
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.doctor import framework
@@ -158,13 +158,13 @@ def unusable_device_files(facts: Facts, system: System) -> Iterator[Finding]:
             "driver.bad-state",
             title="This user does not have permission to use the GPU's device files",
             evidence=[f"{entry.path}: {entry.mode}" for entry in unusable],
-            action=JOIN_GROUP,
+            action=JOIN_DEVICE_GROUP,
         )
     elif system.container and not system.device_files:
         yield error_finding(
             "container.lost-devices",
             evidence=["the kernel module is loaded, but this container has no /dev/nvidia*"],
-            action=GIVE_GPUS,
+            action=PASS_GPUS_TO_CONTAINER,
         )
 
 

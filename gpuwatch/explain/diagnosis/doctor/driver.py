@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import tenths_of_seconds
 from gpuwatch.core.formatting.units import count_text
-from gpuwatch.core.model.missing_driver_advice import INSTALL, NOUVEAU, missing_driver_action
+from gpuwatch.core.model.driver_advice import INSTALL_DRIVER, REPLACE_NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.rules.driver_failures import (
@@ -42,7 +42,7 @@ _CUINIT_ERROR_ADVICE = CUDA_ERROR_ADVICE | {
 
 
 def missing_driver_advice(facts: Facts) -> str:
-    """What to do about a missing driver (:mod:`gpuwatch.core.model.missing_driver_advice`)."""
+    """What to do about a missing driver (:mod:`gpuwatch.core.model.driver_advice`)."""
     nvml = facts.driver.nvml if facts.driver is not None else None
     return missing_driver_action(facts.system, library=nvml is not None and nvml.error is None)
 
@@ -103,12 +103,12 @@ def nouveau(facts: Facts) -> Answer | None:
         return None
     taken = [card for card in system.cards if card.driver not in ("nvidia", None)]
     if any(card.driver == "nouveau" for card in taken):
-        return fail(f"nouveau has claimed {taken[0].bus_id}: CUDA needs NVIDIA's driver", NOUVEAU)
+        return fail(f"nouveau has claimed {taken[0].bus_id}: CUDA needs NVIDIA's driver", REPLACE_NOUVEAU)
     if taken:
         action = "Return the card to the nvidia driver to use it here."
         return warn(f"{taken[0].bus_id} belongs to {taken[0].driver}", action)
     if all(card.driver is None for card in system.cards):
-        return fail("the card has no kernel driver", INSTALL)
+        return fail("the card has no kernel driver", INSTALL_DRIVER)
     return ok("nvidia")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpuwatch.core.model.driver_advice import TRY_SIMULATED_GPUS, missing_driver_action
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.missing_driver_advice import SIMULATE, missing_driver_action
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.core.parsing import word_set
@@ -127,7 +127,7 @@ def blames_script(evidence: Evidence) -> bool:
 def _missing_driver_advice(evidence: Evidence) -> str:
     """The advice of the source that read this machine; from a log alone its machine is unknown."""
     stated = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
-    return stated.removesuffix(SIMULATE) or missing_driver_action(None)
+    return stated.removesuffix(TRY_SIMULATED_GPUS) or missing_driver_action(None)
 
 
 def shows_only_tensorflow(log: LogFacts) -> bool:

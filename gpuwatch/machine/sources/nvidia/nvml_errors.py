@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.core.model.missing_driver_advice import (
-    JOIN_GROUP,
-    SIMULATE,
+from gpuwatch.core.model.driver_advice import (
+    JOIN_DEVICE_GROUP,
+    TRY_SIMULATED_GPUS,
     missing_driver_action,
     missing_driver_evidence,
 )
@@ -141,10 +141,10 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     evidence = ""
     if reason == "driver.missing":
         evidence = missing_driver_evidence(system)
-        hint = missing_driver_action(system, library=code == DRIVER_NOT_LOADED) + SIMULATE
+        hint = missing_driver_action(system, library=code == DRIVER_NOT_LOADED) + TRY_SIMULATED_GPUS
     elif code == NO_PERMISSION and (unusable := [entry for entry in system.device_files if not entry.usable]):
         evidence = ", ".join(f"{entry.path} is {entry.mode}" for entry in unusable)
-        hint = JOIN_GROUP
+        hint = JOIN_DEVICE_GROUP
     elif code == LIB_RM_VERSION_MISMATCH and system.kernel_module is not None:
         evidence = ", ".join(filter(None, (f"kernel module {system.kernel_module}", _library_version())))
     elif code == UNKNOWN and not listing and system.container is None:

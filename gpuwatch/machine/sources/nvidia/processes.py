@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
+from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.metrics import BY_ID as METRICS
-from gpuwatch.core.model.process_activity import AccountedProcess
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import nvml_errors

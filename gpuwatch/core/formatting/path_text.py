@@ -1,4 +1,4 @@
-"""Names, paths and URLs of files as text."""
+"""Paths of files as text for people: printable, with ``~``, and as URLs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from urllib.parse import quote
 from gpuwatch.core.safe_text import printable
 
 
-def file_name(path: Path | str) -> str:
-    """The name of a file on one line, with bytes that stderr cannot show as ``\\xc3``."""
+def printable_path(path: Path | str) -> str:
+    """The whole path on one line, with bytes that stderr cannot show as ``\\xc3``."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     return printable(os.fsencode(path).decode(encoding, "backslashreplace"))
 
 
-def tilde_path(path: Path) -> str:
-    """The path as a shell takes it, with ``~`` for the home folder."""
+def path_with_tilde(path: Path) -> str:
+    """The absolute path, with ``~`` for the home folder."""
     whole, home = str(path.absolute()), str(Path.home())
     return whole.replace(home, "~", 1) if whole.startswith(home + os.sep) else whole
 

@@ -1,4 +1,4 @@
-"""What to do about a missing NVIDIA driver: the same advice in snapshot, report and doctor.
+"""What to do about a missing NVIDIA driver, or one that cannot be used: the same advice in snapshot and doctor.
 
 It depends on the machine: a container gets its GPUs from outside, WSL its driver from Windows, and without a card no
 driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guide.
@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpuwatch.core.model.doctor import System
 
-INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
-LOAD = "Load the driver's kernel module (modprobe nvidia); if it does not load, dmesg says why."
-GIVE_GPUS = (
+INSTALL_DRIVER = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
+LOAD_KERNEL_MODULE = "Load the driver's kernel module (modprobe nvidia); if it does not load, dmesg says why."
+PASS_GPUS_TO_CONTAINER = (
     "Start the container with its GPUs (docker run --gpus all IMAGE, with the NVIDIA Container Toolkit on the host)."
 )
-NO_CARD = (
+USE_MACHINE_WITH_GPU = (
     "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one, reseat it and enable its slot in"
     " the firmware."
 )
-NOUVEAU = (
+REPLACE_NOUVEAU = (
     "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, and install NVIDIA's driver."
 )
-SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
+TRY_SIMULATED_GPUS = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
 """Appended to the advice when a person looks at this machine; not a remedy."""
-_ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
+_ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + PASS_GPUS_TO_CONTAINER
 _NO_CARD_IN_CONTAINER = (
     "Run the container on a machine with an NVIDIA card (none is on this one's PCI bus), and with its GPUs"
     " (docker run --gpus all IMAGE)."
 )
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
-JOIN_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
-IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
+JOIN_DEVICE_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
+INSTALL_DRIVER_IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
 
 
 def missing_driver_evidence(system: System) -> str:
@@ -57,18 +57,18 @@ def missing_driver_action(system: System | None, *, library: bool = False) -> st
     if system is None:
         return _ELSEWHERE
     if system.wsl:
-        return IN_WINDOWS
-    bare = system.cards is not None and not system.cards
+        return INSTALL_DRIVER_IN_WINDOWS
+    no_card = system.cards is not None and not system.cards
     loaded = system.kernel_module is not None or "nvidia" in (system.modules or ())
     if system.container is not None:
-        if bare and not loaded:
+        if no_card and not loaded:
             return _NO_CARD_IN_CONTAINER
-        return GIVE_GPUS if loaded else _ON_HOST + GIVE_GPUS
+        return PASS_GPUS_TO_CONTAINER if loaded else _ON_HOST + PASS_GPUS_TO_CONTAINER
     if any(card.driver == "nouveau" for card in system.cards or ()):
-        return NOUVEAU
-    if bare:
-        return NO_CARD
+        return REPLACE_NOUVEAU
+    if no_card:
+        return USE_MACHINE_WITH_GPU
     if loaded and not library:
         release = f" of release {system.kernel_module}" if system.kernel_module is not None else ""
         return f"Install the driver's libraries (libnvidia-ml, libcuda){release}, which the loaded kernel module needs."
-    return LOAD if library else INSTALL
+    return LOAD_KERNEL_MODULE if library else INSTALL_DRIVER
