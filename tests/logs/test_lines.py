@@ -9,8 +9,8 @@ import pytest
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.logs import sizes_and_device_names
+from gpuwatch.explain.logs.find_message_topics import TEXTS_AND_TOPICS
 from gpuwatch.explain.logs.log_parser import LogParser, parse
-from gpuwatch.explain.logs.message_topics import TOPICS
 from gpuwatch.explain.logs.op_placement_lines import op_name
 from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
@@ -310,7 +310,9 @@ def test_op_names(raw: str, name: str) -> None:
 
 @pytest.mark.parametrize("line", ["E0000 00:00:1.1 1 somewhere.cc:1] x {} y", "some.package.InternalError: x {} y"])
 def test_every_text_of_the_table_is_found_in_native_lines_and_in_exceptions(line: str) -> None:
-    assert [(needle, topic) for needle, topic in TOPICS if topic not in parse(line.format(needle)).topics] == []
+    assert [
+        (needle, topic) for needle, topic in TEXTS_AND_TOPICS if topic not in parse(line.format(needle)).topics
+    ] == []
 
 
 @pytest.mark.thorough

@@ -19,7 +19,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 _OF_PROGRAMS = (
-    "logs.message_topics",
+    "logs.find_message_topics",
     "logs.last_lines",
     "diagnosis.rules.driver_failures",
     "diagnosis.rules.out_of_memory",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, was_written_before, without_reprinted_failures
+from gpuwatch.experiment.probing.quoted_failures import FailureCounts, was_written_before, without_quoted_failures
 from gpuwatch.explain.logs.log_parser import parse
 from tests.forked import gpuwatch_forked
 from tests.probing.watched import read, with_torch
@@ -48,21 +48,21 @@ def test_a_line_older_than_the_program(line: str, older: bool) -> None:
 @pytest.mark.fast
 def test_what_a_count_denies_and_what_it_leaves() -> None:
     facts = parse(_LOG)
-    assert without_reprinted_failures(facts, None) is facts
+    assert without_quoted_failures(facts, None) is facts
     counted = FailureCounts(failed_allocations=1, other_failures=0, used_framework=True, used_gpus=True)
-    assert without_reprinted_failures(facts, counted) is facts
-    uncounted = without_reprinted_failures(
+    assert without_quoted_failures(facts, counted) is facts
+    uncounted = without_quoted_failures(
         facts, FailureCounts(failed_allocations=0, other_failures=None, used_framework=True, used_gpus=True)
     )
     assert not uncounted.ooms
     assert "memory.masked" in uncounted.topics
     assert "hardware.fault" in uncounted.topics
-    on_cpu = without_reprinted_failures(
+    on_cpu = without_quoted_failures(
         facts, FailureCounts(failed_allocations=0, other_failures=0, used_framework=True, used_gpus=False)
     )
     assert not on_cpu.ooms
     assert on_cpu.cuinit_error is not None
-    fine = without_reprinted_failures(
+    fine = without_quoted_failures(
         facts, FailureCounts(failed_allocations=0, other_failures=0, used_framework=True, used_gpus=True)
     )
     assert not fine.ooms

@@ -51,7 +51,7 @@ def test_facts_of_a_process(tmp_path: Path) -> None:
     assert facts is not None
     assert facts.framework == "tensorflow 2.21.0"
     assert facts.environment == {"CUDA_VISIBLE_DEVICES": "1,0"}, "and nothing else of the environment"
-    assert facts.container == f"pod {CONTAINER[:12]}"
+    assert facts.job_or_container == f"pod {CONTAINER[:12]}"
     assert facts.command == "python train.py --name=\x1b[31m"
     assert facts.cpu_percent is None, "one look gives no rate"
 
@@ -103,7 +103,7 @@ def test_gone_and_cut_files(tmp_path: Path) -> None:
         (folder / name).unlink()
     facts = table.facts_of(10, 1.0)
     assert facts is not None
-    assert (facts.command, facts.environment, facts.container, facts.framework) == (None, None, None, None)
+    assert (facts.command, facts.environment, facts.job_or_container, facts.framework) == (None, None, None, None)
 
 
 def test_the_real_proc() -> None:
@@ -270,7 +270,7 @@ def test_job_pod_or_container(tmp_path: Path, cgroup: str, variables: dict[str, 
     (folder / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in variables.items()))
     facts = ProcessTable(str(tmp_path)).facts_of(10, 0.0)
     assert facts is not None
-    assert facts.container == expected
+    assert facts.job_or_container == expected
     assert facts.environment == {}, "what names the job is not kept with the GPU settings"
 
 

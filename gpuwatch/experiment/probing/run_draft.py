@@ -30,8 +30,8 @@ from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.experiment.probing.op_placement import OpCounts, graph_coverage, merge_op_counts
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.quoted_failures import FailureCounts, was_written_before, without_quoted_failures
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
-from gpuwatch.experiment.probing.reprinted_lines import FailureCounts, was_written_before, without_reprinted_failures
 from gpuwatch.experiment.probing.run_gpu_memory import DeviceMemoryTracker, MemoryTimeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
@@ -205,7 +205,7 @@ class RunDraftBuilder:
         busiest_timeline = timeline.busiest_timeline
         if outcome.exit_code is not None or outcome.signal is not None:
             self._parser.close()
-        facts = without_reprinted_failures(self._parser.facts, failure_counts)
+        facts = without_quoted_failures(self._parser.facts, failure_counts)
         outcome = msgspec.structs.replace(outcome, ended=received.ended)
         verdict, reason = self._verdict(script, outcome, facts)
         before, machine = self._before, self._machine

@@ -22,8 +22,8 @@ from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.pipe_reader import LineSplitter, StreamReader
 from gpuwatch.experiment.probing.probe_runner import gpu_variables
+from gpuwatch.experiment.probing.quoted_failures import FailureCounts
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
-from gpuwatch.experiment.probing.reprinted_lines import FailureCounts
 from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error

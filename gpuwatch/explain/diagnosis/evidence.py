@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gpuwatch.core.model.run import DeviceMapping, Framework, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
+from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
@@ -106,6 +107,13 @@ class Evidence:
     def visibility_set_by_probe(self) -> bool:
         """Whether a probe set CUDA_VISIBLE_DEVICES, so that its effect is the subject of the probe."""
         return isinstance(self.requested("CUDA_VISIBLE_DEVICES"), str)
+
+    @property
+    def hides_every_gpu(self) -> bool:
+        """Whether the environment hides every GPU."""
+        value = self.visible_devices
+        by_value = value is not None and read_visible(value, self.known_gpus).hides_all
+        return by_value or self.log.hidden_by_environment is not None
 
     def device_of(self, framework_device: str | None) -> Device | None:
         """The physical GPU behind ``GPU:0``; None if map or snapshot do not tell."""

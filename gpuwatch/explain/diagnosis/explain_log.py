@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primar
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, error_line, names_cause
 from gpuwatch.explain.diagnosis.rules.missing_gpus import WITHOUT_REASON
-from gpuwatch.explain.diagnosis.rules.process_ends import ended_by_own_error, follows_from_another_process
+from gpuwatch.explain.diagnosis.rules.process_ends import ended_by_error_unrelated_to_gpus, follows_from_another_process
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.failure_lines import NCCL_WARNING
@@ -150,7 +150,7 @@ def _without_survived_failures(log: LogFacts) -> LogFacts:
     """The facts without failures that the end of the log shows to be of no consequence; the same if there are none."""
     dropped = set()
     stopped, survived_until = _was_stopped(log), _survived_until_line(log)
-    ended_otherwise = stopped or ended_by_own_error(log)
+    ended_otherwise = stopped or ended_by_error_unrelated_to_gpus(log)
     of_memory = bool(log.errors) and "memory" in error_line(log.errors[-1]).lower()  # LogFacts.oom_survived tells more
     for topic, line_number in log.topic_line_numbers.items():
         if topic in log.topics and (topic.startswith("ended.") or topic == _OUT_OF_MEMORY or names_cause([topic])):

@@ -207,7 +207,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     colocations: list[ColocationReport] = []
     refusals: RefusedAllocations = msgspec.field(default_factory=RefusedAllocations)
     topics: dict[str, int] = {}
-    """Count by topic of :mod:`gpuwatch.explain.logs.message_topics`."""
+    """Count by topic of :mod:`gpuwatch.explain.logs.find_message_topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
     topic_line_numbers: dict[str, int] = {}

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.safe_text import bounded
-from gpuwatch.explain.logs import log_ending, message_topics
+from gpuwatch.explain.logs import find_message_topics, log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_origins import program_lines
 from gpuwatch.explain.logs.line_prefixes import (
@@ -47,7 +47,7 @@ _ENVIRONMENT_OF_PATH = (("/users/", "macos"), ("webui", "webui"), ("/content/", 
 """The system or service on which a program ran, by a part of its path."""
 _MEMO_CHARS = 600
 _MEANINGLESS_KIND, _REFUSED_KIND, _TORCH_OOM_KIND, _ERROR_KIND = 1, 2, 3, 4
-_hinted, _shape = message_topics.may_matter, message_topics.message_shape
+_is_worth_parsing = find_message_topics.is_worth_parsing
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
@@ -60,6 +60,11 @@ _TENSORFLOW_SOURCES = frozenset(
     {*TENSORFLOW_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"}
 )
 _MAX_MEMO_ENTRIES = 8192
+
+
+def _message_shape(message: str) -> bytes:
+    """A message without its digits: what messages of one kind have in common."""
+    return message.encode("utf-8", "replace").translate(None, b"0123456789")
 
 
 class LogParser:
@@ -181,7 +186,7 @@ class LogParser:
         if not self._multiline.open and not self._ooms.in_dump():
             if placer and self._placements.take_placer_line(line):
                 return
-            shape = _shape(line)
+            shape = _message_shape(line)
             kind = self._memo.get(shape)
             if kind is not None:
                 if kind == _TORCH_OOM_KIND:
@@ -191,7 +196,7 @@ class LogParser:
                 elif kind == _ERROR_KIND:
                     self._failed_items.take(shape)
                 return
-            if not _hinted(shape):
+            if not _is_worth_parsing(shape):
                 self._remember(shape, _MEANINGLESS_KIND)
                 return
             if len(line) > _MEMO_CHARS:
@@ -252,7 +257,7 @@ class LogParser:
             return True
         if message.startswith("before computing ") and self._placements.take_copy_line(message):
             return True
-        kind = self._memo.get(_shape(message))
+        kind = self._memo.get(_message_shape(message))
         if kind == _REFUSED_KIND and (refused := refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
@@ -349,7 +354,7 @@ class LogParser:
             self._facts.refusals.add(refused)
             self._facts.note("memory.refused", line)
             action = refused
-            self._remember(_shape(tail), _REFUSED_KIND)
+            self._remember(_message_shape(tail), _REFUSED_KIND)
         else:
             known = self._messages.read(source, line, message)
             action = (self._messages.topics_of_line() or None) if known else None
@@ -358,7 +363,7 @@ class LogParser:
             if self._multiline.open:
                 return
             if not known:
-                self._remember(_shape(tail), _MEANINGLESS_KIND)
+                self._remember(_message_shape(tail), _MEANINGLESS_KIND)
         self._remember(tail, action)
 
     def _take_allocator_message(self, line: str, message: str) -> None:
@@ -419,7 +424,12 @@ class LogParser:
     def _take_json_line(self, line: str) -> bool:
         """Takes a line of a container's JSON log, whose text is the program's; False for other lines."""
         within = self._multiline.open or self._ooms.in_dump() or self._frames.open or ", line " in line
-        if not within and "\\" not in line and ".cc:" not in line and not _hinted(line.encode("utf-8", "replace")):
+        if (
+            not within
+            and "\\" not in line
+            and ".cc:" not in line
+            and not _is_worth_parsing(line.encode("utf-8", "replace"))
+        ):
             return False
         if (text := json_text(line)) is None:
             return False

@@ -8,7 +8,7 @@ from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.core.parsing import lazy
-from gpuwatch.explain.logs import cuda_errors, log_ending, message_topics
+from gpuwatch.explain.logs import cuda_errors, find_message_topics, log_ending
 from gpuwatch.explain.logs.failure_lines import is_warning, reports_skipping
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
@@ -109,8 +109,8 @@ class MessageReader:
     def _read(self, source: str, line: str, message: str) -> None:
         facts = self._facts
         self._understood = False
-        message = message_topics.plain_punctuation(message)
-        for topic in (topics := message_topics.topics_of(message)):
+        message = find_message_topics.plain_punctuation(message)
+        for topic in (topics := find_message_topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             if topic == "ended.launch" and "No valid triton configs" in message:
@@ -206,7 +206,7 @@ class MessageReader:
             self._facts.note("memory.oom", line)
         elif (
             not source
-            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(message_topics.lower_plain(message))
+            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(find_message_topics.lower_plain(message))
             and not self._ooms.is_full()
         ):
             self._ooms.add_complete(Oom())

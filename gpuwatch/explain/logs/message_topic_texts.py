@@ -1,4 +1,4 @@
-"""The texts of log messages by what they mean: the tables of :mod:`gpuwatch.explain.logs.message_topics`.
+"""The texts of log messages by what they mean: the tables of :mod:`gpuwatch.explain.logs.find_message_topics`.
 
 Sources: the messages in the sources of TensorFlow (``tensorflow/python/eager``, ``core/common_runtime``,
 ``stream_executor``), PyTorch, JAX and XLA, ONNX Runtime, CuPy, Numba, bitsandbytes, vLLM, SGLang, llama.cpp, Ollama,
@@ -6,7 +6,7 @@ CTranslate2, TensorRT, NCCL, cuDNN's frontend, Caffe, MXNet, PaddlePaddle, OpenC
 nvmlErrorString and nvidia-smi, the NVRM messages of NVIDIA's open kernel modules, the README of the Linux driver
 ("Common problems"), libnvidia-container, nvidia-container-toolkit, gpu_burn, gpustat, the kernel's amdgpu and nouveau.
 
-A text is in lower case (:func:`.message_topics.folded`); several in brackets must all be in the line.
+A text is in lower case (:func:`.find_message_topics.lower_plain`); several in brackets must all be in the line.
 """
 
 from __future__ import annotations

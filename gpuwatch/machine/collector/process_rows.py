@@ -244,10 +244,15 @@ def _identity_fields(facts: ProcessFacts | None) -> dict[str, Any]:
     """The fields of a row that say what a process is."""
     if facts is None:
         return {"create_time": None, "user": None, "command": None}
-    fields = {
-        name: getattr(facts, name) for name in ("create_time", "user", "command", "name", "framework", "container")
+    return {
+        "create_time": facts.create_time,
+        "user": facts.user,
+        "command": facts.command,
+        "name": facts.name,
+        "framework": facts.framework,
+        "container": facts.job_or_container,
+        "cuda_visible_devices": (facts.environment or {}).get("CUDA_VISIBLE_DEVICES"),
     }
-    return fields | {"cuda_visible_devices": (facts.environment or {}).get("CUDA_VISIBLE_DEVICES")}
 
 
 def device_numbers_of(facts: ProcessFacts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:

@@ -55,7 +55,7 @@ class RecorderSampleCompleter:
         return replace(
             row,
             framework=facts.framework,
-            container=facts.container,
+            container=facts.job_or_container,
             cuda_visible_devices=facts.environment.get("CUDA_VISIBLE_DEVICES"),
             device_map=mapped,
             note=note,

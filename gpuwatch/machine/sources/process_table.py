@@ -2,7 +2,7 @@
 
 A sample reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
 one read), and only of those whose CPU clock says that they have run; what does not change (user,
-command, environment, container, framework) is read once per process and kept under (pid, start time).
+command, environment, job or container, framework) is read once per process and kept under (pid, start time).
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ DENIED = "permission denied: "
 _HIDING_CHECK_SECONDS = 60.0
 """Seconds between looks at how /proc is mounted."""
 _YOUNG_SECONDS = 120.0
+"""Seconds after its start for which a process most likely imports a framework."""
 _RETRY_YOUNG_SECONDS = 10.0
+"""Seconds between two searches for the framework of a young process."""
 _RETRY_OLD_SECONDS = 120.0
+"""Seconds between two searches for the framework of an older process."""
 _READ_IDLE_SECONDS = 30.0
 """Seconds after which an idle process is read again all the same: the kernel may have swapped it out."""
 
@@ -66,8 +69,10 @@ class ProcessFacts(msgspec.Struct):
     command: str | None = None
     environment: dict[str, str] | None = None
     """The :data:`GPU_VARIABLES` that are set; None when the environment may not be read."""
-    container: str | None = None
+    job_or_container: str | None = None
+    """``slurm job 4711``, ``pod train-0``, ``container 4f1d4f1d4f1d``."""
     framework: str | None = None
+    """Name and version: ``tensorflow 2.21.0``."""
     note: str = ""
     cpu_percent: float | None = None
     """Percent of one core since the previous sample; None on the first."""
@@ -187,10 +192,10 @@ class ProcessTable:
         After False some of them have been read; :meth:`facts_of` does not read them again for the same ``now``.
         """
         read = time.clock_gettime_ns
-        for clock, facts, changes in known:
+        for clock_id, facts, changes in known:
             if facts.seen_at != now:
                 try:
-                    idle = self._has_cpu_clocks and facts.cpu_percent == 0.0 and read(clock) == facts.clock
+                    idle = self._has_cpu_clocks and facts.cpu_percent == 0.0 and read(clock_id) == facts.clock
                 except OSError:
                     idle = False
                 if idle and now < facts.read_at + _READ_IDLE_SECONDS:
@@ -211,8 +216,8 @@ class ProcessTable:
                 continue
             start, ticks = self._ticks_before[pid] = stat.start_ticks, stat.cpu_ticks
             known = before.get(pid)
-            cpu_seconds = ticks - known[1] if known is not None and known[0] == start else 0
-            rows.append((-cpu_seconds, -stat.resident_pages, pid))
+            cpu_ticks = ticks - known[1] if known is not None and known[0] == start else 0
+            rows.append((-cpu_ticks, -stat.resident_pages, pid))
         rows.sort()
         self.process_count = len(rows)
         return [facts for _, _, pid in rows[:limit] if (facts := self.facts_of(pid, now)) is not None]
@@ -244,7 +249,7 @@ class ProcessTable:
                 elif text in _JOB_VARIABLES:
                     job[text] = value.decode("utf-8", "replace")
         cgroup = _read_file(f"{base}/cgroup", denied, "cgroup")
-        facts.container = _container_name((cgroup or b"").decode("utf-8", "replace"), job)
+        facts.job_or_container = _job_or_container((cgroup or b"").decode("utf-8", "replace"), job)
         facts.framework = self._find_framework(facts.pid)
         facts.framework_checked_at = time.monotonic()
         facts.note = ""
@@ -301,7 +306,7 @@ def _read_file(path: str, denied: list[str], what: str) -> bytes | None:
     return None
 
 
-def _container_name(cgroup: str, variables: Mapping[str, str]) -> str | None:
+def _job_or_container(cgroup: str, variables: Mapping[str, str]) -> str | None:
     """``slurm job 4711``, ``pod train-0``, ``container 4f1d4f1d4f1d``: by its cgroup and :data:`_JOB_VARIABLES`."""
     job = _SLURM_CGROUP.search(cgroup)
     number = job.group(1) if job else variables.get("SLURM_JOB_ID", "")

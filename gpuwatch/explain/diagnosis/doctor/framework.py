@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
     support_of_build,
 )
 from gpuwatch.explain.diagnosis.rules.framework_build import DRIVER_LIBRARIES
-from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
+from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
@@ -102,7 +102,7 @@ def framework_import(facts: Facts, installation: FrameworkFacts) -> Answer | Non
         if installation.late:
             action = "Look for a slow file system, and check dmesg for a hung GPU."
             return fail(_deadline_text(installation.late), action)
-        number = ended_by(run)
+        number = ending_signal(run)
         if number is not None and not run.errors:
             return fail(*SIGNALS[number][:2])
         reason = _first_line(run.errors[-1] if run.errors else None) or run.verdict_reason

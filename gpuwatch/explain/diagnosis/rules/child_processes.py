@@ -13,7 +13,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, quoted, raised_at
-from gpuwatch.explain.diagnosis.rules.process_ends import host_evidence, signal_meaning
+from gpuwatch.explain.diagnosis.rules.process_ends import host_memory_evidence, signal_meaning
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
@@ -56,7 +56,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
                 _process_text(child.pid, signal.Signals(child.signal).name, child.command)
                 for child in run.killed_children[:_MAX_PROCESSES]
             ),
-            *(host_evidence(run) if number == signal.SIGKILL else ()),
+            *(host_memory_evidence(run) if number == signal.SIGKILL else ()),
         ),
         action=signal_meaning(run, number).action
         + (f" The program that started it continues: {_CHECK_EXIT_CODES}" if succeeded else ""),

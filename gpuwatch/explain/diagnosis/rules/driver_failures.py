@@ -21,15 +21,21 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
 from gpuwatch.explain.logs import cuda_errors, log_ending
+from gpuwatch.explain.logs.find_message_topics import states_explicitly
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import states_explicitly
 
 _DRIVER_COMPLAINTS = word_set(
     "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"
     " container.lost-devices hardware.fault"
 )
+NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE."""
+NO_LIBCUDA = 303
+"""CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: TensorFlow's code for a libcuda that it cannot load."""
 MISMATCH_CODES = (803, 804)
-MISSING_CODES = (100, 303)
+"""CUDA_ERROR_SYSTEM_DRIVER_MISMATCH and CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE."""
+MISSING_CODES = (NO_DEVICE, NO_LIBCUDA)
+"""What cuInit answers where there is no driver or no device."""
 _NVML_REFUSALS = ("container.lost-devices", "driver.bad-state")
 """Reasons why NVML fails although it was loaded (gpuwatch.machine.sources.nvidia.nvml_errors)."""
 _MISSING_DRIVER_TITLES = (
@@ -69,7 +75,7 @@ CUDA_ERROR_ADVICE = {int(row.key): row.action for row in section_rows("state")}
 
 def complains_about_driver(log: LogFacts) -> bool:
     """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
-    answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
+    answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, NO_DEVICE)
     return answered or not _DRIVER_COMPLAINTS.isdisjoint(log.topics)
 
 
@@ -96,20 +102,13 @@ def _problems(evidence: Evidence) -> tuple[Problem, ...]:
     return evidence.snapshot.problems if evidence.snapshot is not None else ()
 
 
-def hides_every_gpu(evidence: Evidence) -> bool:
-    """Whether the environment hides every GPU."""
-    value = evidence.visible_devices
-    by_value = value is not None and read_visible(value, evidence.known_gpus).hides_all
-    return by_value or evidence.log.hidden_by_environment is not None
-
-
-def blames_visibility(evidence: Evidence) -> bool:
+def visibility_may_explain_no_device(evidence: Evidence) -> bool:
     """Whether CUDA found no device, the kernel module is loaded, and CUDA_VISIBLE_DEVICES was set."""
-    no_device = _cuinit_code(evidence.log) == 100 and evidence.log.kernel_driver is not None
+    no_device = _cuinit_code(evidence.log) == NO_DEVICE and evidence.log.kernel_driver is not None
     return no_device and evidence.driver_answers is None and evidence.visible_devices is not None
 
 
-def blames_script(evidence: Evidence) -> bool:
+def assignment_may_explain_no_device(evidence: Evidence) -> bool:
     """Whether CUDA found no device, and the log shows that the program itself set CUDA_VISIBLE_DEVICES.
 
     Number 0 is there wherever a GPU is, so that such a value explains nothing.
@@ -119,7 +118,7 @@ def blames_script(evidence: Evidence) -> bool:
         return False
     if evidence.driver_answers is not None or evidence.visible_devices is not None:
         return False
-    none = "visibility.none-available" in log.topics or _cuinit_code(log) == 100
+    none = "visibility.none-available" in log.topics or _cuinit_code(log) == NO_DEVICE
     seen = read_visible(log.assigned_devices, None)
     return none and (seen.hides_all or "0" not in seen.entries)
 
@@ -150,11 +149,13 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         if log.libraries_skipped or log.seen_pci_addresses or log.found_device_lines:
             return
         if code in MISSING_CODES:
-            if code == 100 and (hides_every_gpu(evidence) or log.kernel_driver is not None or blames_script(evidence)):
+            if code == NO_DEVICE and (
+                evidence.hides_every_gpu or log.kernel_driver is not None or assignment_may_explain_no_device(evidence)
+            ):
                 return
-            if code == 100 and "driver.bad-state" in log.topics:
+            if code == NO_DEVICE and "driver.bad-state" in log.topics:
                 return  # it is installed, and its own rule says what is wrong with it
-            certainty = "fact" if code == 303 else "likely"
+            certainty = "fact" if code == NO_LIBCUDA else "likely"
         elif code is not None:
             return  # libcuda answered, with another complaint
         elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
@@ -202,7 +203,7 @@ def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Findin
     title, action = "", DRIVER_CAPABILITIES_ACTION
     of_cuda = [name.startswith("libcuda.so") for name in log.missing_libraries]
     of_nvml = any(name.startswith("libnvidia-ml.so") for name in log.missing_libraries)
-    if evidence.driver_answers and error is not None and error.code == 303:
+    if evidence.driver_answers and error is not None and error.code == NO_LIBCUDA:
         title = "NVML answers but libcuda.so.1 is missing: no program can use CUDA"
         certainty, lines = "fact", (*_driver_lines(evidence), *lines)
     elif error is None and not evidence.driver_answers and of_cuda and all(of_cuda):
@@ -217,8 +218,8 @@ def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Findin
 def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
     """Another kernel module has claimed the GPU, and the log says nothing else of the driver."""
     if (claim := _other_module_claim(evidence)) is not None and not any(driver_missing(evidence)):
-        title, remedy, lines = claim
-        yield error_finding("driver.missing", certainty="likely", title=title, evidence=lines, action=remedy)
+        title, action, lines = claim
+        yield error_finding("driver.missing", certainty="likely", title=title, evidence=lines, action=action)
 
 
 def _other_module_claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
@@ -230,14 +231,14 @@ def _other_module_claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] 
     if not lines or (all(line.startswith("nouveau 0000:") for line in lines) and not _wants_nvidia(log)):
         return None
     module = "vfio-pci" if all("vfio" in line.lower() for line in lines) else "nouveau"
-    remedy = (
+    action = (
         "If this machine should use the GPU itself, return it to the nvidia module (driverctl unset-override, or the"
         " virtual machine's settings)."
         if module == "vfio-pci"
         else "Install NVIDIA's driver if it is missing; otherwise disable nouveau (blacklist nouveau in "
         "/etc/modprobe.d, rebuild the initramfs, reboot)."
     )
-    return f"The kernel module {module} has claimed the GPU, so NVIDIA's driver cannot use it", remedy, lines
+    return f"The kernel module {module} has claimed the GPU, so NVIDIA's driver cannot use it", action, lines
 
 
 def _wants_nvidia(log: LogFacts) -> bool:
@@ -278,8 +279,8 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
         return
     if error.code in MISSING_CODES:
         loaded = evidence.driver_answers is None and log.kernel_driver is not None
-        if error.code == 100 and (evidence.driver_answers or loaded) and not hides_every_gpu(evidence):
-            if blames_visibility(evidence):
+        if error.code == NO_DEVICE and (evidence.driver_answers or loaded) and not evidence.hides_every_gpu:
+            if visibility_may_explain_no_device(evidence):
                 return
             yield likely_error(
                 "container.lost-devices",

@@ -20,11 +20,15 @@ from gpuwatch.explain.diagnosis.rule_registry import (
     rule,
     warning_finding,
 )
-from gpuwatch.explain.diagnosis.rules.driver_failures import blames_script, blames_visibility, complains_about_driver
+from gpuwatch.explain.diagnosis.rules.driver_failures import (
+    assignment_may_explain_no_device,
+    complains_about_driver,
+    visibility_may_explain_no_device,
+)
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, names_cause, stated_error
+from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import topics_of
 
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"
@@ -55,7 +59,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
                 evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
                 action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
             )
-        if blames_visibility(evidence) and MIG_PREFIX not in value:
+        if visibility_may_explain_no_device(evidence) and MIG_PREFIX not in value:
             yield likely_error(
                 "visibility.bad-ordinal",
                 title=f"CUDA_VISIBLE_DEVICES={value} names no GPU in this machine",
@@ -175,7 +179,7 @@ def no_gpu_visible(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
         return
     lines = log.lines_of("visibility.none-available")
-    if not lines or complains_about_driver(log) or blames_script(evidence):
+    if not lines or complains_about_driver(log) or assignment_may_explain_no_device(evidence):
         return
     title = "The driver's library shows no GPU: CUDA_VISIBLE_DEVICES hides them, or this machine has no GPU"
     action = (
@@ -195,7 +199,7 @@ def no_gpu_visible(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
 @rule("visibility.hidden", "visibility.bad-ordinal", needs="log")
 def script_hides(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     """The log shows the line that sets CUDA_VISIBLE_DEVICES, and then CUDA found no device."""
-    if not blames_script(evidence):
+    if not assignment_may_explain_no_device(evidence):
         return
     value = log.assigned_devices or ""
     lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")

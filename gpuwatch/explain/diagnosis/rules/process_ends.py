@@ -23,8 +23,8 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     section_rows,
 )
 from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import topics_of
 
 _FAULTHANDLER_ACTION = "Run it with python -X faulthandler, which prints the Python line at the crash."
 _NOT_BY_OOM_KILLER = "by SIGKILL, not by the kernel's OOM killer: its counter did not change"
@@ -61,10 +61,10 @@ _FILE_AND_CODE_EXCEPTIONS = frozenset(
 """Types of exceptions that follow from no GPU's state, though a name in their message may have one of its words."""
 _DRIVER_WORDS = re.compile(r"nvidia|libcuda\.so|nvcc")
 _GPU_WORDS = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
-_WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log"
+_WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log)"
 
 
-def ended_by(run: Run) -> signal.Signals | None:
+def ending_signal(run: Run) -> signal.Signals | None:
     """The signal that ended a program, unless the user wanted that; a shell returns 128 plus its number."""
     number = run.outcome.signal or (run.outcome.exit_code or 0) - 128
     if run.verdict != "error" or run.ooms:
@@ -107,7 +107,7 @@ def worker_meaning(text: str, run: Run | None) -> tuple[Meaning, list[str]]:
     elif host is not None and host.oom_kills == 0:
         action = f"{_FIND_SENDER_ACTION}, or the program itself."
         meaning = Meaning(f"A DataLoader worker was killed {_NOT_BY_OOM_KILLER}", action)
-    return meaning, [*host_evidence(run)] if run is not None else []
+    return meaning, [*host_memory_evidence(run)] if run is not None else []
 
 
 def crash_meaning(line: str) -> Meaning:
@@ -123,7 +123,7 @@ def crash_meaning(line: str) -> Meaning:
     return next(map(SIGNALS.__getitem__, named), ENDINGS[reported_ends.CRASH])
 
 
-def host_evidence(run: Run) -> Iterator[str]:
+def host_memory_evidence(run: Run) -> Iterator[str]:
     """Evidence: host memory as measured while the program ran."""
     host = run.host_memory
     if host is None:
@@ -179,7 +179,7 @@ def follows_from_another_process(log: LogFacts) -> bool:
     return last is not None and last.type not in ON_PURPOSE and own_error(log) is not last
 
 
-def ended_by_own_error(log: LogFacts) -> bool:
+def ended_by_error_unrelated_to_gpus(log: LogFacts) -> bool:
     """Whether an exception ended the program that has nothing to do with a GPU."""
     went_on = log.went_on_after_last_error or log.steps_printed_after_error or log.last_error_in
     if not log.errors or not log.last_error_has_traceback or went_on:
@@ -195,31 +195,30 @@ def ended_by_own_error(log: LogFacts) -> bool:
 
 
 def own_error_lines(log: LogFacts) -> list[str]:
-    """That exception as evidence; empty without one."""
+    """The exception of :func:`own_error` as evidence; empty without one."""
     own = own_error(log)
     return [error_line(own)] if own is not None else []
 
 
-def lost_rank(log: LogFacts) -> Meaning:
+def lost_rank_meaning(log: LogFacts) -> Meaning:
     """What a lost connection to another rank means."""
     own = own_error(log)
     if own is not None:
         return Meaning(
             f"Another rank failed first; the other error in this log is {own.type}",
-            "Read that error. If it is not the other rank's, that rank's own log says why it ended"
-            f" {_WHERE_LOGS_ARE}).",
+            f"Read that error. If it is not the other rank's, that rank's own log says why it ended {_WHERE_LOGS_ARE}.",
             certainty="likely",
         )
     return Meaning(
         "The connection to another rank was lost: that rank failed first, or the network did",
-        f"Read the other rank's own log: its last lines say why it ended {_WHERE_LOGS_ARE}). If every rank lost its"
+        f"Read the other rank's own log: its last lines say why it ended {_WHERE_LOGS_ARE}. If every rank lost its"
         " connection, check the network and dmesg for killed processes.",
     )
 
 
-def process_failure(report: str) -> Meaning:
+def failed_process_meaning(report: str) -> Meaning:
     """What the report of a process that failed means, if its own error is not in the log."""
     return first_match(section_rows("reports"), report) or Meaning(
         "A process of the job failed, and its own error is not in this log",
-        f"Read that process's own output: its last lines say why {_WHERE_LOGS_ARE}).",
+        f"Read that process's own output: its last lines say why {_WHERE_LOGS_ARE}.",
     )

@@ -27,13 +27,13 @@ from gpuwatch.explain.diagnosis.rules.missing_gpus import requires_a_gpu
 from gpuwatch.explain.diagnosis.rules.out_of_memory import ADDRESS_SPACE
 from gpuwatch.explain.diagnosis.rules.process_ends import (
     crash_meaning,
-    ended_by,
-    ended_by_own_error,
-    host_evidence,
-    lost_rank,
+    ended_by_error_unrelated_to_gpus,
+    ending_signal,
+    failed_process_meaning,
+    host_memory_evidence,
+    lost_rank_meaning,
     own_error,
     own_error_lines,
-    process_failure,
     reported_end,
     signal_meaning,
     worker_meaning,
@@ -52,10 +52,10 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
 )
 from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_pytorch_has_no_gpu
 from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.interrupts import mentions_keyboard
 from gpuwatch.explain.logs.log_ending import FAILURE, WORK
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
 from gpuwatch.explain.logs.python_exceptions import essential_line
 
@@ -143,9 +143,9 @@ def _end_of_run(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
     shown_topic = next((topic for topic in ENDINGS if topic in log.topics), None)
     # the first by the kernel's own count
     topic = HOST_MEMORY if run.host_memory_out else shown_topic or _reported_topic(log)
-    number = ended_by(run)
+    number = ending_signal(run)
     if number is not None and topic in (None, HOST_MEMORY, reported_ends.KILLED, reported_ends.CRASH):
-        return signal_meaning(run, number), [*lines, *host_evidence(run)]
+        return signal_meaning(run, number), [*lines, *host_memory_evidence(run)]
     return _end_by_topic(run, log, topic, lines)
 
 
@@ -166,7 +166,7 @@ def _address_space(run: Run, log: LogFacts, lines: list[str]) -> _End | None:
 def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
     """The end that a log shows; None if nothing is known of it."""
     topic = next(_ending_topics(log), None)
-    if topic == HOST_MEMORY and ends_log(log) and ended_by_own_error(log):
+    if topic == HOST_MEMORY and ends_log(log) and ended_by_error_unrelated_to_gpus(log):
         # The kernel may have killed another program.
         lines = [error_line(log.errors[-1]), *log.lines_of(HOST_MEMORY)]
         known = _end_by_topic(None, log, _reported_topic(log), lines)
@@ -179,7 +179,7 @@ def _end_of_log(log: LogFacts, lines: list[str]) -> _End | None:
             own = own_error(log)
             if own is not None and (meaning := error_meanings.message_meaning(error_line(own))) is not None:
                 return meaning, _without_repeats(own_error_lines(log), raised_at(log, own))
-            return lost_rank(log), _without_repeats(own_error_lines(log), log.lines_of(LOST_PEER, NCCL_TIMEOUT))
+            return lost_rank_meaning(log), _without_repeats(own_error_lines(log), log.lines_of(LOST_PEER, NCCL_TIMEOUT))
     return _end_by_topic(None, log, topic or _reported_topic(log), lines)
 
 
@@ -221,7 +221,7 @@ def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list
         compiler_lines = _compiler_lines(log)
         meaning = _first_meaning([*compiler_lines, report[1]])
         also = log.lines_of(*_DETAIL_TOPICS) if meaning is not None else ()
-        return meaning or process_failure(report[1]), _without_repeats(compiler_lines, report[1:], lines, also)
+        return meaning or failed_process_meaning(report[1]), _without_repeats(compiler_lines, report[1:], lines, also)
     of_frame = error_meanings.meaning_of_frame(log.errors[-1], log) if log.errors else None
     first_of_all = first_in_chain(log, log.errors[-1]) if log.errors else ""
     if meaning := of_frame or _known_meaning(lines) or _first_meaning([first_of_all] if first_of_all else ()):
@@ -313,7 +313,7 @@ def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
         return [*map(error_line, unknown)]
     if run.verdict != "error" or unexpected or _names_ending_cause(log):
         return []
-    number = ended_by(run)
+    number = ending_signal(run)
     signal_name = f" ({number.name})" if number is not None and run.outcome.signal is None else ""
     return [*map(error_line, log.errors[-1:]), run.outcome.text + signal_name]
 

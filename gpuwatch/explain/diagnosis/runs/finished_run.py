@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES, wi
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
-from gpuwatch.explain.diagnosis.rules.process_ends import ended_by
+from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks
@@ -156,7 +156,7 @@ def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) ->
     """
     uses_framework = run.framework is not None or bool(log.frameworks) or bool(run.device_map)
     raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
-    raised = raised or ended_by(run) is not None or any(topic in ENDINGS for topic in log.topics)
+    raised = raised or ending_signal(run) is not None or any(topic in ENDINGS for topic in log.topics)
     stalled = any(found.id == "program.stalled" for found in findings)
     raised = raised or bool(run.killed_children) or (any(one.exit_code for one in run.processes) and not stalled)
     caught = exited_with_code_0(run) or ended_by_own_exception(run, run.outcome)

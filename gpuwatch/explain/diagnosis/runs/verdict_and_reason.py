@@ -20,7 +20,7 @@ from gpuwatch.explain.diagnosis.rules.missing_gpus import hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import hidden_on_purpose
-from gpuwatch.explain.logs.message_topics import topics_of
+from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 
 DESPITE_OOM = "It exited with code 0, although memory ran out."

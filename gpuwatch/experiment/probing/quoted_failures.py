@@ -1,6 +1,7 @@
-"""Lines of a program's output that are no failures of this run: it printed them, for example from an older log.
+"""Failures in a program's output that are not its own: it printed them from elsewhere, such as an older log.
 
-What is proven otherwise: by the line's own time, or by what the program's processes counted until their ends.
+Two things prove that: the line's own time stamp is from before the start, or the program's processes counted no failure
+of that kind until they ended.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _EPOCH_TIME = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.\d+ ")
 """absl before it is initialized, as TensorFlow uses it from 2.17 on."""
 _LOCAL_TIME = re.compile(r"^(\d{4}-\d\d-\d\d [012]\d:[0-5]\d:[0-5]\d)\.\d+: [IWEF] ")
 _MAX_EARLY_SECONDS = 5.0
+"""Seconds by which a line's time stamp may be before the start that gpuwatch noted, as clocks differ."""
 _TIME_ZONES_SECONDS = 26 * 3600.0
 """Seconds between the earliest and the latest local time on Earth: the program may have a time zone of its own."""
 _MEMORY_TOPICS = ("memory.oom", "memory.refused", "memory.retried")
@@ -53,7 +55,7 @@ def was_written_before(line: str, started: datetime.datetime) -> bool:
     return (started - written).total_seconds() > _TIME_ZONES_SECONDS
 
 
-def without_reprinted_failures(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
+def without_quoted_failures(facts: LogFacts, counts: FailureCounts | None) -> LogFacts:
     """The facts without failures that no process of the program had; ``counts`` is None if that is not known."""
     if counts is None:
         return facts
@@ -61,7 +63,7 @@ def without_reprinted_failures(facts: LogFacts, counts: FailureCounts | None) ->
     host_ooms = [oom for oom in facts.ooms if oom.allocator in HOST_ALLOCATORS]
     if not counts.used_framework:
         return _without_topics(
-            _facts_of_any_program(facts, host_ooms),
+            _facts_that_need_no_framework(facts, host_ooms),
             lambda topic: not topic.startswith("ended.") or topic in _KERNEL_TOPICS,
         )
     if counts.failed_allocations:
@@ -81,7 +83,7 @@ def _without_topics(facts: LogFacts, is_dropped: Callable[[str], bool]) -> LogFa
     )
 
 
-def _facts_of_any_program(facts: LogFacts, host_ooms: list[Oom]) -> LogFacts:
+def _facts_that_need_no_framework(facts: LogFacts, host_ooms: list[Oom]) -> LogFacts:
     """The facts that a program has with or without a framework."""
     return LogFacts(
         lines=facts.lines,

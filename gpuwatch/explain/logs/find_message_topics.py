@@ -1,7 +1,7 @@
 """Finds the topics of a log line: what the texts of ``message_topic_texts.py`` and CUDA's errors mean.
 
 A topic that is a cause id is the text's meaning; other topics are evidence for rules. A text must contain one of the
-substrings in :func:`may_matter`, or be in a C++ line or an exception, which are always parsed (a test checks this).
+substrings in :func:`is_worth_parsing`, or be in a C++ line or an exception, which are always parsed (tests check this).
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ def lower_plain(text: str) -> str:
     return plain_punctuation(text).lower()
 
 
-def message_shape(message: str) -> bytes:
-    """A message without its digits: what messages of one kind have in common."""
-    return message.encode("utf-8", "replace").translate(None, b"0123456789")
-
-
-def may_matter(line: bytes) -> bool:
+def is_worth_parsing(line: bytes) -> bool:
     """Whether a line without a C++ source position is parsed. Written without a loop, which would be slower.
 
     ``line`` is UTF-8, with or without its digits; it is searched as Latin-1, which is faster.
@@ -77,11 +72,11 @@ _CASE_SENSITIVE: tuple[tuple[str, str], ...] = (
 )
 """Case-sensitive texts."""
 
-EXPLICIT, INFERRED = (
+_EXPLICIT_ROWS, _INFERRED_ROWS = (
     tuple((needle, topic) for table in tables for topic, needles in table.items() for needle in needles)
     for tables in ((message_topic_texts.EXPLICIT,), (message_topic_texts.INFERRED, message_topic_texts.ENVIRONMENTS))
 )
-TOPICS: tuple[tuple[Needle, str], ...] = (*_CASE_SENSITIVE, *EXPLICIT, *INFERRED)
+TEXTS_AND_TOPICS: tuple[tuple[Needle, str], ...] = (*_CASE_SENSITIVE, *_EXPLICIT_ROWS, *_INFERRED_ROWS)
 
 # Rows are only compared if the line contains their gate: few lines contain many gates.
 _GATES = (
@@ -103,7 +98,7 @@ def _rows_by_gate(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[
     return tuple((gate, tuple(entries)) for gate, entries in gated.items() if entries)
 
 
-_ROWS_BY_GATE = _rows_by_gate((*EXPLICIT, *INFERRED))
+_ROWS_BY_GATE = _rows_by_gate((*_EXPLICIT_ROWS, *_INFERRED_ROWS))
 _EXPLICIT_CUDA_TEXTS = ("no_binary_for_gpu", "no kernel image is available", "cuda driver version is insufficient")
 """CUDA's errors that have only one meaning."""
 
@@ -115,7 +110,7 @@ _DEVICE_SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}
 _CUDA_WORDS = ("cud", "an illegal", "kernel", "error", "driver", "provided ptx", "launch failure")
 _OTHER_CUDA_MESSAGES = ("failed call to cuinit", "triton error [cuda]: device kernel image")
 """Errors of CUDA that have their own parser, or another meaning."""
-CUDNN_NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
+_CUDNN_NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
 """TensorFlow 2.21 prints this for a cuDNN without a version query; a wrapped line has only one of the two."""
 
 
@@ -129,7 +124,7 @@ def topics_of(text: str) -> tuple[str, ...]:
     found += [topic for needle, topic in _CASE_SENSITIVE if needle in text and not _is_gpu_memory(needle, lower)]
     if may_name_removed_api(lower) and find_removed_api(text) is not None:
         found.append("api.removed")
-    if not found or CUDNN_NOISE[0] in text or CUDNN_NOISE[1] in text:
+    if not found or _CUDNN_NOISE[0] in text or _CUDNN_NOISE[1] in text:
         return ()
     topics = dict.fromkeys(found)
     specified = _DEVICE_SPECIFICATION.search(text) if "placement.device-missing" in topics else None
@@ -146,7 +141,7 @@ def topics_of(text: str) -> tuple[str, ...]:
 def states_explicitly(text: str, topic: str) -> bool:
     """Whether ``text`` names ``topic`` explicitly."""
     lower = lower_plain(text)
-    named = any(rank < len(EXPLICIT) and found == topic for rank, found in _rows_in(lower))
+    named = any(rank < len(_EXPLICIT_ROWS) and found == topic for rank, found in _rows_in(lower))
     if named or (topic == "api.removed" and find_removed_api(text) is not None):
         return True
     return topic in cuda_errors.topics(lower) and any(code in lower for code in _EXPLICIT_CUDA_TEXTS)
