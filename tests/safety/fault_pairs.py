@@ -309,7 +309,7 @@ class Watched:
         """What was told then is told when it is looked at again."""
         session = replay_session(RecordingPlayer(recording))
         for at, when, wanted, noted in self.moments:
-            session.pause().go(at, within=True)
+            session.pause().move_to(at, inside_gaps=True)
             view = session.view()
             found = {(one.id, one.device_uuid) for one in view.findings if one.until is None}
             self._check_view(f"{when}, replayed", view, bool(wanted), noted)

@@ -306,6 +306,17 @@ def test_a_process_that_executes_another_program_has_its_command() -> None:
     assert (facts.name, facts.environment) == ("sleep", {"CUDA_VISIBLE_DEVICES": "3"})
 
 
+def test_a_process_that_executes_the_same_program_again_has_its_environment() -> None:
+    """As every child does that is seen between its fork and its exec."""
+    again = "import time; time.sleep(300)"
+    script = (
+        "import os, sys; input(); os.environ['CUDA_VISIBLE_DEVICES'] = '3';"
+        f" os.execv(sys.executable, [sys.executable, '-c', {again!r}])"
+    )
+    facts = _changed(script, lambda facts: again in (facts.command or "") and "input" not in (facts.command or ""))
+    assert facts.environment == {"CUDA_VISIBLE_DEVICES": "3"}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_process_that_becomes_another_user_is_that_users() -> None:
     script = "import os, time; input(); os.setuid(65534); print(time.sleep(300))"

@@ -64,6 +64,8 @@ class ProcessFacts(msgspec.Struct):
     start_ticks: int
     create_time: float
     name: str
+    argument_addresses: tuple[bytes, ...] = ()
+    """See :class:`.procfs.ProcessStat`."""
     uid: int | None = None
     user: str | None = None
     command: str | None = None
@@ -94,7 +96,7 @@ class ProcessFacts(msgspec.Struct):
 
 def _comparable_facts(facts: ProcessFacts) -> tuple[object, ...]:
     changed = (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
-    return (*changed, facts.name, facts.user, facts.command)
+    return (*changed, facts.name, facts.user, facts.command, facts.argument_addresses)
 
 
 def cpu_clock_id(pid: int) -> int:
@@ -153,7 +155,8 @@ class ProcessTable:
         cpu_seconds = stat.cpu_ticks / TICKS if clock is None else clock / 1e9
         before: tuple[object, ...] = ()
         if facts is None or facts.start_ticks != start:
-            facts = ProcessFacts(pid, start, self._boot_time + start / TICKS, stat.name.decode("utf-8", "replace"))
+            name, created = stat.name.decode("utf-8", "replace"), self._boot_time + start / TICKS
+            facts = ProcessFacts(pid, start, created, name, stat.argument_addresses)
             self._facts[pid] = facts
             self._read_constant_facts(facts, state)
             facts.framework_checked_clock = clock
@@ -162,9 +165,10 @@ class ProcessTable:
             before = _comparable_facts(facts)
             facts.cpu_percent = max(0.0, (cpu_seconds - facts.cpu_seconds) / (now - facts.seen_at) * 100)
             facts.read_at = now
-            name = stat.name.decode("utf-8", "replace")
-            if name != facts.name or self._owner_of(pid) != facts.uid:  # it executed another program or is another user
-                facts.name = name
+            name, addresses = stat.name.decode("utf-8", "replace"), stat.argument_addresses
+            executed = name != facts.name or addresses != facts.argument_addresses
+            if executed or self._owner_of(pid) != facts.uid:
+                facts.name, facts.argument_addresses = name, addresses
                 self._read_constant_facts(facts, state)
         facts.cpu_seconds, facts.clock, facts.seen_at = cpu_seconds, clock, now
         facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE_BYTES, int(stat.fields[17])

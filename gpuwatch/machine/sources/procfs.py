@@ -78,6 +78,14 @@ class ProcessStat(NamedTuple):
     def resident_pages(self) -> int:
         return int(self.fields[21])
 
+    @property
+    def argument_addresses(self) -> tuple[bytes, ...]:
+        """Where its arguments and environment are: others once it executes a program, even the same one again.
+
+        ``arg_start`` and ``env_start``; zeros where the environment may not be read either.
+        """
+        return tuple(self.fields[45:48:2])
+
 
 def process_stat(pid: int, proc: str = "/proc") -> ProcessStat | None:
     """None when the process has exited."""
