@@ -151,9 +151,9 @@ def probe(
     _check_options(scripts, values)
     _check_workload(scripts, configs, workload)
     if explain:
-        from gpuwatch.experiment.probing.probe_scripts import settings_code
+        from gpuwatch.experiment.probing.probe_scripts import example_code
 
-        recipes = {script.name: settings_code(script, values) for script in scripts}
+        recipes = {script.name: example_code(script, values) for script in scripts}
         if as_json:
             print_document(to_json(RecipeList(recipes=recipes)))
         else:

@@ -41,7 +41,7 @@ def replace_process(
 
         environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME), command=command, hold=True)
         if ENV_PLUGIN in environment:  # adapts every Python process: _gpuwatch_simulated_gpus.py
-            from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
+            from gpuwatch.experiment.probing.launch_program import with_watch_hook
 
             environment = with_watch_hook(environment)
     try:

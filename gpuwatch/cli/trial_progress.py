@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import SENDS_PROGRESS, progress, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.units import per_second_text, size
+from gpuwatch.core.formatting.units import count_rate, size
 from gpuwatch.core.model.try_results import Trial
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.trial_setup import Progress, StartedTrial
@@ -39,7 +39,7 @@ def trial_result(trial: Trial, *, simulated: bool) -> tuple[str, str, str, str]:
     run = trial.run
     ended = "not tried" if run is None or trial.not_tried else "overridden" if trial.overridden else run.verdict
     step = None if simulated else trial.step_time
-    speed = per_second_text(1 / step.median_seconds) if step is not None and step.median_seconds > 0 else ""
+    speed = count_rate(1 / step.median_seconds) if step is not None and step.median_seconds > 0 else ""
     peak = run.memory.nvml_peak_bytes if run is not None else None
     return ended, str(trial.steps or ""), speed, size(peak) if peak else ""
 

@@ -23,22 +23,12 @@ from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, install_libraries
+from gpuwatch.sim.control_library import FaultView, MigView, ProcessView, load_control, set_mig_instances
 from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.gpu_models import DescribedGpu
 from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
-from gpuwatch.sim.state_files import (
-    FaultView,
-    MigView,
-    ProcessView,
-    check_state,
-    ensure_machine,
-    folder_lock,
-    load_control,
-    set_mig_instances,
-    state_folder,
-    state_name,
-)
+from gpuwatch.sim.state_files import check_state_is_trusted, ensure_machine, folder_lock, state_folder, state_name
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1
@@ -139,7 +129,7 @@ class SimMachine:
         shape, state = environment.get(ENV_SHAPE), environment.get(ENV_STATE)
         if not shape or not state:
             return None
-        check_state(Path(state))
+        check_state_is_trusted(Path(state))
         machine = cls(SimShape.parse(shape), install_libraries.ensure_built(), Path(state))
         machine._handle = machine._open_state()
         return machine

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes, settings_code
+from gpuwatch.experiment.probing.probe_scripts import example_code, find_probe, find_probes
 from gpuwatch.sim.install_libraries import Tier
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -93,7 +93,7 @@ def undefined(source: str) -> set[str]:
 @pytest.mark.thorough
 @every(NAMES)
 def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
-    source = settings_code(find_probe(name))
+    source = example_code(find_probe(name))
     compile(source, name, "exec")
     assert source.startswith("# ")
     assert source.endswith("\n")
@@ -132,7 +132,7 @@ def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
     ]
 )
 def test_options_reach_the_recipe(name: str, options: dict[str, Any], expected: str) -> None:
-    assert expected in settings_code(find_probe(name), options)
+    assert expected in example_code(find_probe(name), options)
 
 
 Ran = tuple[int | None, str]
@@ -179,7 +179,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             if isinstance(item, pytest.Function) and item.function is test_a_recipe_runs:
                 name = item.callspec.params["name"]
                 lane = plugin if name in TRAIN else waiting if name in WAIT else driver
-                source = PREPARED.get(name, "") + settings_code(find_probe(name))
+                source = PREPARED.get(name, "") + example_code(find_probe(name))
                 chosen[name] = lane.queue.submit(lane.run, name, source)
         yield chosen
     finally:

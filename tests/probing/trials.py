@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
+from gpuwatch.experiment.probing.launch_program import with_watch_hook
 from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from tests.forked import python_forked
 

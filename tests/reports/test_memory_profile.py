@@ -12,7 +12,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_trace_file import explain_trace_file
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-from gpuwatch.explain.traces.tensorflow_op_names import OpNames, Variable
+from gpuwatch.explain.traces.tensorflow_allocation_purposes import AllocationPurposes, Variable
 from gpuwatch.share.reports.formats.memory_charts import profile_memory_chart
 from gpuwatch.share.reports.report_elements import MemoryAreas
 from gpuwatch.share.reports.report_formats import render
@@ -39,7 +39,7 @@ def profile() -> MemoryProfile:
             made.free(3 << 30, MIB + 1024 * step)
             made.free(2 << 30, 3 * MIB)
         windows.append((made.encoded(), 5.0 * number, (40 * number, 40 * number + 40)))
-    names = OpNames((Variable("net/dense/kernel", (1024, 1024), "float32", "weight"),))
+    names = AllocationPurposes((Variable("net/dense/kernel", (1024, 1024), "float32", "weight"),))
     (found,) = tensorflow_profiles(windows, names, pid=7)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.experiment.probing.probe_scripts import find_probes, settings_code
+from gpuwatch.experiment.probing.probe_scripts import example_code, find_probes
 from gpuwatch.sim.install_libraries import Tier
 from tests.conftest import Result, gpuwatch
 from tests.forked import gpuwatch_forked
@@ -253,7 +253,7 @@ RECIPES = {f"recipe-{name}": one for name, one in find_probes().items() if one.f
 def test_every_recipe_and_every_kind(name: str, command: str, tmp_path: Path) -> None:
     """From nothing, as a user pastes and starts it: none ends in an error but those that are about one."""
     script, out = tmp_path / "pasted.py", tmp_path / "run.json"
-    script.write_text(KINDS[name][0] if name in KINDS else settings_code(RECIPES[name]))
+    script.write_text(KINDS[name][0] if name in KINDS else example_code(RECIPES[name]))
     more = ("-q", "--no-save", "-o", str(out)) if command == "run" else ()
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
     done = gpuwatch(command, *more, "--sim", "2x24GiB", "--", PYTHON, str(script), environment=environment, timeout=900)

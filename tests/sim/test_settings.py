@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
+from gpuwatch.experiment.probing.launch_program import with_watch_hook
 from gpuwatch.sim.simulated_machine import SimMachine, context_bytes
 from gpuwatch.sim.simulation_limit_messages import SETTINGS_IGNORED
 from tests.conftest import gpuwatch

@@ -9,15 +9,16 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces import InvalidTrace, tensorflow_xplane
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-from gpuwatch.explain.traces.tensorflow_op_names import FunctionInput, OpNames, Variable, layer_of, strip_calls
+from gpuwatch.explain.traces.tensorflow_allocation_purposes import AllocationPurposes, FunctionInput, Variable
+from gpuwatch.explain.traces.tensorflow_op_names import name_scope, strip_calls
 from tests.traces.profiles import Profile, encoded, field
 
 KIB = 1024
 CALL = "StatefulPartitionedCall/"
 
 
-def one(*changes: tuple[object, ...], names: OpNames | None = None) -> MemoryProfile:
-    (found,) = tensorflow_profiles([(encoded(changes), 0.0, None)], names)
+def one(*changes: tuple[object, ...], allocation_purposes: AllocationPurposes | None = None) -> MemoryProfile:
+    (found,) = tensorflow_profiles([(encoded(changes), 0.0, None)], allocation_purposes)
     return found
 
 
@@ -93,7 +94,7 @@ def test_variables_are_the_allocations_of_their_size_that_live_longest() -> None
         (40000, KIB, f"{CALL}dense/Relu", "[16,16]"),
         (50000, KIB, "Other", "[256]"),
         (40000, KIB),
-        names=OpNames(VARIABLES),
+        allocation_purposes=AllocationPurposes(VARIABLES),
     )
     assert {holder.op: (holder.variable, holder.group) for holder in found.holders} == {
         "AddV2": ("dense/kernel", "weights"),
@@ -114,14 +115,20 @@ def test_the_shape_of_an_input_is_worked_out_only_if_one_fits() -> None:
         FunctionInput((-1, 1), "float32"),
         FunctionInput((-1, 3), "int64"),
     ]
-    found = one((1000, 32 * 64 * 4, "_EagerConst"), names=OpNames((), given))
+    found = one((1000, 32 * 64 * 4, "_EagerConst"), allocation_purposes=AllocationPurposes((), given))
     # A free length and an unknown type: as many bytes may be of half the length, as float64.
     assert (found.holders[0].shape, found.holders[0].dtype or "", found.holders[0].group) == ("[?,64]", "", "inputs")
-    fixed = one((1000, 32 * 64 * 4, "_EagerConst"), names=OpNames((), [FunctionInput((32, 64), "float32")]))
+    fixed = one(
+        (1000, 32 * 64 * 4, "_EagerConst"),
+        allocation_purposes=AllocationPurposes((), [FunctionInput((32, 64), "float32")]),
+    )
     assert (fixed.holders[0].shape, fixed.holders[0].group) == ("[32,64]", "inputs")
-    both = one((1000, 11 * 3 * 8, "_EagerConst"), names=OpNames((), [*given, FunctionInput((-1, 3, 1), "int64")]))
+    both = one(
+        (1000, 11 * 3 * 8, "_EagerConst"),
+        allocation_purposes=AllocationPurposes((), [*given, FunctionInput((-1, 3, 1), "int64")]),
+    )
     assert (both.holders[0].shape, both.holders[0].group) == (None, "unattributed")
-    other = one((1000, 32 * 64 * 4, "SameWorkerRecvDone", "[64,32]"), names=OpNames((), given))
+    other = one((1000, 32 * 64 * 4, "SameWorkerRecvDone", "[64,32]"), allocation_purposes=AllocationPurposes((), given))
     assert (other.holders[0].shape, other.holders[0].group) == ("[64,32]", "unattributed")
 
 
@@ -188,7 +195,11 @@ def test_a_sum_of_gradients_is_no_state_of_the_optimizer_of_the_same_shape() -> 
     lines = {f"gradient_tape/dense/MatMul_{n}": "a.py:9 in step" for n in range(2)} | {"AddN_1": "a.py:9 in step"}
     begun = [(1000, KIB, "Fill", "[16,16]"), (2000, KIB, "adam/dense_kernel_momentum/Initializer/zeros")]
     for op, group in (("AddN_1", "gradients"), ("AddN_4/inputs_0", "unattributed"), ("dense/Mul", "activations")):
-        found = one(*begun, (3000, KIB, CALL + op, "[16,16]"), names=OpNames(variables=VARIABLES, lines=lines))
+        found = one(
+            *begun,
+            (3000, KIB, CALL + op, "[16,16]"),
+            allocation_purposes=AllocationPurposes(variables=VARIABLES, lines=lines),
+        )
         held = {holder.op: (holder.group, holder.variable) for holder in found.holders}
         assert held[CALL + op] == (group, ""), op
         assert held["Fill"][0] == "weights"
@@ -218,10 +229,10 @@ def test_a_profile_that_is_cut_off_is_an_error(cut: int) -> None:
 
 
 def test_the_layer_is_the_scope() -> None:
-    assert layer_of(f"{CALL}StatefulPartitionedCall_1/model/conv1/Conv2D") == "model/conv1"
-    assert layer_of(f"{CALL}gradient_tape/model/conv1/Conv2D/Conv2DBackpropFilter") == "model/conv1/Conv2D"
+    assert name_scope(f"{CALL}StatefulPartitionedCall_1/model/conv1/Conv2D") == "model/conv1"
+    assert name_scope(f"{CALL}gradient_tape/model/conv1/Conv2D/Conv2DBackpropFilter") == "model/conv1/Conv2D"
     assert strip_calls("MatMul") == "MatMul"
-    assert layer_of("MatMul") == ""
+    assert name_scope("MatMul") == ""
 
 
 def test_a_line_is_that_of_an_op_in_a_graph() -> None:
@@ -230,7 +241,7 @@ def test_a_line_is_that_of_an_op_in_a_graph() -> None:
         (1000, KIB, f"{CALL}net/MatMul", "[256]"),
         (9000, KIB, f"{CALL}MatMul", "[256]"),
         (19000, KIB, "MatMul", "[256]"),
-        names=OpNames((), (), lines),
+        allocation_purposes=AllocationPurposes((), (), lines),
     )
     assert {holder.op: holder.source for holder in found.holders} == {
         f"{CALL}net/MatMul": "train.py:3 in call",

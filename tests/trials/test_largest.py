@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.try_results import Largest, Trial
-from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
+from gpuwatch.experiment.probing.launch_program import with_watch_hook
 from gpuwatch.experiment.trials import largest_value
 from gpuwatch.experiment.trials.largest_value import Search, ValueRange, fitted_line, parse_value_range
 from gpuwatch.experiment.trials.trial import Goal

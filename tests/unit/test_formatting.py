@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.formatting.command_lines import program_in_command, without_folder, without_launcher
 from gpuwatch.core.formatting.durations import clock_duration, measured_seconds
-from gpuwatch.core.formatting.units import gib_text, memory, rate_text, short_gib, short_size, shown_memory, size
+from gpuwatch.core.formatting.units import byte_rate, gib_number, memory, short_gib, short_size, shown_memory, size
 from gpuwatch.core.safe_text import printable, shorten
 
 
@@ -43,14 +43,14 @@ def test_sizes_stay_short_enough_for_their_columns(count: int) -> None:
 @given(st.integers(2**30, 2**39))
 def test_the_same_amount_reads_the_same_everywhere(count: int) -> None:
     """In a sentence, in a column of GiB and in a narrow column: the same digits."""
-    assert size(count) == f"{gib_text(count)} GiB"
-    assert short_size(count) == f"{gib_text(count)}G"
+    assert size(count) == f"{gib_number(count)} GiB"
+    assert short_size(count) == f"{gib_number(count)}G"
 
 
 @given(st.integers(0, 2**39))
 def test_memory_is_none_only_where_there_is_none(count: int) -> None:
     """A client of a few MiB is not told as 0.0 GiB, in a wide column, in a narrow one and in one of GiB."""
-    told = memory(count), memory(count, short=True), gib_text(count)
+    told = memory(count), memory(count, short=True), gib_number(count)
     assert [float(text.lstrip("<").rstrip(" GiBMKT")) == 0 for text in told] == [count == 0] * 3
     assert len(told[0]) <= 9
     assert len(told[1]) <= 7
@@ -59,14 +59,14 @@ def test_memory_is_none_only_where_there_is_none(count: int) -> None:
 @given(st.integers(10**8, 9 * 10**11))
 def test_a_rate_has_the_unit_of_the_line_of_the_link(count: int) -> None:
     """``↓1.2 GB/s`` of a card and the reading on the GPU tab are the same number."""
-    told = rate_text(count)
+    told = byte_rate(count)
     scale = {"MB/s": 1e6, "GB/s": 1e9}[told.split()[1]]
     assert abs(float(told.split()[0]) - count / scale) <= 0.5
     assert len(told) <= 10
 
 
 def test_rates() -> None:
-    assert (rate_text(1.2e9), rate_text(278e6), rate_text(999.97e6), rate_text(0), rate_text(None)) == (
+    assert (byte_rate(1.2e9), byte_rate(278e6), byte_rate(999.97e6), byte_rate(0), byte_rate(None)) == (
         "1.2 GB/s",
         "278 MB/s",
         "1.0 GB/s",
@@ -76,7 +76,7 @@ def test_rates() -> None:
 
 
 def test_memory_of_small_clients() -> None:
-    assert (memory(2 * 2**20), memory(2**19, 2**20), gib_text(2 * 2**20)) == ("2 MiB", "<1 MiB", "<0.1")
+    assert (memory(2 * 2**20), memory(2**19, 2**20), gib_number(2 * 2**20)) == ("2 MiB", "<1 MiB", "<0.1")
     assert memory(2 * 2**20, short=True) == "2M"
     assert (memory(0), memory(0, short=True)) == ("0 B", "0B")
     assert (memory(614 * 2**20), memory(31.9 * 2**30, short=True), memory(None)) == ("614 MiB", "31.9G", "–")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, rate_text, size
+from gpuwatch.core.formatting.units import UNKNOWN, byte_rate, energy, percent, size
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.safe_text import printable
@@ -21,7 +21,7 @@ def reading_text(spec: MetricSpec, value: Reading) -> str:
         case Unit.BYTES:
             return size(value)
         case Unit.BYTES_PER_SECOND:
-            return rate_text(value)
+            return byte_rate(value)
         case Unit.CELSIUS:
             return f"{value:.0f} °C"
         case Unit.WATT:

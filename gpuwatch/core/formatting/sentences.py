@@ -44,3 +44,8 @@ def gpu_list_text(indices: Iterable[int]) -> str:
 def as_clause(sentence: str) -> str:
     """As part of a sentence: without a capital at its start, except in names."""
     return sentence if not sentence[1:2].islower() and sentence[1:2] != " " else sentence[:1].lower() + sentence[1:]
+
+
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """``1 GPU``, ``2 GPUs``; ``plural``: the noun for other counts than 1, if it does not just end in s."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"

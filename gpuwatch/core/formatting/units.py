@@ -43,7 +43,7 @@ def _size_decimals(amount: float, unit: str) -> int:
     return 0 if unit == " B" or (amount >= 99.95 and unit in (" KiB", " MiB")) else 1
 
 
-def gib_text(count: float | None) -> str:
+def gib_number(count: float | None) -> str:
     """Bytes in GiB with one decimal, for columns that must line up; ``<0.1`` for little but not none."""
     if count is None:
         return UNKNOWN
@@ -51,13 +51,13 @@ def gib_text(count: float | None) -> str:
 
 
 def short_gib(count: float | None) -> str:
-    """:func:`gib_text` with its unit, ``33.0G``; at most six characters, so TiB from 1000 GiB on."""
-    return short_size(count) if count is None or count >= _GIB else f"{gib_text(count)}G"
+    """:func:`gib_number` with its unit, ``33.0G``; at most six characters, so TiB from 1000 GiB on."""
+    return short_size(count) if count is None or count >= _GIB else f"{gib_number(count)}G"
 
 
 def gib(count: float | None) -> str:
-    """:func:`gib_text` with its unit, for tables: ``0.6 GiB``."""
-    return UNKNOWN if count is None else f"{gib_text(count)} GiB"
+    """:func:`gib_number` with its unit, for tables: ``0.6 GiB``."""
+    return UNKNOWN if count is None else f"{gib_number(count)} GiB"
 
 
 def memory(count: float | None, most: float | None = None, *, short: bool = False) -> str:
@@ -90,7 +90,7 @@ def short_size(count: float | None) -> str:
     return _scaled(count, ("B", "K", "M", "G", "T", "P"), 1024, lambda amount, unit: 1 if unit in "GTP" else 0)
 
 
-def rate_text(per_second: float | None) -> str:
+def byte_rate(per_second: float | None) -> str:
     """Bytes per second in decimal units, as links are sold and as NVML counts: ``1.2 GB/s``, ``278 MB/s``."""
     if per_second is None:
         return UNKNOWN
@@ -98,7 +98,7 @@ def rate_text(per_second: float | None) -> str:
     return _scaled(per_second, units, 1000, lambda amount, unit: 0 if unit == " B/s" or amount >= 99.95 else 1)
 
 
-def rounded(value: float | None, width: int) -> str:
+def whole_number(value: float | None, width: int) -> str:
     """A number without decimals, right-aligned in ``width`` cells."""
     return f"{UNKNOWN if value is None else format(value, '.0f'):>{width}}"
 
@@ -114,8 +114,8 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f} %"
 
 
-def per_second_text(value: float | None) -> str:
-    """Steps or examples per second with three digits: ``412``, ``40.9``, ``3.10``."""
+def count_rate(value: float | None) -> str:
+    """Steps or examples per second, without a unit, with three digits: ``412``, ``40.9``, ``3.10``."""
     if value is None:
         return UNKNOWN
     if value >= 100:
@@ -138,11 +138,6 @@ def flops(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return _scaled(value, (" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"), 1000, lambda amount, unit: 1)
-
-
-def count_text(count: int, noun: str, plural: str = "") -> str:
-    """``1 GPU``, ``2 GPUs``; ``plural``: the noun for other counts than 1, if it does not just end in s."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 UNIT_BYTES = {

@@ -26,7 +26,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.output_passthrough import OutputChannel
 from gpuwatch.experiment.probing.pipe_reader import StreamReader
-from gpuwatch.experiment.probing.probe_scripts import with_watch_hook
+from gpuwatch.experiment.probing.probe_scripts import probe_folder
 from gpuwatch.experiment.probing.received_signals import SignalReceiver
 from gpuwatch.experiment.probing.status_line import StatusLine
 from gpuwatch.machine.sources.oom_kills import read_oom_kills
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 PENDING_CONNECTIONS = 64
 """Reports of processes that may wait to be accepted."""
+
+
+def with_watch_hook(environment: dict[str, str]) -> dict[str, str]:
+    """``environment`` with ``_gpuwatch_watch`` first in PYTHONPATH, whose sitecustomize.py Python runs at its start."""
+    hook = str(probe_folder() / "_gpuwatch_watch")
+    other_paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
+    return {**environment, "PYTHONPATH": os.pathsep.join([hook, *other_paths])}
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,7 +123,7 @@ class MemoryRecordings:
 
     def _tensorflow_profiles(self, files: list[_RecordingFile], pid: int, notes: list[str]) -> list[MemoryProfile]:
         from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
-        from gpuwatch.explain.traces.tensorflow_op_names import FunctionInput, OpNames, Variable
+        from gpuwatch.explain.traces.tensorflow_allocation_purposes import AllocationPurposes, FunctionInput, Variable
 
         windows = []
         for file in files:
@@ -132,8 +132,8 @@ class MemoryRecordings:
                 windows.append((content, file.begin - files[0].begin, (file.steps_begin, file.steps_end)))
         variables = tuple(Variable(*entry) for entry in self._names["variables"])
         inputs = tuple(FunctionInput(*entry) for entry in self._names["inputs"])
-        names = OpNames(variables, inputs, dict(self._names["lines"]))
-        return tensorflow_profiles(windows, names, pid=pid, notes=notes) if windows else []
+        purposes = AllocationPurposes(variables, inputs, dict(self._names["lines"]))
+        return tensorflow_profiles(windows, purposes, pid=pid, notes=notes) if windows else []
 
     def _torch_profiles(self, files: list[_RecordingFile], pid: int, notes: list[str]) -> list[MemoryProfile]:
         """For each device, the snapshot with the highest peak: the history of a later one may begin after that peak."""

@@ -16,8 +16,9 @@ from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
+from gpuwatch.experiment.probing.launch_program import with_watch_hook
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
-from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, ProbeScript, with_watch_hook
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, ProbeScript
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.simulation_tier import Tier, TierChoice, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN

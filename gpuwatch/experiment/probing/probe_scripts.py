@@ -1,10 +1,9 @@
-"""The probe scripts: where they are, their headers, read without importing them, and their settings as code."""
+"""The probe scripts: where they are, their headers, read without importing them, and their examples as code."""
 
 from __future__ import annotations
 
 import ast
 import json
-import os
 import string
 import textwrap
 from collections.abc import Iterable
@@ -66,13 +65,6 @@ def probe_folder() -> Path:
     raise GpuwatchError(
         f"no probe scripts found for {package}", hint="the installation is incomplete: reinstall gpuwatch-tui"
     )
-
-
-def with_watch_hook(environment: dict[str, str]) -> dict[str, str]:
-    """``environment`` with ``_gpuwatch_watch`` first in PYTHONPATH, whose sitecustomize.py Python runs at its start."""
-    hook = str(probe_folder() / "_gpuwatch_watch")
-    other_paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
-    return {**environment, "PYTHONPATH": os.pathsep.join([hook, *other_paths])}
 
 
 def find_probes() -> dict[str, ProbeScript]:
@@ -140,7 +132,7 @@ def sufficient_deadline(scripts: Iterable[ProbeScript], seconds: float) -> float
     return max(DEADLINE_SECONDS, _START_SECONDS + 3 * seconds * max(script.measurements for script in scripts))
 
 
-def settings_code(script: ProbeScript, options: dict[str, Any] | None = None) -> str:
+def example_code(script: ProbeScript, options: dict[str, Any] | None = None) -> str:
     """The ``EXAMPLE`` of ``script``, which is parsed, not run; ``options`` override its defaults.
 
     Fields of the example (``$memory_limit``) are replaced by the options' values, as Python literals.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.units import per_second_text, percent, short_size
+from gpuwatch.core.formatting.units import count_rate, percent, short_size
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.output_passthrough import OutputChannel
 
@@ -149,7 +149,7 @@ class StatusLine:
         """
         parts = [f" gpuwatch {clock_duration(time.monotonic() - self._started)}", *self._devices()]
         if self._speed is not None:
-            parts.append(f"{per_second_text(self._speed.steps_per_second)} steps/s")
+            parts.append(f"{count_rate(self._speed.steps_per_second)} steps/s")
         warning_sign = "▲" if "│" in self._separator else "!"
         last_part = f"{warning_sign} {printable(self._warning)}" if self._warning else self._title
         max_width = self._columns - 1

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gpuwatch.core.formatting.units import UNKNOWN, per_second_text
+from gpuwatch.core.formatting.units import UNKNOWN, count_rate
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.try_results import StepTime, Trial
 
@@ -32,7 +32,7 @@ def speed_text(throughput: Throughput | None) -> str:
     """``412 ±2``: median steps per second, and half the range from p10 to p90."""
     if throughput is None:
         return UNKNOWN
-    text = per_second_text(throughput.steps_per_second)
+    text = count_rate(throughput.steps_per_second)
     fast_seconds, slow_seconds = throughput.p10_step_seconds, throughput.p90_step_seconds
     if fast_seconds <= 0 or slow_seconds <= 0:
         return text

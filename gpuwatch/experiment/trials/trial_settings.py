@@ -16,7 +16,7 @@ import msgspec
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.run import Setting as RunSetting
-from gpuwatch.experiment.probing.probe_scripts import find_probe, settings_code
+from gpuwatch.experiment.probing.probe_scripts import example_code, find_probe
 from gpuwatch.sim.machine_shape import parse_memory
 
 _MIB = 1 << 20
@@ -156,7 +156,7 @@ def _limit_setting(name: str, label: str, *program_names: str) -> Callable[[str]
             raise UsageError(f"{value}: less than 1 MiB", hint="for example --config limit=6GiB")
         amount = f"{limit_mib // 1024} GiB" if limit_mib % 1024 == 0 else f"{limit_mib} MiB"
         script, options = find_probe(name), {"memory_limit": limit_mib}
-        _, *sections, _ = settings_code(script, options).split("\n\n")  # without the title and the work
+        _, *sections, _ = example_code(script, options).split("\n\n")  # without the title and the work
         return TrialSetting(
             name=f"{name}={value}",
             label=f"{label} {amount}",

@@ -12,7 +12,8 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
 from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
 from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
-from gpuwatch.explain.traces.tensorflow_op_names import OpNames, Purpose, in_xla_cluster, layer_of, strip_calls
+from gpuwatch.explain.traces.tensorflow_allocation_purposes import AllocationPurposes, Purpose
+from gpuwatch.explain.traces.tensorflow_op_names import in_xla_cluster, name_scope, strip_calls
 
 MAX_HOLDERS = 200
 _MAX_NAMED_SHARE = 0.95
@@ -27,7 +28,7 @@ _HOST_ALLOCATORS = ("cpu", "mklcpu", "pluggable_device_host_bfc", "gpu_host_bfc"
 
 def tensorflow_profiles(
     windows: Sequence[tuple[bytes, float, tuple[int, int] | None]],
-    names: OpNames | None = None,
+    allocation_purposes: AllocationPurposes | None = None,
     *,
     pid: int | None = None,
     notes: Iterable[str] = (),
@@ -37,7 +38,7 @@ def tensorflow_profiles(
     ``windows``: each file's content, when it began in seconds, and the steps counted at its start and end.
     :class:`~gpuwatch.explain.traces.InvalidTrace` if one is not a profile.
     """
-    names = names or OpNames()
+    allocation_purposes = allocation_purposes or AllocationPurposes()
     by_allocator: dict[str, list[Window]] = {}
     left_out = 0
     for content, begin, steps in windows:
@@ -48,7 +49,10 @@ def tensorflow_profiles(
     remarks = list(notes)
     if left_out:
         remarks.append(f"{left_out:,} events beyond the first {tensorflow_xplane.MAX_EVENTS:,} of a file were not read")
-    profiles = [_tensorflow_profile(name, recorded, names, pid, remarks) for name, recorded in by_allocator.items()]
+    profiles = [
+        _tensorflow_profile(name, recorded, allocation_purposes, pid, remarks)
+        for name, recorded in by_allocator.items()
+    ]
     profiles.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
     on_gpu = [profile for profile in profiles if profile.device != "host"]
     return on_gpu or profiles
@@ -87,7 +91,7 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         pid=pid,
         peak_bytes=replay.peak_event.in_use,
         peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
-        pool_bytes=device.pool_at(first + replay.peak_at) or None,
+        pool_bytes=device.reserved_at(first + replay.peak_at) or None,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
         named_bytes=bytes_by_line.total(),
@@ -102,7 +106,7 @@ def _torch_profile(device: torch_snapshot.DeviceHistory, pid: int | None, notes:
         moments=tuple(_torch_moments(replay, device, lines)) if device.recorded else (),
         recorded_seconds=(end - first) / _PICOSECONDS_PER_SECOND,
         has_history=device.recorded,
-        timed=device.began > 0,
+        timed=device.history_began > 0,
         ending=tuple(ending[:MAX_HOLDERS]) if device.recorded else (),
         ending_bytes=sum(allocation.event.size for allocation in replay.alive_at_end),
         ended_at=_time_of(device, end),
@@ -135,10 +139,10 @@ def _torch_moments(
 
 
 def _time_of(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime | None:
-    if not _MIN_MICROSECONDS < device.began < _MAX_MICROSECONDS:
+    if not _MIN_MICROSECONDS < device.history_began < _MAX_MICROSECONDS:
         return None
     span = min(at // 1_000_000, _MAX_MICROSECONDS)
-    return datetime.datetime.fromtimestamp((device.began + span) / 1e6, datetime.UTC)
+    return datetime.datetime.fromtimestamp((device.history_began + span) / 1e6, datetime.UTC)
 
 
 def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
@@ -170,22 +174,24 @@ def _torch_notes(live: Sequence[Allocation], device: torch_snapshot.DeviceHistor
 
 
 def _tensorflow_profile(
-    allocator: str, windows: list[Window], names: OpNames, pid: int | None, notes: list[str]
+    allocator: str, windows: list[Window], allocation_purposes: AllocationPurposes, pid: int | None, notes: list[str]
 ) -> MemoryProfile:
     replay = Replay(windows)
     live = replay.alive_at_peak
-    names.end = replay.end
-    purposes = names.purposes(live)
+    allocation_purposes.end = replay.end
+    purposes = allocation_purposes.purposes(live)
     groups: Counter[str] = Counter()
     for allocation in live:
         groups[purposes[id(allocation)].group] += allocation.event.size
     by_op: dict[tuple[str, str], Purpose] = {}
 
     def group_of(allocation: Allocation) -> str:
-        known = purposes.get(id(allocation)) or by_op.get((allocation.event.op, allocation.event.region))
-        if known is None:
-            known = by_op[allocation.event.op, allocation.event.region] = names.purpose_by_name(allocation)
-        return known.group
+        purpose = purposes.get(id(allocation)) or by_op.get((allocation.event.op, allocation.event.region))
+        if purpose is None:
+            purpose = by_op[allocation.event.op, allocation.event.region] = allocation_purposes.purpose_by_name(
+                allocation
+            )
+        return purpose.group
 
     moments = [
         MemoryMoment(
@@ -198,7 +204,7 @@ def _tensorflow_profile(
         for moment in replay.moments(group_of)
     ]
     event = replay.peak_event
-    holders = [_with_line(holder, names) for holder in _holders(live, purposes)]
+    holders = [_with_line(holder, allocation_purposes) for holder in _holders(live, purposes)]
     host = allocator.startswith(_HOST_ALLOCATORS)
     if host:
         notes = [*notes, "this is host memory: the program used no GPU that TensorFlow recorded"]
@@ -232,10 +238,10 @@ def _tensorflow_profile(
     )
 
 
-def _with_line(holder: MemoryHolderOp, names: OpNames) -> MemoryHolderOp:
+def _with_line(holder: MemoryHolderOp, allocation_purposes: AllocationPurposes) -> MemoryHolderOp:
     name = strip_calls(holder.op)
     # An eager op is named after its type alone, as an op of a graph may be.
-    line = names.lines.get(name, "") if "/" in name or name != holder.op else ""
+    line = allocation_purposes.lines.get(name, "") if "/" in name or name != holder.op else ""
     return msgspec.structs.replace(holder, source=line) if line else holder
 
 
@@ -254,7 +260,7 @@ def _holders(live: list[Allocation], purposes: dict[int, Purpose]) -> list[Memor
         holders.append(
             MemoryHolderOp(
                 op=event.op,
-                layer=layer_of(event.op),
+                layer=name_scope(event.op),
                 variable=purpose.variable,
                 group=purpose.group,
                 region=event.region,

@@ -52,11 +52,12 @@ class DeviceHistory:
     """Details of allocations, by the op of their event."""
     recorded: bool = False
     """Whether it has a history, besides what is alive."""
-    began: int = 0
+    history_began: int = 0
     """When the history begins, in microseconds since 1970; 0 if it has no times (before PyTorch 2.1)."""
-    pool_now: int = 0
-    pool_changes: list[tuple[int, int]] = field(default_factory=list)
-    """Picoseconds, and by how many bytes the pool grew."""
+    reserved_now: int = 0
+    """Bytes that the allocator has got from the driver, in use or not."""
+    reserved_changes: list[tuple[int, int]] = field(default_factory=list)
+    """Picoseconds, and by how many bytes the reserved memory grew."""
     segments: dict[tuple[str, str, int], MemorySegments] = field(default_factory=dict)
     """By kind, private pool and stream."""
     free_now: int = 0
@@ -68,8 +69,8 @@ class DeviceHistory:
     refused_line: str = ""
     """The line of the program that made the request."""
 
-    def holder(self, change: Change, stacks: StackReader) -> str:
-        """The key in :attr:`holders` of an allocation."""
+    def add_holder(self, change: Change, stacks: StackReader) -> str:
+        """Adds the holder of an allocation to :attr:`holders`, if it is new, and returns its key."""
         stack = change.stack
         line = stacks.shorten(stack.line)
         if not line and change.before_history and change.freed_by.line:
@@ -79,9 +80,9 @@ class DeviceHistory:
         self.holders.setdefault(key, holder)
         return key
 
-    def pool_at(self, at: int) -> int:
+    def reserved_at(self, at: int) -> int:
         """Bytes that the allocator had got from the driver at a moment."""
-        return self.pool_now - sum(change for when, change in self.pool_changes if when > at)
+        return self.reserved_now - sum(change for when, change in self.reserved_changes if when > at)
 
 
 def read(data: bytes) -> list[DeviceHistory]:
@@ -98,7 +99,7 @@ def read(data: bytes) -> list[DeviceHistory]:
         device = _device(segment, found)
         if device is None:
             continue
-        device.pool_now += _non_negative_int(segment.get("total_size"))
+        device.reserved_now += _non_negative_int(segment.get("total_size"))
         at, in_use, largest = _non_negative_int(segment.get("address")), 0, 0
         for block in reader.each(segment.get("blocks")):
             size = _non_negative_int(block.get("size"))
@@ -149,14 +150,14 @@ def _add_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int,
     numbers = pool[:2] if isinstance(pool, (list, tuple)) else ()
     private = ".".join(str(_non_negative_int(part)) for part in numbers) if any(map(_non_negative_int, numbers)) else ""
     stream = _non_negative_int(segment.get("stream"))
-    new = MemorySegments(kind=kind, pool=private, stream=stream, count=0, reserved_bytes=0, allocated_bytes=0)
-    alike = device.segments.get((kind, private, stream), new)
+    empty = MemorySegments(kind=kind, pool=private, stream=stream, count=0, reserved_bytes=0, allocated_bytes=0)
+    summed = device.segments.get((kind, private, stream), empty)
     device.segments[kind, private, stream] = msgspec.structs.replace(
-        alike,
-        count=alike.count + 1,
-        reserved_bytes=alike.reserved_bytes + _non_negative_int(segment.get("total_size")),
-        allocated_bytes=alike.allocated_bytes + in_use,
-        largest_free_bytes=max(alike.largest_free_bytes, largest),
+        summed,
+        count=summed.count + 1,
+        reserved_bytes=summed.reserved_bytes + _non_negative_int(segment.get("total_size")),
+        allocated_bytes=summed.allocated_bytes + in_use,
+        largest_free_bytes=max(summed.largest_free_bytes, largest),
     )
 
 
@@ -180,7 +181,7 @@ def _add_history(
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
     started = min((_non_negative_int(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
-    device.began = started
+    device.history_began = started
     changes: list[Change] = []
     before: dict[int, Change] = {}
     live: set[int] = set()
@@ -201,12 +202,12 @@ def _add_history(
                 before.setdefault(
                     address, Change(0, False, address, _rounded(size), size, NO_STACK, before_history=True)
                 )
-            by = stack_of_free.pop(address, NO_STACK)
-            changes.append(Change(at, True, address, 0, size, by))
+            freed_by = stack_of_free.pop(address, NO_STACK)
+            changes.append(Change(at, True, address, 0, size, freed_by))
         elif action in ("segment_alloc", "segment_map"):
-            device.pool_changes.append((at, size))
+            device.reserved_changes.append((at, size))
         elif action in ("segment_free", "segment_unmap"):
-            device.pool_changes.append((at, -size))
+            device.reserved_changes.append((at, -size))
         elif action == "oom":
             device.refused_bytes, device.free_at_refusal = size, _non_negative_int(entry.get("device_free"))
             device.refused_line = reader.stacks.read(entry.get("frames")).line
@@ -226,7 +227,7 @@ def _add_history(
             size = sizes[change.address] = change.size
             in_use += size
         peak = max(peak, in_use)
-        key = "" if change.is_free else device.holder(change, reader.stacks)
+        key = "" if change.is_free else device.add_holder(change, reader.stacks)
         held = (size, change.requested, in_use, 0, peak, -1.0)
         device.events.append(AllocatorEvent(change.at, change.is_free, change.address, *held, key))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuwatch.core.formatting.units import memory, per_second_text, size
+from gpuwatch.core.formatting.units import count_rate, memory, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
@@ -65,7 +65,7 @@ def speed_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
         low = 1 / throughput.p90_step_seconds if throughput.p90_step_seconds > 0 else None
         high = 1 / throughput.p10_step_seconds if throughput.p10_step_seconds > 0 else None
         speed, text = throughput.steps_per_second, speed_text(throughput)
-        rows.append(_measured_row(name, throughput, speed, text, low, high, per_second_text))
+        rows.append(_measured_row(name, throughput, speed, text, low, high, count_rate))
     top = max(row.high or row.parts[0].amount for row in rows[:_MAX_ROWS])
     return _chart("Steps per second", rows, top, "from 0", whisker="p10 to p90; ▲ steps vary by more than 10 %")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.core.formatting.sentences import as_clause, name_list
-from gpuwatch.core.formatting.units import UNKNOWN, per_second_text, size
+from gpuwatch.core.formatting.units import UNKNOWN, count_rate, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.comparison import Comparison
@@ -214,7 +214,7 @@ class _Sentences:
         against = self.runs[reference]
         remaining = [index for index in steady if index not in slower]
         winners = [index for index in remaining if not comparable_runs.why_speeds_alike(self.runs[index], against)]
-        return self.winners_among(speeds, per_second_text, winners, slower, reference)
+        return self.winners_among(speeds, count_rate, winners, slower, reference)
 
     def winners_among(
         self,
@@ -254,7 +254,7 @@ class _Sentences:
         slower = own.steps_per_second < other.steps_per_second
         return (
             f", {'but slower' if slower else 'and faster'}:"
-            f" {per_second_text(own.steps_per_second)} instead of {per_second_text(other.steps_per_second)} steps/s"
+            f" {count_rate(own.steps_per_second)} instead of {count_rate(other.steps_per_second)} steps/s"
         )
 
     def same_memory_text(self, group: Sequence[int]) -> str:

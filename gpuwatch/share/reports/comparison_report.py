@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
-from gpuwatch.core.formatting.sentences import and_more
-from gpuwatch.core.formatting.units import UNKNOWN, count_text, percent, size
+from gpuwatch.core.formatting.sentences import and_more, count_text
+from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.comparison import Comparison, Node, OddFact
 from gpuwatch.core.model.findings import SEVERITY_ORDER

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
+from gpuwatch.core.formatting.sentences import count_text
+from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.masking.mask_secrets import MASK
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.comparison import Comparison

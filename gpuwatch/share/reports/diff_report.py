@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.reading_text import reading_text
-from gpuwatch.core.formatting.sentences import first_and_more
-from gpuwatch.core.formatting.units import UNKNOWN, count_text, size
+from gpuwatch.core.formatting.sentences import count_text, first_and_more
+from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import SEVERITY_ORDER

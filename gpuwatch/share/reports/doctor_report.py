@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.units import count_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor

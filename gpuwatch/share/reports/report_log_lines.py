@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from gpuwatch.core.formatting.units import count_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.logs.output_tail import is_decisive, omitted_line_count
 

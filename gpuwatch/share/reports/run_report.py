@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.sentences import and_more
-from gpuwatch.core.formatting.units import UNKNOWN, flops, per_second_text, percent, rate_text, size
+from gpuwatch.core.formatting.units import UNKNOWN, byte_rate, count_rate, flops, percent, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
@@ -232,7 +232,7 @@ def _speed_text(run: Run) -> str:
         return UNKNOWN
     median = f"median step {step_time_text(throughput.median_step_seconds)}"
     if (mean := mean_of_uneven_steps(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
-        return f"{per_second_text(1 / mean)} steps/s on average, {median} ({_FEW_SLOW_STEPS_NOTE})"
+        return f"{count_rate(1 / mean)} steps/s on average, {median} ({_FEW_SLOW_STEPS_NOTE})"
     flops_text = f", {flops(throughput.flops_per_second)}" if throughput.flops_per_second is not None else ""
     unreliable = f" ({UNRELIABLE_NOTE})" if is_unreliable(throughput) else ""
     return f"{speed_text(throughput)} steps/s{flops_text}, {median}{unreliable}"
@@ -356,9 +356,9 @@ def _speed_table(run: Run) -> Table:
         ("Step, median", step_time_text(throughput.median_step_seconds)),
         ("Step, p10 to p90", f"{p10} – {p90}"),
         _steps_counted(run, throughput),
-        ("Examples per second", per_second_text(throughput.examples_per_second)),
+        ("Examples per second", count_rate(throughput.examples_per_second)),
         ("Arithmetic", flops(throughput.flops_per_second)),
-        ("Data", rate_text(throughput.bytes_per_second)),
+        ("Data", byte_rate(throughput.bytes_per_second)),
         ("Compilation (not in the steps)", measured_seconds(throughput.compile_seconds)),
         ("Measured on", run_tables.short_device(throughput.device) if throughput.device else UNKNOWN),
     )

@@ -10,8 +10,8 @@ import msgspec
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.reading_text import reading_text
-from gpuwatch.core.formatting.sentences import gpu_list_text
-from gpuwatch.core.formatting.units import UNKNOWN, count_text, energy, memory, percent, size
+from gpuwatch.core.formatting.sentences import count_text, gpu_list_text
+from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import metric
 from gpuwatch.core.model.reading import Missing

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN, count_text
+from gpuwatch.core.formatting.sentences import count_text
+from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
 from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
 

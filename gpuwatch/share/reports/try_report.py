@@ -6,7 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.core.formatting.units import UNKNOWN, count_text, per_second_text, size
+from gpuwatch.core.formatting.sentences import count_text
+from gpuwatch.core.formatting.units import UNKNOWN, count_rate, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.json_codec import runs_in
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -199,7 +200,7 @@ def _setting_row(summary: SettingSummary) -> dict[str, str]:
         "ALLOCATOR": size(summary.allocator_peak),
         "DEVICE MAP": device_map(run) if run is not None else UNKNOWN,
         "STEP": _step_text(time),
-        "STEPS/S": UNKNOWN if time is None or time.median_seconds <= 0 else per_second_text(1 / time.median_seconds),
+        "STEPS/S": UNKNOWN if time is None or time.median_seconds <= 0 else count_rate(1 / time.median_seconds),
         "MEASURED": clean(summary.furthest_trial.covered).replace(" steps", "\u00a0steps"),
         "VERDICT": f"{_verdict_text(verdict)}{times}",
     }

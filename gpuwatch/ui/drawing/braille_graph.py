@@ -15,7 +15,7 @@ from itertools import islice
 from operator import sub
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.units import gib_text
+from gpuwatch.core.formatting.units import gib_number
 from gpuwatch.core.model.metrics import MetricSpec, Unit
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.machine.history.metric_history import History
@@ -38,7 +38,7 @@ _FILL_RIGHT = tuple(sum(_RIGHT_DOT_BITS[:n]) for n in range(5))
 def axis_text(spec: MetricSpec, axis: tuple[float, float]) -> str:
     """Both ends of an axis with its unit."""
     low, high = axis
-    return f"0–{gib_text(high)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {spec.unit.value}"
+    return f"0–{gib_number(high)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {spec.unit.value}"
 
 
 def recent_columns(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.units import UNKNOWN, rounded
+from gpuwatch.core.formatting.units import UNKNOWN, whole_number
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
@@ -84,7 +84,7 @@ def memory_holders_line(device: Device, view: View, inner: int) -> LineBuilder:
     builder.add("HELD " if parts else none, "dim")
     named_unit = False
     for number, (amount, name) in enumerate(parts + after):
-        size = units.gib_text(amount) + " GiB" * (amount is not None and not named_unit)  # the unit is shown once
+        size = units.gib_number(amount) + " GiB" * (amount is not None and not named_unit)  # the unit is shown once
         left = len(parts) - number
         gap = " · " if builder.x > len("HELD ") else ""
         if builder.cells_left < len(gap + size) + 1 + width_of(name) + (len(f" · {left - 1} more") if left > 1 else 0):
@@ -215,9 +215,9 @@ def _caption_notes(device: Device, field: GpuField, seen: Sequence[float], shown
     """What a caption says beside the number if there is room."""
     reserved = device.number("memory.reserved_bytes")
     if field.id == "utilization" and "bandwidth" not in shown:
-        yield f"memory busy {rounded(device.number('utilization.memory_percent'), 3)} %"
+        yield f"memory busy {whole_number(device.number('utilization.memory_percent'), 3)} %"
     elif field.id == "memory" and reserved is not None:
-        yield f"reserved {units.gib_text(reserved)}"
+        yield f"reserved {units.gib_number(reserved)}"
     if seen:
         scale, form = (_GIB, ".1f") if BY_ID[field.metric].unit is Unit.BYTES else (1, ".0f")
         yield f"avg {sum(seen) / len(seen) / scale:{form}}  max {max(seen) / scale:{form}}"

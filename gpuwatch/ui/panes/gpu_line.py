@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gpuwatch.core.formatting.sentences import and_more
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text, rounded
+from gpuwatch.core.formatting.units import UNKNOWN, gib_number, whole_number
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
 from gpuwatch.core.safe_text import printable
@@ -146,13 +146,13 @@ def draw_gpu_line(
     gpu = device.number("utilization.gpu_percent")
     level = load_level("utilization", device, thresholds)
     _bar(builder, fraction(gpu, 100), columns.gpu_bar, bar_style("gpu", level))
-    builder.add(f"{rounded(gpu, 3)} %", "dim" if gpu is None else "text")
+    builder.add(f"{whole_number(gpu, 3)} %", "dim" if gpu is None else "text")
     builder.add(level_mark("utilization", level), LEVEL_STYLES[level])
     total = device.number("memory.total_bytes")
     level = load_level("memory", device, thresholds)
     _bar(builder, fraction(used, total), columns.memory_bar, bar_style("memory", level))
-    builder.add(f"{gib_text(used):>5}", "dim" if used is None else LEVEL_STYLES[level])
-    builder.add(f"/{gib_text(total)}G".ljust(columns.total) if columns.total else "G", "dim")
+    builder.add(f"{gib_number(used):>5}", "dim" if used is None else LEVEL_STYLES[level])
+    builder.add(f"/{gib_number(total)}G".ljust(columns.total) if columns.total else "G", "dim")
     if columns.total:
         builder.add(level_mark("memory", level), LEVEL_STYLES[level])
     for field in columns.fields:
@@ -194,8 +194,8 @@ def mig_spans(instance: MigInstance, rows: Sequence[Process], cells: int) -> lis
     line.append((f"{profile[0]:<9} ", profile[1]))
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
-    line.append((f"{UNKNOWN if used is None else gib_text(used):>6}", "dim" if used is None else "strong"))
-    of_total = f" / {gib_text(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib_text(total)}G"
+    line.append((f"{UNKNOWN if used is None else gib_number(used):>6}", "dim" if used is None else "strong"))
+    of_total = f" / {gib_number(total)} GiB" if cells >= _ROOMY_BAR_CELLS else f"/{gib_number(total)}G"
     line += [(of_total, "dim"), ("  ", "text")]
     line.append((processes_text(rows), "text") if rows else ("no processes", "faint"))
     return line

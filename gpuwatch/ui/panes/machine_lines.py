@@ -6,7 +6,7 @@ import datetime
 import itertools
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.units import gib_text, rounded
+from gpuwatch.core.formatting.units import gib_number, whole_number
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import printable
@@ -45,15 +45,15 @@ def host_line(builder: LineBuilder, view: View) -> bool:
         builder.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
         return False
     total = host.memory_total_bytes
-    total_text = gib_text(total)
-    memory = f"{gib_text(host.memory_used_bytes):>{len(total_text)}}"
+    total_text = gib_number(total)
+    memory = f"{gib_number(host.memory_used_bytes):>{len(total_text)}}"
     loads = [f"{value:6.1f}" for value in host.load] if host.load is not None else []
     versions = _versions(view) if builder.width in WIDTHS_WITH_VERSIONS else ""
     # Cells of the labels, the percentage, the sizes, the load and the versions.
     beside = 31 + 2 * len(total_text) + 7 + 6 * len(loads) + len(versions)
     width = min(max((builder.width - beside) // 2, 5), 30)
     builder.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "gpu")
-    builder.add(rounded(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
+    builder.add(whole_number(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
     builder.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
     builder.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
     if loads and builder.cells_left >= 7 + sum(map(len, loads)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, gib_number
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
@@ -64,7 +64,7 @@ def _gpu_line(device: Device, width: int, cells: int) -> Line:
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
     parts: list[Span] = [
         (align_right(UNKNOWN if load is None else f"{load:.0f} %", 6), "text" if load is not None else "dim"),
-        (align_right(f"{gib_text(used)}/{gib_text(total)}G", 13), "memory" if used is not None else "dim"),
+        (align_right(f"{gib_number(used)}/{gib_number(total)}G", 13), "memory" if used is not None else "dim"),
         (align_right(UNKNOWN if heat is None else f"{heat:.0f}°C", 6), "text" if heat is not None else "dim"),
     ]
     builder = LineBuilder(width).add(f" {device.index:>{cells}} ", "strong")

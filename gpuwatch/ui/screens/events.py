@@ -9,7 +9,7 @@ from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_text, rounded
+from gpuwatch.core.formatting.units import UNKNOWN, gib, gib_number, whole_number
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.core.safe_text import printable
@@ -234,10 +234,10 @@ def _device(device: Device, *, marked: bool) -> list[tuple[str, str]]:
     return [
         ("▸ " if marked else "  ", "accent"),
         (f"GPU {device.index:<2} ", "strong"),
-        (f"{rounded(device.number('utilization.gpu_percent'), 3)} %", "text"),
-        (f"  {gib_text(used):>5} / {gib_text(total)} GiB", "text"),
-        (f"  {rounded(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
-        (f"  {rounded(device.number('power.draw_watts'), 4)} W", "text"),
+        (f"{whole_number(device.number('utilization.gpu_percent'), 3)} %", "text"),
+        (f"  {gib_number(used):>5} / {gib_number(total)} GiB", "text"),
+        (f"  {whole_number(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
+        (f"  {whole_number(device.number('power.draw_watts'), 4)} W", "text"),
         (f"  {printable(device.state)}" if device.state != "ok" else "", "error"),
     ]
 

@@ -398,10 +398,10 @@ class ProbesScreen(FilterableScreen):
         if script is None:
             self.say(f"{printable(config)} is no longer in the catalog", "warning")
             return
-        from gpuwatch.experiment.probing.probe_scripts import settings_code
+        from gpuwatch.experiment.probing.probe_scripts import example_code
         from gpuwatch.ui.screens.probe_sheets import CodeModal
 
-        self.app.push_screen(CodeModal(config, settings_code(script, options)))
+        self.app.push_screen(CodeModal(config, example_code(script, options)))
 
     @property
     def _live_view(self) -> View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.core.formatting.units import gigabytes_per_second, rounded
+from gpuwatch.core.formatting.units import gigabytes_per_second, whole_number
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL, clock_reasons, clock_reasons_text
 from gpuwatch.core.model.findings import Finding
@@ -65,7 +65,7 @@ def pcie_link_text(device: Device, cells: int = 0) -> str:
     generation, width = device.number("pcie.generation"), device.number("pcie.width")
     if generation is None and width is None:
         return ""
-    text = f"{rounded(generation, 1)}×{rounded(width, 1)}"
+    text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
     rx, tx = _pcie_rate(device, "rx"), _pcie_rate(device, "tx")
     if rx is None and tx is None and not cells:
         return text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.reading_text import missing_text
-from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_text, gigabytes_per_second, rounded, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_number, gigabytes_per_second, short_gib, whole_number
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
@@ -70,17 +70,17 @@ class GpuField:
 
 def _power_text(device: Device, cells: int = 1) -> str:
     draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
-    return f"{rounded(draw, cells)}/{rounded(limit, 1)}"
+    return f"{whole_number(draw, cells)}/{whole_number(limit, 1)}"
 
 
 def _memory_card(device: Device) -> str:
-    total = gib_text(device.number("memory.total_bytes"))
-    return f"{gib_text(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
+    total = gib_number(device.number("memory.total_bytes"))
+    return f"{gib_number(device.number('memory.used_bytes')):>{max(len(total), 5)}}/{total} GiB"
 
 
 def _clock_card(device: Device) -> str:
     now, most = device.number("clocks.sm_mhz"), device.number("clocks.sm_max_mhz")
-    return f"{rounded(now, 4)}/{rounded(most, 1)} MHz"
+    return f"{whole_number(now, 4)}/{whole_number(most, 1)} MHz"
 
 
 def _performance_state(device: Device) -> str:
@@ -237,7 +237,7 @@ def line_spans(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT
         text = field.text(device) + field.unit
     else:
         value = device.number(field.metric)
-        text = UNKNOWN if value is None else rounded(value, 1) + field.unit
+        text = UNKNOWN if value is None else whole_number(value, 1) + field.unit
     level = load_level(field.load, device, thresholds) if field.load else NORMAL
     style = _style(field, device, level)
     cells = f"{text[: field.line_cells - 1]:>{field.line_cells}}"
@@ -270,7 +270,7 @@ def card_spans(
     else:
         unit = f" {field.unit}"
         room = field.card_cells - len(field.label) - 1 - len(unit)
-        value = rounded(device.number(field.metric), room)
+        value = whole_number(device.number(field.metric), room)
     of_order = field.load == sorted_by
     label = field.label + (sign.strip() or SORT_ARROW * of_order or sign) if field.label else ""
     rest = field.card_cells - len(label) - len(unit)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting import durations
 from gpuwatch.core.formatting.reading_text import reading_text
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text, memory, percent, size
+from gpuwatch.core.formatting.units import UNKNOWN, gib_number, memory, percent, size
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, Process
@@ -173,7 +173,7 @@ def process_axis(
         known = [value for value in totals if value is not None]
         if not known or len(known) < len(totals):
             return None, "GPU memory size unknown"
-        return sum(known), f"0–{gib_text(sum(known))} GiB"
+        return sum(known), f"0–{gib_number(sum(known))} GiB"
     if reading == "sm_percent":
         gpus = max(len(rows), 1)
         return 100.0 * gpus, f"0–{100 * gpus} %" + (f" of {gpus} GPUs" if gpus > 1 else "")

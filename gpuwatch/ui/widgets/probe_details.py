@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib_text
+from gpuwatch.core.formatting.units import UNKNOWN, gib_number
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.runs_side_by_side import labels
@@ -67,10 +67,10 @@ def _graph(live: RunningBatch, width: int, height: int) -> list[Line]:
     for number, (caption, values) in enumerate(parts):
         rows = max((number + 1) * height // 2 - number * height // 2, 2)
         now = values[-1] if values else None
-        current = (UNKNOWN, "dim") if now is None else (f"{gib_text(now)} GiB", "strong")
+        current = (UNKNOWN, "dim") if now is None else (f"{gib_number(now)} GiB", "strong")
         end = max(until, span - 1e-9)
         columns = column_means(live.times, values, columns=width * 2, span=span, until=end, interval=_INTERVAL_SECONDS)
-        note = f"0–{gib_text(total)} GiB  {span:.0f}s"
+        note = f"0–{gib_number(total)} GiB  {span:.0f}s"
         lines += Graph(caption, current, "memory", columns, (0.0, total), note).lines(width, rows)
     return lines[:height]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from gpuwatch.core.formatting.units import UNKNOWN, gib, rounded, short_gib
+from gpuwatch.core.formatting.units import UNKNOWN, gib, short_gib, whole_number
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder, filtered_title
@@ -141,7 +141,7 @@ class UserTable(ItemList[Total]):
         amount = _short_memory if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
         if indices:
             builder.add(align_right(total.memory.shown(amount), columns.memory), "strong")
-        cpu = "" if nobody else total.cpu.shown(partial(rounded, width=1))
+        cpu = "" if nobody else total.cpu.shown(partial(whole_number, width=1))
         builder.add(align_right(cpu, columns.cpu), "text")
         builder.add(align_right("" if nobody else total.host.shown(whole), columns.host), "dim")
         if side_by_side:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gpuwatch.core.formatting.durations import rounded_duration, steady_duration
-from gpuwatch.core.formatting.units import count_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.explain.diagnosis.conditions.sample_context import NumberStatistics, SampleContext

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.units import count_text, size
+from gpuwatch.core.formatting.sentences import count_text
+from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.driver_advice import JOIN_DEVICE_GROUP, PASS_GPUS_TO_CONTAINER
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig

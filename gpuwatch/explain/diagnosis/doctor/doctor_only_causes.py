@@ -179,7 +179,7 @@ def unusable_libraries(facts: Facts, installation: FrameworkFacts) -> Iterator[F
             "warning" if facts.framework_has_gpu else "error",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
             evidence=[_why_unusable(library) for library in bad],
-            action=framework.install_libraries(facts, [library.name for library in bad]),
+            action=framework.library_install_advice(facts, [library.name for library in bad]),
         )
     shadowing = [library for library in found if library.shadows]
     if shadowing:
@@ -203,7 +203,7 @@ def not_installed(facts: Facts, installation: FrameworkFacts) -> Iterator[Findin
     """The framework is not installed, or two distributions overwrite each other."""
     if installation.missing:
         severity: Severity = "error" if facts.named_by_user else "warning"
-        yield finding("unknown", severity, title=installation.missing, action=framework.INSTALL_IT)
+        yield finding("unknown", severity, title=installation.missing, action=framework.INSTALL_FRAMEWORK)
         return
     builds = [entry for entry in installation.distributions or () if entry.name in ("tensorflow", "tensorflow-cpu")]
     if installation.name == "tensorflow" and len({entry.name for entry in builds}) == 2:
@@ -221,7 +221,11 @@ def pytorch_build_or_simulation(facts: Facts, installation: FrameworkFacts) -> I
     if installation.name != "torch":
         return
     if installation.gpu_build is False:
-        yield finding("build.cpu-only", "error" if facts.nvml_answers else "warning", action=framework.TORCH_BUILD)
+        yield finding(
+            "build.cpu-only",
+            "error" if facts.nvml_answers else "warning",
+            action=framework.INSTALL_CUDA_BUILD_OF_PYTORCH,
+        )
     elif facts.run is not None and (obstacle := why_pytorch_has_no_gpu(facts.run)):
         yield warning_finding(
             "unknown",
@@ -305,7 +309,7 @@ def broken_import(facts: Facts, run: Run) -> Iterator[Finding]:
         if found.severity != "error" or found.id == "unknown":
             continue
         libraries_missing = found.id == "cuda.libraries-missing" and log.missing_libraries
-        action = framework.install_libraries(facts, log.missing_libraries) if libraries_missing else found.action
+        action = framework.library_install_advice(facts, log.missing_libraries) if libraries_missing else found.action
         yield finding(
             found.id,
             found.severity,

@@ -7,7 +7,7 @@ CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on
 from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import tenths_of_seconds
-from gpuwatch.core.formatting.units import count_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.driver_advice import INSTALL_DRIVER, REPLACE_NOUVEAU, missing_driver_action
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn

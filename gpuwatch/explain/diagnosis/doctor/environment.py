@@ -6,7 +6,7 @@ Sources: CUDA programming guide ("CUDA environment variables"), TensorFlow's gpu
 
 from __future__ import annotations
 
-from gpuwatch.core.formatting.units import count_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuwatch.core.formatting.durations import tenths_of_seconds
-from gpuwatch.core.formatting.units import count_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.doctor import Distribution, FrameworkFacts, Library
 from gpuwatch.core.model.run import RunError
 from gpuwatch.core.parsing import parse_integer
@@ -28,10 +28,17 @@ from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
-_BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
+_TENSORFLOW_DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-cpu",
+    "tensorflow-gpu",
+    "tensorflow-intel",
+    "tensorflow-cpu-aws",
+    "tf-nightly",
+)
 _NOT_IMPORTED = "the framework was not imported"
-TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
-INSTALL_IT = "Install it there, or use --python to choose an interpreter that has it."
+INSTALL_CUDA_BUILD_OF_PYTORCH = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
+INSTALL_FRAMEWORK = "Install it there, or use --python to choose an interpreter that has it."
 _SEE_FIRST_FINDING = "See the finding at the top."
 _CUDNN_NEEDED = {
     "2.10": "8.1", "2.11": "8.1", "2.12": "8.6", "2.13": "8.6", "2.14": "8.7", "2.15": "8.9", "2.16": "8.9",
@@ -55,7 +62,7 @@ def interpreter(facts: Facts) -> Answer | None:
     if facts.installation is None:
         return skip("not checked")
     if facts.installation.missing:
-        return fail(facts.installation.missing, INSTALL_IT)
+        return fail(facts.installation.missing, INSTALL_FRAMEWORK)
     return ok(f"{facts.installation.interpreter}")
 
 
@@ -65,11 +72,12 @@ def distributions(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     if installation.distributions is None:
         return skip(_deadline_text(installation.search_late) or "; ".join(installation.problems) or "not checked")
     names = {entry.name: entry.version for entry in installation.distributions}
-    builds = [f"{name} {names[name]}" for name in _BUILDS if name in names]
+    builds = [name for name in _TENSORFLOW_DISTRIBUTIONS if name in names]
     if len(builds) > 1 and installation.name == "tensorflow":
+        listed = " and ".join(f"{name} {names[name]}" for name in builds)
         return fail(
-            f"{' and '.join(builds)} are both installed and overwrite each other's files",
-            f"pip uninstall -y {' '.join(name for name in _BUILDS if name in names)}, then install one of them.",
+            f"{listed} are both installed and overwrite each other's files",
+            f"pip uninstall -y {' '.join(builds)}, then install one of them.",
         )
     if "pynvml" in names and "nvidia-ml-py" in names:
         return warn(
@@ -102,9 +110,9 @@ def framework_import(facts: Facts, installation: FrameworkFacts) -> Answer | Non
         if installation.late:
             action = "Look for a slow file system, and check dmesg for a hung GPU."
             return fail(_deadline_text(installation.late), action)
-        number = ending_signal(run)
-        if number is not None and not run.errors:
-            return fail(*SIGNALS[number][:2])
+        ended_by = ending_signal(run)
+        if ended_by is not None and not run.errors:
+            return fail(*SIGNALS[ended_by][:2])
         reason = _first_line(run.errors[-1] if run.errors else None) or run.verdict_reason
         return fail(reason, "Repair the installation: the import fails in your own programs, too.")
     took = f" in {installation.import_seconds:.1f} s" if installation.import_seconds is not None else ""
@@ -121,7 +129,10 @@ def cuda_build(facts: Facts, installation: FrameworkFacts) -> Answer | None:
         return skip(_NOT_IMPORTED)
     if not gpu_build:
         action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
-        return fail(f"{facts.product} is a build without CUDA", TORCH_BUILD if facts.checks_pytorch else action)
+        return fail(
+            f"{facts.product} is a build without CUDA",
+            INSTALL_CUDA_BUILD_OF_PYTORCH if facts.checks_pytorch else action,
+        )
     build = framework.build if framework is not None else {}
     keys = {"CUDA": "cuda_version", "cuDNN": "cudnn_version"}
     needs = [f"{name} {build[key]}" for name, key in keys.items() if key in build]
@@ -183,7 +194,7 @@ def cuda_libraries(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     if names:
         broken = next((library.detail for library in bad if library.state == "broken"), "")
         inside = f" ({broken})" if broken else ""
-        return fail(f"cannot be loaded: {', '.join(names)}{inside}", install_libraries(facts, names))
+        return fail(f"cannot be loaded: {', '.join(names)}{inside}", library_install_advice(facts, names))
     if installation.search_late:
         return skip(f"{_deadline_text(installation.search_late)}; opened so far: {len(installation.libraries)}")
     if not installation.libraries:
@@ -192,12 +203,15 @@ def cuda_libraries(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     return ok(f"{count_text(len(installation.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
 
 
-def install_libraries(facts: Facts, names: Iterable[str]) -> str:
+def library_install_advice(facts: Facts, names: Iterable[str]) -> str:
     """How to install these libraries for the checked framework."""
     installation = facts.installation
     version = facts.framework.version if facts.framework is not None else None
     if version is None and installation is not None:
-        version = next((entry.version for entry in installation.distributions or () if entry.name in _BUILDS), None)
+        version = next(
+            (entry.version for entry in installation.distributions or () if entry.name in _TENSORFLOW_DISTRIBUTIONS),
+            None,
+        )
     python = installation.interpreter if installation is not None else None
     return install_advice(names, version, framework=TORCH if facts.checks_pytorch else TENSORFLOW, interpreter=python)
 
