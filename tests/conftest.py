@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.sim import install_libraries
+from gpuwatch.sim import library_cache
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.fast import fast_ones, forbid_processes
@@ -95,7 +95,7 @@ LONGEST = (
     "tests/ui/test_ui_replay.py",
     "tests/trials/test_largest.py",
     "tests/probing/test_trial.py",
-    "tests/sim/test_install_libraries.py",
+    "tests/sim/test_library_cache.py",
     "tests/guides/test_guides.py",
     "tests/probing/test_program_threads.py",
     "tests/diagnosis/test_conditions_machine.py",
@@ -243,7 +243,7 @@ def start_feed() -> Iterator[Callable[..., LiveFeed]]:
 @pytest.fixture(scope="session")
 def builds() -> tuple[Path, Path]:
     """The simulated GPUs' libraries of both tiers, in the cache that the tests share."""
-    return install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
+    return library_cache.ensure_built("driver"), library_cache.ensure_built("plugin")
 
 
 def copy_builds(builds: tuple[Path, Path], cache_home: Path) -> None:

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 import gpuwatch
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.sim.environment import ENV_PLUGIN, simulated_environment_of
-from gpuwatch.sim.install_libraries import Tier, ensure_built
+from gpuwatch.sim.libraries import Tier
+from gpuwatch.sim.library_cache import ensure_built
 
 
 class Result(NamedTuple):

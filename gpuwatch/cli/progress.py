@@ -67,7 +67,7 @@ _line_shown = False
 @contextmanager
 def compile_notice() -> Iterator[None]:
     """Says when the simulated libraries are compiled, and how long that took; in a pipe too, as it takes a while."""
-    from gpuwatch.sim import install_libraries
+    from gpuwatch.sim import library_cache
 
     began: list[float] = []
 
@@ -76,7 +76,7 @@ def compile_notice() -> Iterator[None]:
             print_over_progress("compiling the simulated GPUs; this is done once and can take a minute")
         began.append(time.monotonic())
 
-    with install_libraries.announced_builds(print_compiling):
+    with library_cache.announced_builds(print_compiling):
         yield
     if began:
         print_over_progress(f"compiled in {time.monotonic() - began[0]:.0f} s")

@@ -23,7 +23,7 @@ from gpuwatch.core.formatting.path_text import printable_path
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Snapshot
-    from gpuwatch.sim.install_libraries import Tier
+    from gpuwatch.sim.libraries import Tier
     from gpuwatch.sim.machine_shape import SimShape
     from gpuwatch.sim.simulated_machine import SimMachine
 
@@ -151,11 +151,11 @@ def simulated_environment(
 def _choose_tier(tier: str, command: Sequence[str]) -> Tier:
     """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
     from gpuwatch.experiment.probing.simulation_tier import plugin_obstacle
-    from gpuwatch.sim import install_libraries
+    from gpuwatch.sim import library_cache
 
     if tier != "auto":
         return "plugin" if tier == "plugin" else "driver"
-    if (error := install_libraries.compiler_obstacle()) is not None:
+    if (error := library_cache.compiler_obstacle()) is not None:
         print_line(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
         return "driver"
     if obstacle := plugin_obstacle(command):

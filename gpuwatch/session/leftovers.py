@@ -19,7 +19,7 @@ import platformdirs
 
 from gpuwatch.core import private_folders
 from gpuwatch.machine.recording import running_recorders
-from gpuwatch.sim import install_libraries, state_files
+from gpuwatch.sim import library_cache, state_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def remove_empty(removed: list[Leftover]) -> None:
     state = platformdirs.user_state_path("gpuwatch", appauthor=False)
     for folder in (
         *{leftover.path.parent for leftover in removed},
-        install_libraries.cache_folder().parent,
+        library_cache.cache_folder().parent,
         state / "recorders",
         state,
     ):
@@ -86,7 +86,7 @@ def remove_empty(removed: list[Leftover]) -> None:
 
 @contextmanager
 def _not_being_built(folder: Path) -> Iterator[None]:
-    """Holds the lock of :mod:`gpuwatch.sim.install_libraries` on the cache; BlockingIOError if somebody has it."""
+    """Holds the lock of :mod:`gpuwatch.sim.library_cache` on the cache; BlockingIOError if somebody has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,7 +104,7 @@ def _machine_leftovers() -> Iterator[Leftover]:
 
 
 def _library_leftovers() -> Iterator[Leftover]:
-    cache = install_libraries.cache_folder()
+    cache = library_cache.cache_folder()
     if cache.is_dir():
         why_in_use = "a program is using them" if _is_named_by_a_process(cache) else ""
         try:

@@ -19,7 +19,8 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, ProbeRunner, SnapshotSource
+    from gpuwatch.experiment.probing.probe_runner import ProbeOptions, ProbeRunner
+    from gpuwatch.experiment.probing.run_draft import SnapshotSource
 
 _SET_VISIBLE_IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""

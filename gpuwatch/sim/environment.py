@@ -6,12 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpuwatch.sim import libraries
-
-if TYPE_CHECKING:
-    from gpuwatch.sim.install_libraries import Tier
+from gpuwatch.sim.libraries import Tier
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
 ENV_STATE: Final = "GPUWATCH_SIM_STATE"
@@ -32,9 +30,9 @@ def simulated_environment_of(
     """``base`` for a program on the machine in ``state_path``; see :meth:`.SimMachine.environment`."""
     folder, preloaded = library_dir, libraries.PROC_LIBRARY
     if tier == "plugin":
-        from gpuwatch.sim import install_libraries  # monitors, which import this module, need no compiler
+        from gpuwatch.sim import library_cache
 
-        folder, preloaded = install_libraries.ensure_built("plugin"), libraries.RENAME_LIBRARY
+        folder, preloaded = library_cache.ensure_built("plugin"), libraries.RENAME_LIBRARY
     env = real_environment_of(base, library_dir)
     for name, path in (("LD_LIBRARY_PATH", folder), ("LD_PRELOAD", folder / preloaded)):
         env[name] = ":".join(filter(None, (str(path), env.get(name))))

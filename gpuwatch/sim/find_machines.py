@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.sim import install_libraries
+from gpuwatch.sim import library_cache
 from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -40,7 +40,7 @@ class FoundMachine:
 
 def find_machines() -> tuple[FoundMachine, ...]:
     """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
-    libraries, found = install_libraries.ensure_built(), []
+    libraries, found = library_cache.ensure_built(), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
         parts = _STATE_FILE_NAME.fullmatch(path.name)
         if parts is None:

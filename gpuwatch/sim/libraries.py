@@ -1,11 +1,14 @@
-"""The simulated libraries: their names, sources and aliases. :mod:`gpuwatch.sim.install_libraries` compiles them."""
+"""The simulated libraries: their tiers, names, sources and aliases. :mod:`gpuwatch.sim.library_cache` compiles them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from gpuwatch.core.parsing import parse_integer
+
+Tier = Literal["driver", "plugin"]
+"""How frameworks reach the simulated GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes."""
 
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"

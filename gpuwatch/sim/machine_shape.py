@@ -14,7 +14,7 @@ MAX_DEVICES: Final = 16
 MIN_MEMORY_BYTES: Final = 512 * 2**20
 MAX_MEMORY_BYTES: Final = 2**40
 _UNITS: Final = {unit: UNIT_BYTES[unit] for unit in ("MIB", "GIB", "TIB", "MB", "GB", "TB")}
-MACHINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+MACHINE_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EXAMPLE: Final = "for example 2x24GiB (two GPUs of 24 GiB) or 8GiB (one)"
 _MODEL: Final = re.compile(r"\s*(?:(\d{1,9})\s*[x×*]\s*)?([a-z0-9]+)\s*")
 _TEXT: Final = re.compile(
@@ -83,7 +83,7 @@ def parse_machine(text: str) -> tuple[SimShape, str | None]:
     """
     shape, named, name = text.partition("@")
     parsed = SimShape.parse(shape)
-    if named and not MACHINE_NAME.fullmatch(name.strip()):
+    if named and not MACHINE_NAME_PATTERN.fullmatch(name.strip()):
         raise _shape_error(text, "no name after the @ (letters, digits, dots, dashes and underscores)")
     return parsed, name.strip() or None
 

@@ -1,7 +1,7 @@
 """Simulated libraries that came compiled with a wheel, so that whoever installs it needs no compiler.
 
 A release wheel holds both tiers for one machine (``.github/hatch_build.py``): plain files, since a wheel cannot hold
-links, and a fingerprint of what they were made from. :mod:`gpuwatch.sim.install_libraries` copies them into the
+links, and a fingerprint of what they were made from. :mod:`gpuwatch.sim.library_cache` copies them into the
 user's cache.
 """
 

@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import environment, install_libraries
+from gpuwatch.sim import environment, library_cache
 from gpuwatch.sim.control_library import FaultView, MigView, ProcessView, load_control, set_mig_instances
 from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.gpu_models import DescribedGpu
-from gpuwatch.sim.machine_shape import MACHINE_NAME, MAX_DEVICES, SimShape
+from gpuwatch.sim.libraries import Tier
+from gpuwatch.sim.machine_shape import MACHINE_NAME_PATTERN, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
 from gpuwatch.sim.state_files import check_state_is_trusted, ensure_machine, folder_lock, state_folder, state_name
 
@@ -84,7 +85,7 @@ class SimMachine:
         self.state_path = state_path
         self._control = load_control(library_dir)
         self._handle: int | None = None
-        self.tier: install_libraries.Tier = "driver"
+        self.tier: Tier = "driver"
         self.name: str | None = None
         """The name that `open` was given."""
 
@@ -94,7 +95,7 @@ class SimMachine:
         shape: SimShape,
         *,
         name: str | None = None,
-        tier: install_libraries.Tier = "driver",
+        tier: Tier = "driver",
         described: Sequence[DescribedGpu] = (),
     ) -> Self:
         """Create the machine, or join it if it exists.
@@ -109,11 +110,11 @@ class SimMachine:
         Raises:
             GpuwatchError: it cannot be built, or its folder is not safe to use.
         """
-        if name is not None and not MACHINE_NAME.fullmatch(name):
+        if name is not None and not MACHINE_NAME_PATTERN.fullmatch(name):
             raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
-        library_dir = install_libraries.ensure_built()
+        library_dir = library_cache.ensure_built()
         if tier == "plugin":
-            install_libraries.ensure_built(tier)  # so that errors show now
+            library_cache.ensure_built(tier)  # so that errors show now
         folder = state_folder()
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
@@ -130,11 +131,11 @@ class SimMachine:
         if not shape or not state:
             return None
         check_state_is_trusted(Path(state))
-        machine = cls(SimShape.parse(shape), install_libraries.ensure_built(), Path(state))
+        machine = cls(SimShape.parse(shape), library_cache.ensure_built(), Path(state))
         machine._handle = machine._open_state()
         return machine
 
-    def environment(self, base: Mapping[str, str], *, tier: install_libraries.Tier | None = None) -> dict[str, str]:
+    def environment(self, base: Mapping[str, str], *, tier: Tier | None = None) -> dict[str, str]:
         """`base` plus everything that makes a program see the simulated GPUs.
 
         Args:

@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.cli.progress import compile_notice
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
-from gpuwatch.sim import install_libraries
+from gpuwatch.sim import library_cache
 from tests.conftest import gpuwatch
 
 _NOTE = "gpuwatch: simulated GPUs have no XLA: Keras does not compile models by default\n"
@@ -164,9 +164,9 @@ def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
 
 def test_compiling_the_simulated_gpus_is_said_in_a_pipe_too(capsys: pytest.CaptureFixture[str]) -> None:
     with compile_notice():
-        assert install_libraries._before_build is not None
-        install_libraries._before_build()
-        install_libraries._before_build()
+        assert library_cache._before_build is not None
+        library_cache._before_build()
+        library_cache._before_build()
     said = capsys.readouterr().err.splitlines()
     assert [line.startswith("gpuwatch: compil") for line in said] == [True, True]
     with compile_notice():

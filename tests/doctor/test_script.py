@@ -15,7 +15,7 @@ import pytest
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.interpreter_checks import ask_driver, inspect_interpreter
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
-from gpuwatch.sim import install_libraries
+from gpuwatch.sim import library_cache
 
 NAME = "libcudnn.so.9"
 
@@ -23,7 +23,7 @@ NAME = "libcudnn.so.9"
 @pytest.fixture(scope="module")
 def empty() -> Path:
     """A library without anything in it."""
-    return (install_libraries.ensure_built() / "libgpuwatchsim-empty.so").resolve()
+    return (library_cache.ensure_built() / "libgpuwatchsim-empty.so").resolve()
 
 
 def find(*runpath: Path, library_path: str = "", name: str = NAME) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.sim.install_libraries import Tier
+from gpuwatch.sim.libraries import Tier
 from tests.conftest import has_cuda_wheel
 from tests.forked import gpuwatch_forked
 

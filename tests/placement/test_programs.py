@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gpuwatch.experiment.probing.watch_program
-from gpuwatch.sim.install_libraries import Tier
+from gpuwatch.sim.libraries import Tier
 from tests.conftest import has_cuda_wheel
 from tests.forked import start_gpuwatch_forked
 

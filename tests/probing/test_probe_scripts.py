@@ -9,7 +9,8 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.experiment.probing import interpreter
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import find_probe, find_probes, read_header
-from gpuwatch.experiment.probing.simulation_tier import Tier, choose_tier
+from gpuwatch.experiment.probing.simulation_tier import choose_tier
+from gpuwatch.sim.libraries import Tier
 from tests.terminal import wait_until_ended
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import example_code, find_probe, find_probes
-from gpuwatch.sim.install_libraries import Tier
+from gpuwatch.sim.libraries import Tier
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.every import every

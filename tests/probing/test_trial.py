@@ -12,8 +12,8 @@ import pytest
 
 import gpuwatch
 from gpuwatch.experiment.probing.received_events import AppliedSetting
-from gpuwatch.experiment.probing.simulation_tier import Tier
 from gpuwatch.experiment.trials.trial_settings import find_setting
+from gpuwatch.sim.libraries import Tier
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import gpuwatch_forked

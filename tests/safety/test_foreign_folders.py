@@ -20,7 +20,7 @@ import pytest
 
 from gpuwatch.core.private_folders import ENV_PRIVATE, private_folder, why_untrusted
 from gpuwatch.machine.history.saved_runs import RunStore
-from gpuwatch.sim import install_libraries, libraries
+from gpuwatch.sim import library_cache, libraries
 from gpuwatch.sim.control_library import load_control
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
@@ -151,9 +151,7 @@ def planted(folder: Path, mark: Path) -> None:
     )
     folder.mkdir(parents=True)
     library = folder / libraries.CONTROL_LIBRARY
-    subprocess.run(
-        [*install_libraries.find_compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True
-    )
+    subprocess.run([*library_cache.find_compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     for name in (*libraries.ALIASES, *(one.name for one in libraries.LIBRARIES), libraries.DRIVER_FILE):
         if not (folder / name).exists():
             shutil.copy(library, folder / name)
@@ -167,15 +165,15 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
     compiler = foreign_home.parent / "cc"
     compiler.write_text(
         '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n'
-        f'cp "{install_libraries.ensure_built()}/$(basename "$2")" "$2" 2>/dev/null || : > "$2"\n'
+        f'cp "{library_cache.ensure_built()}/$(basename "$2")" "$2" 2>/dev/null || : > "$2"\n'
     )
     compiler.chmod(0o755)
-    key = install_libraries._build_key([str(compiler)], sources)
+    key = library_cache._build_key([str(compiler)], sources)
     cache = foreign_home / ".cache"
     planted(cache / "gpuwatch" / "sim" / key, mark)
     subprocess.run(["chown", "-R", f"{ATTACKER}:{ATTACKER}", str(foreign_home)], check=True)
     runtime = owned(foreign_home / "run", ATTACKER, 0o700)
-    inner = "from gpuwatch.sim import install_libraries; print(install_libraries.ensure_built())"
+    inner = "from gpuwatch.sim import library_cache; print(library_cache.ensure_built())"
     code = f"""
     os.umask(0)
     import subprocess
@@ -215,7 +213,7 @@ def test_what_was_planted_while_the_cache_was_open_to_all_is_built_again(
     fake.chmod(0o755)
     monkeypatch.setenv("CC", str(fake))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = install_libraries.ensure_built()
+    folder = library_cache.ensure_built()
     evil = tmp_path / "evil.so"
     evil.write_text("evil")
     os.chown(evil, ATTACKER, ATTACKER)
@@ -225,7 +223,7 @@ def test_what_was_planted_while_the_cache_was_open_to_all_is_built_again(
         os.chown(folder / library, ATTACKER, ATTACKER)
     else:
         (folder / library).symlink_to(evil)
-    assert install_libraries.ensure_built() == folder
+    assert library_cache.ensure_built() == folder
     assert (folder / library).read_text() == "built\n"
 
 

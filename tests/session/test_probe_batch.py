@@ -9,8 +9,9 @@ import pytest
 from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
-from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
+from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import find_probes
+from gpuwatch.experiment.probing.run_draft import SnapshotSource
 from gpuwatch.session.probe_batch import ProbeBatch, find_interpreters
 from tests.ui import machines
 from tests.ui.probe_bench import TENSORFLOW, Bench, FakeCollector, FakeRunner

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.sim import install_libraries
+from gpuwatch.sim import library_cache
 from gpuwatch.sim.simulated_machine import SimMachine
 
 GIB, MIB = 2**30, 2**20
@@ -140,7 +140,7 @@ def made(folder: Path, name: str, source: str, *options: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = path.with_name(path.name + ".c")
     text.write_text(source)
-    subprocess.run([*install_libraries.find_compiler(), "-shared", "-fPIC", "-o", path, text, *options], check=True)
+    subprocess.run([*library_cache.find_compiler(), "-shared", "-fPIC", "-o", path, text, *options], check=True)
     return path
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import install_libraries, libraries
+from gpuwatch.sim import libraries, library_cache
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.forked import forked
@@ -101,16 +101,14 @@ def said(log: str) -> list[tuple[int, int, int]]:
 
 
 def test_builds_in_a_folder_of_its_own() -> None:
-    folder = install_libraries.ensure_built("plugin")
+    folder = library_cache.ensure_built("plugin")
     names = {path.name for path in folder.iterdir()}
     assert names == {
         *("libgpuwatchplugin.so", "libgpuwatchrename.so"),
         *("libgpuwatchsim.so", "libnvidia-ml.so.1", "libnvidia-ml.so"),
     }
-    assert (folder / "libnvidia-ml.so.1").resolve() == (
-        install_libraries.ensure_built() / "libnvidia-ml.so.1"
-    ).resolve()
-    assert install_libraries.ensure_built("plugin") == folder
+    assert (folder / "libnvidia-ml.so.1").resolve() == (library_cache.ensure_built() / "libnvidia-ml.so.1").resolve()
+    assert library_cache.ensure_built("plugin") == folder
     needed = subprocess.run(["readelf", "-d", folder / "libgpuwatchplugin.so"], capture_output=True, text=True).stdout
     assert "[libtensorflow_framework.so.2]" in needed
 
@@ -121,11 +119,11 @@ def test_no_cxx_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GpuwatchError, match=r"need a C\+\+ compiler") as caught:
-        install_libraries.find_cxx_compiler()
+        library_cache.find_cxx_compiler()
     assert "apt install g++" in caught.value.hint
     monkeypatch.setenv("CXX", "no-such-compiler -m64")
     with pytest.raises(GpuwatchError, match="no-such-compiler"):
-        install_libraries.find_cxx_compiler()
+        library_cache.find_cxx_compiler()
 
 
 def test_sources_compile_without_warnings() -> None:
@@ -145,7 +143,7 @@ def test_sources_compile_without_warnings() -> None:
 
 def test_environment(sim_machine: Open) -> None:
     machine = sim_machine("2x2GiB")
-    folder = install_libraries.ensure_built("plugin")
+    folder = library_cache.ensure_built("plugin")
     base = {"LD_LIBRARY_PATH": f"/a:{machine.library_dir}", "LD_PRELOAD": "/x.so /y.so", "Z": "1"}
     env = machine.environment(base, tier="plugin")
     assert env["LD_LIBRARY_PATH"] == f"{folder}:/a"  # not the driver tier's: it has a libcuda
@@ -206,7 +204,7 @@ def test_cuda_visible_devices(sim_machine: Open, run: Run) -> None:
         """,
         json.dumps(list(wanted)),
         TF_PLUGGABLE_DEVICE_LIBRARY_PATH="",
-        PLUGIN=str(install_libraries.ensure_built("plugin") / libraries.PLUGIN_LIBRARY),
+        PLUGIN=str(library_cache.ensure_built("plugin") / libraries.PLUGIN_LIBRARY),
     )
     assert result == {visible: [count, count] for visible, count in wanted.items()}
 

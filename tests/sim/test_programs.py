@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.experiment.probing.probe_scripts import example_code, find_probes
-from gpuwatch.sim.install_libraries import Tier
+from gpuwatch.sim.libraries import Tier
 from tests.conftest import Result, gpuwatch
 from tests.forked import gpuwatch_forked
 from tests.sim.test_plugin import PYTHON, tensorflow

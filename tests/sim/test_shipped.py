@@ -15,7 +15,7 @@ import pytest
 
 import gpuwatch
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import install_libraries, shipped_libraries
+from gpuwatch.sim import library_cache, shipped_libraries
 from gpuwatch.sim.libraries import ALIASES, PLUGIN_LIBRARY, PLUGIN_SHARES
 
 CHECKOUT = Path(gpuwatch.__file__).parents[1]
@@ -28,13 +28,13 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shipped"
     folder.mkdir()
     for tier, names in (("driver", shipped_libraries.driver_files()), ("plugin", shipped_libraries.plugin_files())):
-        made = install_libraries.ensure_built(tier)  # type: ignore[arg-type]
+        made = library_cache.ensure_built(tier)  # type: ignore[arg-type]
         for name in names:
             shutil.copy(made / name, folder / name)
     (folder / shipped_libraries.FINGERPRINT_FILE).write_text(shipped_libraries.fingerprint(SOURCES))
     monkeypatch.setattr(shipped_libraries, "shipped_folder", lambda: folder)
     monkeypatch.setattr(
-        install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+        library_cache, "_cpu_flags", lambda: frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
     )
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -45,20 +45,20 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_a_compiler_both_tiers_are_copied_with_their_links(wheel: Path) -> None:
     announced: list[None] = []
-    with install_libraries.announced_builds(lambda: announced.append(None)):
-        driver, plugin = install_libraries.ensure_built("driver"), install_libraries.ensure_built("plugin")
+    with library_cache.announced_builds(lambda: announced.append(None)):
+        driver, plugin = library_cache.ensure_built("driver"), library_cache.ensure_built("plugin")
     assert announced == [], "a copy takes no time"
-    assert install_libraries.compiler_obstacle() is None
+    assert library_cache.compiler_obstacle() is None
     assert shipped_libraries.driver_files() | set(ALIASES) < {path.name for path in driver.iterdir()}
     assert shipped_libraries.plugin_files() | set(PLUGIN_SHARES) == {path.name for path in plugin.iterdir()}
     assert all(path.exists() for folder in (driver, plugin) for path in folder.iterdir())
     assert {path.stat().st_mode & 0o777 for path in driver.iterdir() if not path.is_symlink()} == {0o600}
-    assert install_libraries.ensure_built("plugin") == plugin
+    assert library_cache.ensure_built("plugin") == plugin
 
 
 def test_conda_s_variables_do_not_make_it_compile(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "/conda/bin/x86_64-conda-linux-gnu-cc")
-    assert install_libraries.ensure_built().is_dir()
+    assert library_cache.ensure_built().is_dir()
 
 
 @pytest.mark.parametrize("why", ["asked", "sources", "none"])
@@ -70,8 +70,8 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
     else:
         (wheel / shipped_libraries.FINGERPRINT_FILE).unlink()
     with pytest.raises(GpuwatchError, match=r"^simulated GPUs need a C compiler, and none was found"):
-        install_libraries.ensure_built()
-    obstacle = install_libraries.compiler_obstacle()
+        library_cache.ensure_built()
+    obstacle = library_cache.compiler_obstacle()
     assert obstacle is not None
     assert "C++ compiler" in obstacle.message
 
@@ -79,15 +79,15 @@ def test_else_it_is_compiled(wheel: Path, why: str, monkeypatch: pytest.MonkeyPa
 def test_a_cpu_that_is_too_old_is_told_in_one_line(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not shipped_libraries.lacking_cpu_features(frozenset()):
         pytest.skip("the libraries need nothing special of this machine")
-    monkeypatch.setattr(install_libraries, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
+    monkeypatch.setattr(library_cache, "_cpu_flags", lambda: frozenset({"avx2", "fma", "movbe", "f16c"}))
     with pytest.raises(GpuwatchError) as error:
-        install_libraries.ensure_built()
+        library_cache.ensure_built()
     assert error.value.message.startswith("the simulated GPUs that come with gpuwatch need a CPU with bmi1, bmi2: ")
     assert "\n" not in error.value.message
 
 
 def test_the_plugin_exports_nothing_of_the_cxx_runtime() -> None:
-    assert _exported(install_libraries.ensure_built("plugin") / PLUGIN_LIBRARY) == {
+    assert _exported(library_cache.ensure_built("plugin") / PLUGIN_LIBRARY) == {
         "SE_InitPlugin",
         "TF_InitKernel",
         "gpuwatch_plugin_lay_out",

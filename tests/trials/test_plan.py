@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.experiment.trials.trial_plan import (
-    UNCOUNTED_SECONDS,
+    MAX_SECONDS_WITHOUT_STEPS,
     StopRule,
     command_with_values,
     hours_minutes,
@@ -24,7 +24,7 @@ from tests.every import every
         ("60s", StopRule("seconds", 60)),
         ("5min", StopRule("seconds", 300)),
         ("1h 30min", StopRule("seconds", 5400)),
-        ("steady", StopRule("steady", uncounted_seconds=UNCOUNTED_SECONDS)),
+        ("steady", StopRule("steady", uncounted_seconds=MAX_SECONDS_WITHOUT_STEPS)),
         ("end", StopRule("end")),
     ],
 )

@@ -15,9 +15,9 @@ from gpuwatch.core.model.run import DeviceMapping, Devices, Fallback, Framework,
 from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.experiment.probing.interpreter import Interpreter
-from gpuwatch.experiment.probing.probe_runner import ProbeOptions, SnapshotSource
+from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.experiment.probing.run_draft import RunDraft
+from gpuwatch.experiment.probing.run_draft import RunDraft, SnapshotSource
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.session.background_probes import ProbeRuns

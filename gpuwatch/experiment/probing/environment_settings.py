@@ -1,4 +1,4 @@
-"""GPU settings that a watched program got from environment variables: memory and visible devices.
+"""Environment variables of a run: those that it stores, and the GPU settings that a watched program got from them.
 
 Sources: tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc and gpu_device.cc (``TF_FORCE_GPU_ALLOW_GROWTH``,
 ``TF_GPU_ALLOCATOR``, ``TF_GPU_HOST_MEM_LIMIT_IN_MB``, ``TF_DEVICE_MIN_SYS_MEMORY_IN_MB``), c10/cuda/CUDAAllocatorConfig
@@ -20,8 +20,26 @@ _FRAMEWORK_VARIABLES = {
     ),
     "torch": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
 }
+# TensorFlow's prefixes are listed one by one: Terraform's TF_VAR_, TF_TOKEN_ and others hold secrets.
+_STORED_PREFIXES = (
+    *("CUDA_", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "XLA_"),
+    *("TF_AUTOTUNE", "TF_CONFIG", "TF_CPP_", "TF_CUD", "TF_DETERMINISTIC", "TF_DEVICE_MIN", "TF_DISABLE_"),
+    *("TF_ENABLE_", "TF_FORCE_", "TF_GPU_", "TF_MIN_GPU", "TF_MKL_", "TF_NUM_", "TF_PER_", "TF_USE_", "TF_XLA_"),
+)
 PARENT_PROCESS = "the process that starts this one"
 """Source of a value that no line of this process set; values set by a line name that line."""
+
+
+def stored_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables about GPUs and frameworks, which are stored in a run; no others are.
+
+    An empty one has no effect, except CUDA_VISIBLE_DEVICES, which then hides every GPU.
+    """
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(_STORED_PREFIXES) and (value or name == "CUDA_VISIBLE_DEVICES")
+    }
 
 
 def environment_settings(

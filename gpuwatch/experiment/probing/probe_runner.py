@@ -6,22 +6,24 @@ import datetime
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import msgspec
 
 from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.environment_settings import stored_variables
 from gpuwatch.experiment.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.launch_program import with_watch_hook
 from gpuwatch.experiment.probing.probe_process import ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, ProbeScript
-from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
-from gpuwatch.experiment.probing.simulation_tier import Tier, TierChoice, choose_tier
+from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder, SnapshotSource
+from gpuwatch.experiment.probing.simulation_tier import TierChoice, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.libraries import Tier
 from gpuwatch.sim.simulated_machine import SimMachine
 
 # Since 2.12 TensorFlow hides the names of missing libraries and its driver diagnosis unless these are set.
@@ -30,32 +32,6 @@ LOG_ENVIRONMENT = {
     "TF_CPP_VMODULE": "dso_loader=1,cuda_diagnostics=1",
     "PYTHONUNBUFFERED": "1",
 }
-# TensorFlow's prefixes are listed one by one: Terraform's TF_VAR_, TF_TOKEN_ and others hold secrets.
-_GPU_VARIABLE_PREFIXES = (
-    *("CUDA_", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "XLA_"),
-    *("TF_AUTOTUNE", "TF_CONFIG", "TF_CPP_", "TF_CUD", "TF_DETERMINISTIC", "TF_DEVICE_MIN", "TF_DISABLE_"),
-    *("TF_ENABLE_", "TF_FORCE_", "TF_GPU_", "TF_MIN_GPU", "TF_MKL_", "TF_NUM_", "TF_PER_", "TF_USE_", "TF_XLA_"),
-)
-
-
-def gpu_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables about GPUs and frameworks; the others are not stored in a run.
-
-    An empty one has no effect, except CUDA_VISIBLE_DEVICES, which then hides every GPU.
-    """
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if name.startswith(_GPU_VARIABLE_PREFIXES) and (value or name == "CUDA_VISIBLE_DEVICES")
-    }
-
-
-class SnapshotSource(Protocol):
-    """The part of a feed that a run needs."""
-
-    def drain(self) -> list[Snapshot]:
-        """Every snapshot since the last call."""
-        ...
 
 
 class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +155,7 @@ class ProbeRunner:
             started_at=started_at,
             total_seconds=time.monotonic() - started,
             fresh=server is None,
-            environment=gpu_variables({**environment, **script.environment}),
+            environment=stored_variables({**environment, **script.environment}),
             simulation=tier,
         )
 

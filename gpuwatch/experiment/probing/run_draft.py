@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -45,6 +46,14 @@ _MAX_PROCESSES = 1024
 _MAX_FEW_SAMPLES = 5
 """With more, a program that ran out of GPU memory and was never listed is one that NVML does not list."""
 _IN_USE_READINGS = ("memory.used_bytes", "memory.free_bytes")
+
+
+class SnapshotSource(Protocol):
+    """Where a run gets its snapshots from: the part of a feed that it needs."""
+
+    def drain(self) -> list[Snapshot]:
+        """Every snapshot since the last call."""
+        ...
 
 
 class RunDraft(msgspec.Struct, frozen=True):

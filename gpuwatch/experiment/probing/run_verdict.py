@@ -1,17 +1,12 @@
-"""How a watched program ended: the verdict of its Run, and why a program could not be started."""
+"""How a watched program ended: the verdict of its Run."""
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import signal
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 import msgspec
 
-from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.run import Outcome, Run, Verdict, ended_by_own_exception, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
@@ -20,10 +15,6 @@ from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, r
 
 _DATALOADER_WORKER = "DataLoader worker (pid"
 """PyTorch's words for a worker that was killed or exited."""
-
-
-class NotStarted(GpuwatchError):
-    """The program could not be executed; the exit code is a shell's (127 or 126)."""
 
 
 class EndFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +42,7 @@ def with_verdict(run: Run, facts: EndFacts) -> Run:
     new_kills = _kills_between(facts.oom_kills_before, read_oom_kills())
     by_sigkill = signal.SIGKILL in _end_signals(outcome) and not facts.received_signals
     dataloader_worker_killed = any(_DATALOADER_WORKER in error.message for error in run.errors)
-    child_killed = any(child_killed.signal == signal.SIGKILL for child_killed in run.killed_children)
+    child_killed = any(child.signal == signal.SIGKILL for child in run.killed_children)
     host_memory = None
     if by_sigkill or dataloader_worker_killed or child_killed:  # mostly the kernel sends it, out of host memory
         host_memory = HostMemory(
@@ -115,30 +106,6 @@ def _verdict(run: Run, facts: EndFacts, host_memory_out: bool) -> tuple[Verdict,
     if outcome.exit_code:
         return "error", f"It exited with code {outcome.exit_code}{_exception_text(run)}."
     return "ok", ""
-
-
-def not_started(name: str, errno_value: int) -> NotStarted:
-    """The error for execve's errno ``errno_value``, with a hint."""
-    path = name if "/" in name else shutil.which(name, mode=os.F_OK)
-    if path is not None and Path(path).is_dir():
-        return NotStarted(f"{name} is a folder, not a program", exit_code=126)
-    if errno_value == errno.ENOENT and path is not None and Path(path).exists():
-        reason = "the interpreter in its first line does not exist"
-        return NotStarted(f"{name} cannot be started: {reason}", exit_code=127)
-    if errno_value in (errno.ENOENT, errno.ENOTDIR):
-        run_here = f"python {name}" if name.endswith(".py") else f"./{name}"
-        hint = f"it is not in PATH; to run the one in this folder, use {run_here}"
-        in_this_folder = "/" not in name and Path(name).exists()
-        return NotStarted(f"{name}: command not found", hint=hint if in_this_folder else "", exit_code=127)
-    if (
-        errno_value == errno.EACCES
-        and path is not None
-        and Path(path).is_file()
-        and not Path(path).stat().st_mode & 0o111
-    ):
-        hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
-        return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
-    return NotStarted(f"{name} cannot be started: {os.strerror(errno_value)}", exit_code=126)
 
 
 def _kills_between(before: OomKills, after: OomKills) -> int | None:

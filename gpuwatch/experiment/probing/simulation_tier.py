@@ -10,15 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
 
 import msgspec
 
 from gpuwatch.experiment.probing.interpreter import Interpreter, find_framework, interpreter_of_command
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.sim.libraries import runtime_obstacle
-
-Tier = Literal["driver", "plugin"]
+from gpuwatch.sim.libraries import Tier, runtime_obstacle
 
 # These are about what TensorFlow's CUDA code does and logs.
 _DRIVER_GROUPS = ("memory", "visibility", "placement")

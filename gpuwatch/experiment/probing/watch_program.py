@@ -27,16 +27,16 @@ from gpuwatch.core.model.run import Outcome, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.environment_settings import environment_settings
+from gpuwatch.experiment.probing.environment_settings import environment_settings, stored_variables
 from gpuwatch.experiment.probing.guard_client import SIGINT_SECONDS, GuardReports, ProgramEnder
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.memory_recording import ProfilerLogFilter
 from gpuwatch.experiment.probing.pipe_reader import LineSplitter, OutputBacklog, Sink
-from gpuwatch.experiment.probing.probe_runner import SnapshotSource, gpu_variables
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
-from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
-from gpuwatch.experiment.probing.run_verdict import EndFacts, not_started, with_verdict
+from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder, SnapshotSource
+from gpuwatch.experiment.probing.run_verdict import EndFacts, with_verdict
+from gpuwatch.experiment.probing.start_failure import not_started
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
@@ -146,7 +146,7 @@ class Watch:
         """Runs the program to its end and returns the run, completed by the judge.
 
         The exit code or signal is in the run's outcome. Raises
-        :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
+        :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
         """
         self._connect()
         self._read_until_end(self._draw_and_save)
@@ -161,7 +161,7 @@ class Watch:
         started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line_sink`` gets every line of its
-        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.run_verdict.NotStarted`.
+        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
         """
         self._line_sink = line_sink
         self._connect()
@@ -422,7 +422,7 @@ class Watch:
             started_at=self._guarded.started_at,
             total_seconds=time.monotonic() - self._started,
             fresh=True,
-            environment=gpu_variables(environment),
+            environment=stored_variables(environment),
             simulation=self._options.simulation,
             processes=self._processes.processes(self._builder.peak_bytes_by_pid),
             op_counts=self._processes.op_counts(),

@@ -18,10 +18,10 @@ import msgspec
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMapping, Framework, KilledChild, RunProcess
+from gpuwatch.experiment.probing.environment_settings import stored_variables
 from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.pipe_reader import LineSplitter, StreamReader
-from gpuwatch.experiment.probing.probe_runner import gpu_variables
 from gpuwatch.experiment.probing.quoted_failures import FailureCounts
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
 from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
@@ -315,7 +315,7 @@ class WatchedProcesses:
         return RunProcess(
             pid=pid,
             command=state.command,
-            environment=gpu_variables(state.environment or {}),
+            environment=stored_variables(state.environment or {}),
             framework=state.framework,
             devices=state.devices,
             device_map=joined_device_map(logged, state.device_mappings),

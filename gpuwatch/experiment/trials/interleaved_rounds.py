@@ -17,7 +17,7 @@ from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.trials.settings_comparison import compare_settings
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial, used_no_gpu
-from gpuwatch.experiment.trials.trial_plan import MIN_SECONDS, STEADY_SECONDS, Configuration, StopRule
+from gpuwatch.experiment.trials.trial_plan import MAX_SECONDS_TO_STEADY, MIN_STEP_SECONDS, Configuration, StopRule
 from gpuwatch.experiment.trials.trial_results import (
     PASSED_VERDICTS,
     TryResult,
@@ -78,7 +78,7 @@ class PilotRun:
             case "seconds":
                 return (self.seconds + stop_rule.amount,) * 2
             case "steady":
-                return self.seconds + MIN_SECONDS, self.seconds + STEADY_SECONDS
+                return self.seconds + MIN_STEP_SECONDS, self.seconds + MAX_SECONDS_TO_STEADY
             case _:
                 return None
 

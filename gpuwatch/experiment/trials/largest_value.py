@@ -14,8 +14,8 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Largest, Trial
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import (
+    MAX_SECONDS_WITHOUT_STEPS,
     SIMULATED_STEPS,
-    UNCOUNTED_SECONDS,
     Configuration,
     StopRule,
     check_placeholder,
@@ -30,7 +30,7 @@ _MAX_RESUMES = 5
 """Times that the search goes on after a value did not confirm it."""
 _MIN_RUN_SECONDS = 10.0
 """Seconds that a run has at least."""
-SEARCH_RULE = StopRule("steps", SIMULATED_STEPS, uncounted_seconds=UNCOUNTED_SECONDS)
+SEARCH_RULE = StopRule("steps", SIMULATED_STEPS, uncounted_seconds=MAX_SECONDS_WITHOUT_STEPS)
 """When a run of the search ends: by then, a step has taken all the memory that it needs."""
 _FULL_SHARE = 0.98
 """Share of the limit from which on an allocator hands out whole chunks, more than was asked for."""

@@ -26,7 +26,7 @@ from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
 from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, why_failed
 from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
-from gpuwatch.sim.install_libraries import Tier
+from gpuwatch.sim.libraries import Tier
 from gpuwatch.sim.machine_shape import MIN_MEMORY_BYTES, SimShape, parse_memory
 from gpuwatch.sim.simulated_machine import SimMachine
 from gpuwatch.sim.state_files import private_name

@@ -20,8 +20,8 @@ from gpuwatch.experiment.probing.received_events import AppliedSetting, Received
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_plan import (
-    MIN_SECONDS,
-    STEADY_SECONDS,
+    MAX_SECONDS_TO_STEADY,
+    MIN_STEP_SECONDS,
     Configuration,
     StopRule,
     command_with_values,
@@ -123,9 +123,9 @@ class StopCondition:
             return steps.count >= rule.amount and step_seconds >= rule.min_step_seconds
         if rule.kind == "seconds":
             return step_seconds >= rule.amount
-        if step_seconds >= STEADY_SECONDS:
+        if step_seconds >= MAX_SECONDS_TO_STEADY:
             return True
-        if step_seconds < MIN_SECONDS or steps.count < self._next_judged_count:
+        if step_seconds < MIN_STEP_SECONDS or steps.count < self._next_judged_count:
             return False
         self._next_judged_count = int(steps.count * _STEP_GROWTH_FACTOR) + 1
         return is_steady(median_step(steps.times))

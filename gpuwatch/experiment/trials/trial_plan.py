@@ -14,17 +14,17 @@ from gpuwatch.core.formatting.durations import hours_minutes, parse_duration
 from gpuwatch.core.model.try_results import configuration_name
 from gpuwatch.experiment.trials.trial_settings import TrialSetting
 
-MIN_SECONDS = 2.0
+MIN_STEP_SECONDS = 2.0
 """Seconds of steps before a measurement can be steady: clocks and caches settle."""
 SIMULATED_STEPS = 20
 """Steps of a run on simulated GPUs, whose speeds are not compared."""
-STEADY_SECONDS = 20.0
-"""Seconds of steps after which a measurement ends that does not get steady."""
-UNCOUNTED_SECONDS = 30.0
-"""Seconds on a GPU after which a measurement ends in which no step could be counted, unless the user said when."""
+MAX_SECONDS_TO_STEADY = 20.0
+"""Seconds of steps after which a measurement that has not become steady ends."""
+MAX_SECONDS_WITHOUT_STEPS = 30.0
+"""Seconds on a GPU after which a measurement without a counted step ends, unless the user chose when it ends."""
 _STEPS_PATTERN = re.compile(r"(\d{1,9}) ?steps?")
 _MAX_SECONDS = 1e9
-"""Seconds: more, no wait of Python takes."""
+"""Seconds; Python cannot wait much longer."""
 _NAME_PATTERN = re.compile(r"[A-Za-z_]\w*")
 _MAX_CONFIGURATIONS = 64
 """Configurations of one experiment."""
@@ -79,7 +79,7 @@ class Configuration:
 def parse_stop_rule(text: str) -> StopRule:
     """``200steps``, ``60s``, ``5min``, ``steady``, ``end``; UsageError for anything else."""
     if text in ("steady", "end"):
-        return StopRule("steady", uncounted_seconds=UNCOUNTED_SECONDS) if text == "steady" else StopRule("end")
+        return StopRule("steady", uncounted_seconds=MAX_SECONDS_WITHOUT_STEPS) if text == "steady" else StopRule("end")
     if (steps := _STEPS_PATTERN.fullmatch(text)) is not None and int(steps[1]):
         return StopRule("steps", int(steps[1]))
     if 0 < (seconds := parse_duration(text) or 0.0) < _MAX_SECONDS:

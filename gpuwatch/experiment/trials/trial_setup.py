@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.core.model.try_results import Trial
 from gpuwatch.core.model.visible_devices import VisibleMap, visible_to
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.probing.probe_runner import SnapshotSource
+from gpuwatch.experiment.probing.run_draft import SnapshotSource
 from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.machine.collector.live_feed import LiveFeed
 

@@ -24,7 +24,7 @@ from gpuwatch.explain.diagnosis.conditions.condition import Occurrence, conditio
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, healthy_finding, rule, warning_finding
-from gpuwatch.explain.diagnosis.rules import gpu_modes_and_containers
+from gpuwatch.explain.diagnosis.rules import gpu_sharing
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.doctor.check import Facts
@@ -84,7 +84,7 @@ def rules_for(evidence: Evidence) -> list[Rule]:
     works = snapshot is not None and snapshot.driver is not None and snapshot.devices and not snapshot.problems
     if works and evidence.run is None and evidence.log is NO_LOG and not evidence.environment:
         # Rules of programs, logs and silent drivers are imported where there are such: it takes longer than a snapshot.
-        modules = (__name__, gpu_modes_and_containers.__name__)
+        modules = (__name__, gpu_sharing.__name__)
         return [entry for entry in RULES["evidence"] if entry.find.__module__ in modules]
     from gpuwatch.explain.diagnosis.rules import (  # noqa: F401 - they declare rules; to add a module: one name here
         causes_stated_in_log,

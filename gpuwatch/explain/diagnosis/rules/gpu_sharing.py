@@ -1,4 +1,4 @@
-"""MIG instances and compute modes of GPUs, and processes of other containers or users."""
+"""How GPUs are shared: MIG instances, compute modes, and processes of other users or containers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("container.pid-namespace", "memory.other-process", needs="snapshot")
 def processes_not_visible(evidence: Evidence, snapshot: Snapshot) -> Iterator[Finding]:
-    """Processes of other containers: NVML lists the whole machine, /proc only this PID namespace."""
+    """Processes of other users and containers: NVML lists the whole machine, /proc only what this user may see here."""
     if evidence.run is not None:
         return
     for device in snapshot.devices:

@@ -1,4 +1,4 @@
-"""Puts the simulated libraries into the cache folder on first use: copies of what came with the wheel, else compiled.
+"""The cache folder of simulated libraries: filled on first use with copies of what came with the wheel, else compiled.
 
 The name of a build's folder is a hash of everything that determines the result: sources, flags, compiler and CPU
 model (matrix multiplication is compiled for this CPU). It is built in a temporary folder that is renamed when
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import platformdirs
 
@@ -40,6 +40,7 @@ from gpuwatch.sim.compiler import (
     link_aliases,
     link_shared_libraries,
 )
+from gpuwatch.sim.libraries import Tier
 
 FAILURE_LOG: Final = "failed-build.log"
 """In the cache folder: the compiler's output of the last failed build."""
@@ -47,9 +48,6 @@ _HOUR, _DAY = 3600.0, 86_400.0
 _MAX_UNUSED_SECONDS = 30 * _DAY
 _MAX_BUILDS = 24
 """Builds kept: every change of the sources makes a new one."""
-
-# How frameworks reach the GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes.
-Tier = Literal["driver", "plugin"]
 
 _before_build: Callable[[], None] | None = None
 
@@ -228,7 +226,7 @@ def _cpu_flags() -> frozenset[str]:
 
 
 def _cpu_facts() -> dict[str, str]:
-    """Lines of the first CPU in /proc/cpuinfo; empty if it cannot be read."""
+    """Model and features of the first CPU in /proc/cpuinfo; empty if it cannot be read."""
     wanted = ("model name", "flags", "CPU part", "Features")
     found: dict[str, str] = {}
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import GpuwatchError
-from gpuwatch.sim import compiler, install_libraries, libraries
+from gpuwatch.sim import compiler, libraries, library_cache
 from tests.sim.conftest import REPOSITORY
 
 
@@ -36,10 +36,10 @@ def test_first_builds_at_once_are_announced_and_compile_each_library_once(tmp_pa
     count, cache = tmp_path / "count", tmp_path / "cache"
     cc = quick_compiler(tmp_path, f"echo x >> {count}")
     code = """
-    from gpuwatch.sim import install_libraries
-    with install_libraries.announced_builds(lambda: print("compiling")):
-        print(install_libraries.ensure_built())
-        print(install_libraries.ensure_built())
+    from gpuwatch.sim import library_cache
+    with library_cache.announced_builds(lambda: print("compiling")):
+        print(library_cache.ensure_built())
+        print(library_cache.ensure_built())
     """
     some = [in_process(code, XDG_CACHE_HOME=str(cache), CC=cc) for _ in range(3)]
     results = [process.communicate(timeout=120) for process in some]
@@ -61,14 +61,14 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(GpuwatchError, match="need a C compiler") as caught:
-        install_libraries.ensure_built()
+        library_cache.ensure_built()
     assert "apt install gcc" in caught.value.hint
 
 
 def test_a_compiler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-cc -m64")
     with pytest.raises(GpuwatchError, match="no-such-cc") as caught:
-        install_libraries.ensure_built()
+        library_cache.ensure_built()
     assert "CC" in caught.value.hint
 
 
@@ -76,7 +76,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "gpuwatch").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(GpuwatchError, match="cannot write") as caught:
-        install_libraries.ensure_built()
+        library_cache.ensure_built()
     assert "XDG_CACHE_HOME" in caught.value.hint
 
 
@@ -88,11 +88,11 @@ def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("CC", str(broken))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(GpuwatchError, match=r"state\.c:2: error: no such luck") as caught:
-        install_libraries.ensure_built()
+        library_cache.ensure_built()
     log = Path(caught.value.hint.rsplit(" ", 1)[1])
     assert "something" in log.read_text()
     with pytest.raises(GpuwatchError):
-        install_libraries.ensure_built()
+        library_cache.ensure_built()
     assert list((tmp_path / "cache" / "gpuwatch" / "sim").iterdir()) == [log], "one log, however often it fails"
 
 
@@ -107,14 +107,14 @@ def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return folder
 
     old, used, killed = made("old", 31), made("used", 31), made("tmp-killed", 1)
-    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(install_libraries._MAX_BUILDS + 3)]
+    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(library_cache._MAX_BUILDS + 3)]
     fresh = [made(f"fresh-{number}", 0.5) for number in range(4)]
-    install_libraries.mark_as_used(used)
-    install_libraries._remove_old_builds(tmp_path)
+    library_cache.mark_as_used(used)
+    library_cache._remove_old_builds(tmp_path)
     left = set(tmp_path.iterdir())
     assert not {old, killed} & left
     assert {used, *fresh} <= left
-    assert len(left) == install_libraries._MAX_BUILDS, "the last used ones"
+    assert len(left) == library_cache._MAX_BUILDS, "the last used ones"
     assert recent[-1] not in left
 
 
@@ -125,13 +125,13 @@ def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "x.c").write_text("int x;")
     keys = {
-        install_libraries._build_key([str(first)], tmp_path / "src"),
-        install_libraries._build_key([str(second)], tmp_path / "src"),
+        library_cache._build_key([str(first)], tmp_path / "src"),
+        library_cache._build_key([str(second)], tmp_path / "src"),
     }
     (tmp_path / "src" / "x.c").write_text("int y;")
-    keys.add(install_libraries._build_key([str(first)], tmp_path / "src"))
-    monkeypatch.setattr(install_libraries, "_cpu_model", lambda: "another")
-    keys.add(install_libraries._build_key([str(first)], tmp_path / "src"))
+    keys.add(library_cache._build_key([str(first)], tmp_path / "src"))
+    monkeypatch.setattr(library_cache, "_cpu_model", lambda: "another")
+    keys.add(library_cache._build_key([str(first)], tmp_path / "src"))
     assert len(keys) == 4
 
 
@@ -141,4 +141,4 @@ def test_the_sources_are_warning_free() -> None:
         for source in library.sources:
             assert (sources / source).is_file()
             flags = [*compiler._FLAGS, "-Werror", "-Wno-psabi", "-fsyntax-only"]
-            subprocess.run([*install_libraries.find_compiler(), *flags, str(sources / source)], check=True)
+            subprocess.run([*library_cache.find_compiler(), *flags, str(sources / source)], check=True)
