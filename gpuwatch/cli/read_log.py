@@ -309,7 +309,7 @@ class InputFollower:
             and not self._status_shown
             and not self._is_terminal_input
         ):
-            lines = self._reader.parser.facts.lines
+            lines = self._reader.parser.facts.line_count
             self._status_shown = True
             so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
             progress(f"waiting for more ({so_far}); Ctrl+C shows the explanation")
@@ -318,9 +318,9 @@ class InputFollower:
         """Prints new causes, each with its line and what to do."""
         self._examined_at = time.monotonic()
         facts = self._reader.parser.facts
-        if facts.lines == self._examined_lines:
+        if facts.line_count == self._examined_lines:
             return
-        self._examined_lines = facts.lines
+        self._examined_lines = facts.line_count
         from gpuwatch.explain.diagnosis.explain_log import findings_so_far
 
         problems = [found for found in findings_so_far(facts) if found.severity in ("error", "warning")]
@@ -330,7 +330,7 @@ class InputFollower:
                 continue
             self._shown_findings.add(key)
             likely = "" if found.certainty == "fact" else "likely: "
-            self._print_line(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})")
+            self._print_line(f"gpuwatch: line {facts.line_count:,}: {likely}{found.title} ({found.id})")
             if found.action:
                 self._print_line(f"          {found.action}")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
+from gpuwatch.fleet.fleet_summary import FleetSummary, summarize_fleet
 from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
 
 

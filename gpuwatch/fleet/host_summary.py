@@ -1,4 +1,4 @@
-"""What the GPUs of one host add up to: which are free, who has the others, what is wrong. Pure."""
+"""What the GPUs of one host add up to: which are free, who has the others, what is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
-from gpuwatch.core.model.fleet import Fleet, Holder, HostView
+from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, MigInstance, Process
 from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import MIN_HELD_BYTES
@@ -82,7 +82,7 @@ def summarize_host(view: HostView) -> HostSummary:
         holder_counts.update({holder.name for holder in gpu.holders if holder.name is not None})
     findings = snapshot.findings if snapshot is not None else ()
     problems = [finding for finding in findings if finding.severity != "info" and finding.until is None]
-    problems.sort(key=_importance)
+    problems.sort(key=importance_order)
     return HostSummary(
         view=view,
         gpus=gpus,
@@ -98,7 +98,8 @@ def summarize_host(view: HostView) -> HostSummary:
     )
 
 
-def _importance(finding: Finding) -> tuple[int, int]:
+def importance_order(finding: Finding) -> tuple[int, int]:
+    """Sort key of findings: the most important first."""
     return SEVERITY_ORDER[finding.severity], _CAUSE_RANKS.get(finding.id, len(_CAUSE_RANKS))
 
 
@@ -152,45 +153,3 @@ def _use_and_reason(
     if memory_used is None or utilization is None:
         return "unknown", "its memory is not known" if memory_used is None else "its utilization is not known"
     return "free", ""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetSummary:
-    """Totals over all hosts."""
-
-    fleet: Fleet
-    hosts: tuple[HostSummary, ...]
-    gpus: int
-    """GPUs of the hosts that answer."""
-    free: int
-    free_hosts: tuple[tuple[str, int], ...]
-    """Hosts with free GPUs and how many, the most first."""
-    holders: tuple[tuple[str, int], ...]
-    """Name and number of GPUs of each holder, the one with most first."""
-    errors_and_warnings: tuple[tuple[HostSummary, Finding], ...]
-    """Errors and warnings of the hosts that answer, the most important first."""
-
-
-def summarize_fleet(fleet: Fleet, previous: FleetSummary | None = None) -> FleetSummary:
-    """The totals of all hosts; those that are the same object as in ``previous`` keep their summaries."""
-    summaries = {host.name: host for host in previous.hosts} if previous is not None else {}
-    hosts = tuple(
-        host if (host := summaries.get(view.name)) is not None and host.view is view else summarize_host(view)
-        for view in fleet.hosts
-    )
-    answering = () if fleet.problem else tuple(host for host in hosts if host.view.answered)
-    free = sorted(((host.name, host.free) for host in answering if host.free), key=lambda pair: (-pair[1], pair[0]))
-    holder_counts: Counter[str] = Counter()
-    for host in answering:
-        holder_counts.update(dict(host.holders))
-    problems = [(host, finding) for host in answering for finding in host.errors_and_warnings]
-    problems.sort(key=lambda pair: _importance(pair[1]))
-    return FleetSummary(
-        fleet=fleet,
-        hosts=hosts,
-        gpus=sum(len(host.gpus) for host in answering),
-        free=sum(number for _, number in free),
-        free_hosts=tuple(free),
-        holders=tuple(holder_counts.most_common()),
-        errors_and_warnings=tuple(problems),
-    )

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.fleet_source import FleetPoller
-from gpuwatch.fleet.host_summary import FleetSummary
+from gpuwatch.fleet.fleet_summary import FleetSummary
 from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp

@@ -142,7 +142,7 @@ def test_mig_misuse_is_an_error_where_no_gpu_could_be_used() -> None:
     assert entry.severity == "error"
     (entry,) = found("mig.misuse", Evidence(run=on_gpus("default", environment=environment)))
     assert entry.severity == "warning"
-    (entry,) = found("mig.misuse", Evidence(log=LogFacts(hidden_by_environment=f"{MIG},{OTHER}")))
+    (entry,) = found("mig.misuse", Evidence(log=LogFacts(hiding_visible_devices=f"{MIG},{OTHER}")))
     assert entry.severity == "error"
 
 

@@ -142,7 +142,7 @@ def machine(**changes: Any) -> Facts:
         "environment": {},
         "installation": LOOK,
         "run": run(),
-        "log": LogFacts(lines=20),
+        "log": LogFacts(line_count=20),
     }
     return Facts(**{**fields, **changes})
 

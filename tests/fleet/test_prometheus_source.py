@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_series import EXPORTER_METRICS, exporter_metric_names, parse_reading
-from gpuwatch.fleet.host_summary import HostSummary, summarize_fleet, summarize_host
+from gpuwatch.fleet.fleet_summary import summarize_fleet
+from gpuwatch.fleet.host_summary import HostSummary, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import HostsBuilder
 from gpuwatch.fleet.prometheus_source import PrometheusSource

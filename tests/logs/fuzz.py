@@ -114,7 +114,7 @@ def check(lines: list[str]) -> None:
         parser.feed(line)
     parser.close()
     facts = parser.facts
-    assert facts.lines == len(lines)
+    assert facts.line_count == len(lines)
     assert all(len(kept) <= LINES_PER_TOPIC for kept in facts.evidence.values())
     document = explain_facts(facts, {}, source="fuzz")
     assert document.primary in CAUSES

@@ -56,7 +56,7 @@ def test_never_raises_and_counts_every_line(lines: list[str]) -> None:
         parser.feed(line)
         assert isinstance(parser.facts, LogFacts)
     parser.close()
-    assert parser.facts.lines == len(lines)
+    assert parser.facts.line_count == len(lines)
 
 
 def essence(found: LogFacts) -> dict[str, object]:
@@ -65,7 +65,7 @@ def essence(found: LogFacts) -> dict[str, object]:
     for name in (
         "evidence",
         "unknown_gpu_lines",
-        "lines",
+        "line_count",
         "last_error_line",
         "topic_line_numbers",
         "last_survived_error_line",

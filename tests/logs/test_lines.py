@@ -236,7 +236,7 @@ def test_tensorflow_blames_the_environment() -> None:
     found = parse(
         "I0000 00:00:1.1 1 cuda_diagnostics.cc:165] CUDA_VISIBLE_DEVICES is set to -1 - this hides all GPUs from CUDA"
     )
-    assert found.hidden_by_environment == "-1"
+    assert found.hiding_visible_devices == "-1"
 
 
 def test_executions_count_and_the_functions_around_them_do_not() -> None:
@@ -250,7 +250,7 @@ def test_executions_count_and_the_functions_around_them_do_not() -> None:
 def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
     found = parse(f" 1/10 loss\r 2/10 loss\r{PREFIXES[1]}{MAPPINGS[3][0]}")
     assert len(found.device_map) == 1
-    assert found.lines == 1
+    assert found.line_count == 1
 
 
 @every(
@@ -371,7 +371,7 @@ def test_a_line_that_means_something_is_seen_among_many_that_do_not() -> None:
     found = parse("\n".join(noise))
     assert len(found.device_map) == 1
     assert [oom.requested_bytes for oom in found.ooms] == [13107200]
-    assert found.lines == 9000
+    assert found.line_count == 9000
 
 
 def test_an_error_without_numbers_that_passes_a_failure_on_is_no_second_one() -> None:
@@ -444,7 +444,7 @@ def test_the_traceback_beside_the_text_of_a_json_line(key: str) -> None:
     trace = 'Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\n    x()\\nKeyError: 3'
     facts = parse(f'{{"event": "failed", "level": "error", "{key}": "{trace}"}}')
     assert [error.type for error in facts.errors] == ["KeyError"]
-    assert facts.lines == 1
+    assert facts.line_count == 1
 
 
 def test_plugins_of_nccl_are_optional() -> None:

@@ -70,7 +70,7 @@ def test_an_old_table() -> None:
     assert (card.total_bytes, card.free_bytes) == (16278 * MIB, 298 * MIB)
     (row,) = found.smi_processes
     assert (row.gpu, row.pid, row.type, row.name, row.held_bytes) == (0, 7711, "C", "/opt/sim/bin/solver", 15969 * MIB)
-    assert found.kernel_driver == "396.37"
+    assert found.kernel_module_version == "396.37"
 
 
 @pytest.mark.parametrize("quote", ["", "> ", "    ", "# "])

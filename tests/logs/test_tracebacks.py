@@ -167,6 +167,6 @@ def test_a_traceback_that_a_logger_wrote_as_one_line(line: str) -> None:
     facts = parse(f"starting\n{line}\n")
     assert [(error.type, error.message) for error in facts.errors] == [("ModuleNotFoundError", "No module named 'foo'")]
     assert facts.frame is not None
-    assert (facts.frame.file, facts.frame.line, facts.lines) == ("/app/w.py", 3, 2)
+    assert (facts.frame.file, facts.frame.line, facts.line_count) == ("/app/w.py", 3, 2)
     cut = parse(line.partition("ModuleNotFoundError")[0])
     assert not cut.errors

@@ -17,7 +17,7 @@ from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.fleet.host_summary import FleetSummary, summarize_fleet
+from gpuwatch.fleet.fleet_summary import FleetSummary, summarize_fleet
 from gpuwatch.machine.recording.writer import RecordingWriter
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.recorder import Recorder

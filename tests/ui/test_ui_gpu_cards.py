@@ -19,7 +19,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import to_ascii
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, Plan, field_rows, plan_layout
+from gpuwatch.ui.drawing.overview_layout import LAYOUT_CHOICES, MANY_GPUS, OverviewLayout, field_rows, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span, wrap_line
 from gpuwatch.ui.drawing.text_width import drop_last_clauses
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders_line
@@ -83,7 +83,7 @@ def view_of(*devices: Device) -> View:
     return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, graph_end=at)
 
 
-def planned_for(view: View, width: int, height: int, chosen: GpuDisplay, **planned: Any) -> Plan:
+def planned_for(view: View, width: int, height: int, chosen: GpuDisplay, **planned: Any) -> OverviewLayout:
     cells = [(field.id, field.card_cells) for field in card_fields(chosen.fields)]
     return plan_layout(width, height, len(view.devices), fields=cells, graphs=chosen.graphs, **planned)
 
@@ -212,27 +212,27 @@ def test_what_a_field_says(readings: dict[str, Any], text: str) -> None:
 
 
 def test_lines_leave_most_rows_to_processes() -> None:
-    rows = {layout: 40 - 4 - plan_layout(120, 40, 8, layout=layout).gpu_height for layout in LAYOUTS}
+    rows = {layout: 40 - 4 - plan_layout(120, 40, 8, choice=layout).gpu_height for layout in LAYOUT_CHOICES}
     assert rows["lines"] >= 26
     assert rows["cards"] < rows["lines"]
     assert (
-        plan_layout(200, 60, 2, layout="graphs").extra_graph_lines
+        plan_layout(200, 60, 2, choice="graphs").extra_graph_lines
         > plan_layout(200, 60, 2, processes=40).extra_graph_lines
     )
-    assert plan_layout(200, 60, 2, layout="cards").extra_graph_lines == 0
-    assert plan_layout(60, 15, 8, layout="graphs").gpus_as == "line", "no room for cards"
+    assert plan_layout(200, 60, 2, choice="cards").extra_graph_lines == 0
+    assert plan_layout(60, 15, 8, choice="graphs").gpus_as == "line", "no room for cards"
 
 
 def test_many_gpus_are_lines_unless_cards_were_chosen() -> None:
     for size in ((120, 40), (200, 60), (250, 80)):
         assert plan_layout(*size, MANY_GPUS).gpus_as == "line"
-    assert plan_layout(250, 80, MANY_GPUS, layout="cards").gpus_as == "card"
+    assert plan_layout(250, 80, MANY_GPUS, choice="cards").gpus_as == "card"
     assert plan_layout(250, 80, MANY_GPUS - 1).gpus_as == "card"
 
 
 async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[..., Stage]) -> None:
     def drawn_as(stage: Stage) -> str:
-        wanted = stage.app.overview._plan
+        wanted = stage.app.overview._overview_layout
         return wanted.gpus_as if wanted is not None else ""
 
     stage = make_stage()
@@ -242,8 +242,8 @@ async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[.
         await until(pilot, lambda: drawn_as(stage) == "card")
         await pilot.press("L")
         await until(pilot, lambda: drawn_as(stage) == "line" and "layout: lines" in overview.keys.plain)
-        assert overview._plan is not None
-        height = overview._plan.gpu_height
+        assert overview._overview_layout is not None
+        height = overview._overview_layout.gpu_height
         await until(pilot, lambda: overview.gpus.size.height == height)
         await pilot.press("w")
         await until(pilot, lambda: default_path().exists())
@@ -488,7 +488,7 @@ def test_a_line_marks_how_full_the_memory_is_and_is_not_cut(width: int) -> None:
         for n, share in enumerate((0.5, 0.93, 0.99))
     ]
     view = view_of(*devices)
-    lines = plain(gpu_lines(view, plan_layout(width, 24, 3, layout="lines"), width, GpuDisplay(thresholds=STRICT)))
+    lines = plain(gpu_lines(view, plan_layout(width, 24, 3, choice="lines"), width, GpuDisplay(thresholds=STRICT)))
     for line, sign in zip((line for line in lines if "/139.8G" in line), " ▴▲", strict=True):
         assert "…" not in line
         assert line[line.index("/139.8G") + 7] == sign

@@ -15,7 +15,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.line_builder import vertical_bar
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, MANY_GPUS, plan_layout
+from gpuwatch.ui.drawing.overview_layout import LAYOUT_CHOICES, MANY_GPUS, plan_layout
 from gpuwatch.ui.drawing.text_width import width_of
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -119,7 +119,7 @@ async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int
     async with app.run_test(size=size) as pilot:
         lines = await drawn(pilot, feed)
         pane = app.overview.gpus
-        planned = pane._plan
+        planned = pane._overview_layout
         hidden = 0
         if planned.scrolls:
             found = re.search(r"↓ (\d+) more below", "\n".join(lines))
@@ -194,11 +194,11 @@ async def test_the_layout_stands_still_while_processes_come_and_go(stage: Stage)
 @pytest.mark.parametrize("size", [*SIZES, (60, 12), (100, 30), (60, 80), (250, 12)])
 def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
     for processes in range(0, 90, 8):
-        for fields, layout in itertools.product(((), (("", 27),) * 7, (("", 16),) * 60), LAYOUTS):
-            planned = plan_layout(*size, gpus, processes=processes, fields=fields, layout=layout)
+        for fields, layout in itertools.product(((), (("", 27),) * 7, (("", 16),) * 60), LAYOUT_CHOICES):
+            planned = plan_layout(*size, gpus, processes=processes, fields=fields, choice=layout)
             table = size[1] - 3 - planned.host - planned.gpu_height
             assert table >= (3 if size[1] >= 16 else 1), planned
-            again = plan_layout(*size, gpus, findings=True, processes=processes, fields=fields, layout=layout)
+            again = plan_layout(*size, gpus, findings=True, processes=processes, fields=fields, choice=layout)
             assert planned == again
             if planned.gpus_as == "card":
                 rows = -(-gpus // planned.columns)

@@ -134,7 +134,7 @@ async def test_a_click_on_an_instance_chooses_its_gpu(stage: Stage) -> None:
         await stage.show(pilot, machines.snapshot((shot.devices[0], shot.devices[1]), shot.processes * 6))
         pane = stage.app.overview.gpus
         lines = pane.plain.splitlines()
-        if pane._plan.gpus_as != "line":
+        if pane._overview_layout.gpus_as != "line":
             pytest.skip("cards are shown at this size")
         await pilot.click(pane, offset=(10, next(n for n, line in enumerate(lines) if "MIG 1 " in line)))
         await settle(pilot)

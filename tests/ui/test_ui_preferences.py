@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.palettes import PALETTES
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS
+from gpuwatch.ui.drawing.overview_layout import LAYOUT_CHOICES
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
@@ -400,7 +400,7 @@ _some = st.builds(
     tree=st.booleans(),
     filter=st.sampled_from(["", "user:alice", "-xorg “quoted” é", 'a"b\\c']),
     gpu_fields=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True).map(tuple),
-    layout=st.sampled_from(LAYOUTS),
+    layout=st.sampled_from(LAYOUT_CHOICES),
     graphs=st.lists(st.sampled_from(sorted(GRAPHS)), min_size=1, unique=True).map(tuple),
     utilization_thresholds=_percentages,
     memory_thresholds=_percentages,

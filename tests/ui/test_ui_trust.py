@@ -9,7 +9,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Problem, Snapshot
-from gpuwatch.fleet.host_summary import summarize_fleet
+from gpuwatch.fleet.fleet_summary import summarize_fleet
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.session.view import View, most_important_first

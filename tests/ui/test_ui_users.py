@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.ui.tables.owner_totals import totals
-from gpuwatch.ui.widgets.user_table import UserTable
+from gpuwatch.ui.widgets.owner_table import OwnerTable
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.waiting import press, settle
@@ -51,7 +51,7 @@ def test_sums_by_user() -> None:
     assert bobby.cpu.value is None
 
 
-def table(stage: Stage) -> UserTable:
+def table(stage: Stage) -> OwnerTable:
     users = stage.app.overview.users
     assert users is not None
     return users

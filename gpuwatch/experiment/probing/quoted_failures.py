@@ -86,7 +86,7 @@ def _without_topics(facts: LogFacts, is_dropped: Callable[[str], bool]) -> LogFa
 def _facts_that_need_no_framework(facts: LogFacts, host_ooms: list[Oom]) -> LogFacts:
     """The facts that a program has with or without a framework."""
     return LogFacts(
-        lines=facts.lines,
+        line_count=facts.line_count,
         ooms=host_ooms,
         topics=facts.topics,
         evidence=facts.evidence,

@@ -113,7 +113,7 @@ class Evidence:
         """Whether the environment hides every GPU."""
         value = self.visible_devices
         by_value = value is not None and read_visible(value, self.known_gpus).hides_all
-        return by_value or self.log.hidden_by_environment is not None
+        return by_value or self.log.hiding_visible_devices is not None
 
     def device_of(self, framework_device: str | None) -> Device | None:
         """The physical GPU behind ``GPU:0``; None if map or snapshot do not tell."""

@@ -131,7 +131,7 @@ def explain_facts(
     findings = _with_survived_as_notes(found, diagnose(evidence) if relevant is not facts else (), facts)
     return Explanation(
         source=source,
-        lines=facts.lines,
+        lines=facts.line_count,
         frameworks=tuple(facts.frameworks),
         device_map=tuple(facts.device_map),
         placements=tuple(facts.placements),
@@ -173,7 +173,7 @@ def _without_survived_failures(log: LogFacts) -> LogFacts:
         cudart_missing=log.cudart_missing and "cuda.cudart-missing" not in dropped,
         cuinit_error=None if "driver.cuinit" in dropped else log.cuinit_error,
         driver_messages=[] if dropped & {"driver.not-running", "driver.mismatch"} else log.driver_messages,
-        hidden_by_environment=None if "visibility.hidden" in dropped else log.hidden_by_environment,
+        hiding_visible_devices=None if "visibility.hidden" in dropped else log.hiding_visible_devices,
     )
 
 
@@ -183,7 +183,7 @@ def _was_stopped(log: LogFacts) -> bool:
     if log.reported_end in _ENDED_FROM_OUTSIDE:
         at = log.reported_end_line_number
     interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
-    return interrupted or (at > 0 and log.lines - at <= END_LINES)
+    return interrupted or (at > 0 and log.line_count - at <= END_LINES)
 
 
 def _survived_until_line(log: LogFacts) -> int:

@@ -83,16 +83,16 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         kind = None if said else advice_by_kind(log.ending_line)
         action = f"Do what the log says: {said}." if said else kind.action if kind is not None else _READ_LINES_BEFORE
         return _warning_finding(Meaning(title, action[0].upper() + action[1:]), log.ending_line)
-    if log.failed_items:
-        known = message_meaning(log.failed_items) or row_named("every-item")
-        title = known.title.format(quoted(log.failed_items, _MAX_SHOWN_CHARS))
-        return _warning_finding(known._replace(title=title), log.failed_items)
+    if log.error_of_every_item:
+        known = message_meaning(log.error_of_every_item) or row_named("every-item")
+        title = known.title.format(quoted(log.error_of_every_item, _MAX_SHOWN_CHARS))
+        return _warning_finding(known._replace(title=title), log.error_of_every_item)
     for topic, known in _TOPIC_MEANINGS.items():
         worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
             return _warning_finding(known, *lines[:2])
-    if log.not_a_number:
-        return _warning_finding(row_named("loss-is-nan"), log.not_a_number, certainty="fact")
+    if log.nan_loss_line:
+        return _warning_finding(row_named("loss-is-nan"), log.nan_loss_line, certainty="fact")
     if log.leaked_resources_line:
         return _warning_finding(row_named("ended-in-work"), log.ending_line, log.leaked_resources_line)
     if "server.starting" in log.topics and "server.started" not in log.topics:
@@ -106,7 +106,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     on_cpu = not names_a_gpu and _used_tensorflow(log)
     if log.ending_kind and not on_cpu:
         line = log.ending_line
-        near = log.lines_after_ending_line <= _NEAR_END_LINES and log.lines_after_ending_line * 3 <= log.lines
+        near = log.lines_after_ending_line <= _NEAR_END_LINES and log.lines_after_ending_line * 3 <= log.line_count
         position = "last line" if log.ending_line_is_last else "near its end" if near else "before its last lines"
         beginning = _at_its_end(log) or "No failure in the log"
         title = f"{beginning}; {position}: {quoted(line, _MAX_SHOWN_CHARS)}"
@@ -130,7 +130,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title=NO_GPU_NAMED,
         evidence=(
             *log.lines_of("tensorflow.started")[-1:],
-            f"none of its {log.lines} line{'s' if log.lines != 1 else ''} mentions a GPU that was found or used",
+            f"none of its {log.line_count} line{'s' * (log.line_count != 1)} mentions a GPU that was found or used",
             f"{placed} ops were placed, all on the CPU" if placed else "",
             "a CPU-only build logs no more, nor does 2.21 or later if NVML does not work, nor any version with"
             " TF_CPP_MIN_LOG_LEVEL=1",
@@ -154,7 +154,7 @@ def _warning_finding(known: Meaning, *lines: str, certainty: Certainty = "likely
 def _interrupt_finding(log: LogFacts) -> Finding | None:
     """The finding of a log that ends in an interrupt; None for others, and for a server, which only ends so."""
     last = log.errors[-1] if log.errors and log.errors[-1].type == "KeyboardInterrupt" else None
-    if log.went_on_after_last_error or log.lines - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT:
+    if log.went_on_after_last_error or log.line_count - (log.last_error_line or 0) > _MAX_LINES_AFTER_INTERRUPT:
         last = None
     line = log.interrupt_line or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not line or "server.started" in log.topics:
@@ -190,6 +190,8 @@ def _used_tensorflow(log: LogFacts) -> bool:
 
 def _names_a_gpu(log: LogFacts) -> bool:
     known = log.device_map or log.seen_pci_addresses or log.gpus or log.ignored_gpus or log.smi_processes or log.ooms
-    driver_seen = log.found_device_lines or log.kernel_driver or {"device.used", "driver.answered"} & set(log.topics)
+    driver_seen = (
+        log.found_device_lines or log.kernel_module_version or {"device.used", "driver.answered"} & set(log.topics)
+    )
     in_lines = any("GPU" in line for lines in log.evidence.values() for line in lines)
     return bool(known or driver_seen or in_lines) or any("GPU" in placement.actual for placement in log.placements)

@@ -132,7 +132,7 @@ class LogEnd(NamedTuple):
     unexplained_failure_line: str = ""
     """A line of those that speaks of a failure, after which too little work came to show that it was of no consequence.
     """
-    not_a_number: str = ""
+    nan_loss_line: str = ""
     """The last line with a loss that is NaN or infinite, if no later one shows it finite."""
 
 
@@ -178,7 +178,7 @@ def store_last_lines(facts: LogFacts, lines: Sequence[str], end: LogEnd, program
     facts.ending_line_is_last = bool(end.line) and end.line in last
     facts.ending_line = _shortened(end.line)
     facts.unexplained_failure_line = _shortened(end.unexplained_failure_line)
-    facts.not_a_number = _shortened(end.not_a_number)
+    facts.nan_loss_line = _shortened(end.nan_loss_line)
     facts.last_line = _shortened(last)
     facts.last_output_line = "" if end.kind or crashed else _shortened(last_output_line(lines))
     facts.last_warning = _shortened(undecorated(next(warned, "")[:_MAX_KEPT_CHARS]))

@@ -100,13 +100,13 @@ class RefusedAllocations(msgspec.Struct, kw_only=True):
     first_bytes: int | None = None
     smallest_bytes: int | None = None
     last_bytes: int | None = None
-    constant_bytes: int | None = None
+    repeated_bytes: int | None = None
     """A size that was refused twice in a row: not a retry with a smaller size, the memory is full."""
 
     def add(self, amount: int) -> None:
         """Adds a refusal."""
-        if amount == self.last_bytes and self.constant_bytes is None:
-            self.constant_bytes = amount
+        if amount == self.last_bytes and self.repeated_bytes is None:
+            self.repeated_bytes = amount
         self.count += 1
         self.last_bytes = amount
         self.first_bytes = amount if self.first_bytes is None else self.first_bytes
@@ -116,7 +116,7 @@ class RefusedAllocations(msgspec.Struct, kw_only=True):
 class LogFacts(msgspec.Struct, kw_only=True):
     """Everything that was read from one log."""
 
-    lines: int = 0
+    line_count: int = 0
     frameworks: list[str] = []
     device_map: list[DeviceMapping] = []
     placements: list[Placement] = []
@@ -127,15 +127,15 @@ class LogFacts(msgspec.Struct, kw_only=True):
     ignored_gpus: list[IgnoredGpu] = []
     cuinit_error: CuInitError | None = None
     driver_messages: list[str] = []
-    hidden_by_environment: str | None = None
+    hiding_visible_devices: str | None = None
     """The value of CUDA_VISIBLE_DEVICES that hides all GPUs, as TensorFlow 2.19 and later say."""
     visible_devices: str | None = None
     """CUDA_VISIBLE_DEVICES as TensorFlow prints it when cuInit fails (2.19 and later)."""
     assigned_devices: str | None = None
     """CUDA_VISIBLE_DEVICES as the program's code or command line sets it, if the log shows that line."""
-    library_free_bytes: int | None = None
+    free_bytes_at_library_error: int | None = None
     """Free GPU memory when cuDNN or cuBLAS failed to start (``Memory usage: N bytes free``)."""
-    kernel_driver: str | None = None
+    kernel_module_version: str | None = None
     """Version of the kernel module that TensorFlow read, which proves that the driver is loaded."""
     gpus: list[LoggedGpu] = []
     """GPUs with their memory, from versions that print it."""
@@ -156,7 +156,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Lines of steps after the last exception, if the program printed steps before it, too. If it did not, and they
     begin with the first step, they were printed before the exception and written when the program ended."""
     went_on_after_oom: bool = False
-    """The same of all errors out of memory, by many more steps: one rank may end while others work on for a few."""
+    """Whether the program worked on after every error out of memory, for many steps: other ranks work on for a few."""
     last_frame_line: int | None = None
     """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None
@@ -167,22 +167,24 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Topic of how a shell, launcher or scheduler says that the program ended
     (:mod:`gpuwatch.explain.logs.reported_ends`)."""
     reported_end_line: str = ""
+    """The last line that reports an end."""
     reported_end_line_number: int = 0
-    """Number of the last line that reports an end."""
+    """Its number."""
     ending_kind: str = ""
-    """What its last lines show: ``work``, ``keras``, ``failure`` or nothing
+    """What the last lines show: ``work``, ``keras``, ``failure`` or nothing
     (:mod:`gpuwatch.explain.logs.log_ending`)."""
     ending_line: str = ""
+    """The line that shows it."""
     lines_after_ending_line: int = 0
     ending_line_is_last: bool = False
-    """Whether that is the very last one."""
+    """Whether that line is the very last one."""
     unexplained_failure_line: str = ""
     """A line near the end that speaks of a failure which nothing explains."""
     logged_error: str = ""
     """The first line that a logger called an error, and that no rule knows."""
-    failed_items: str = ""
+    error_of_every_item: str = ""
     """The error that came for every item of the work (:mod:`gpuwatch.explain.logs.work_despite_errors`)."""
-    not_a_number: str = ""
+    nan_loss_line: str = ""
     """A line near the end with a loss that is NaN or infinite."""
     last_lines: tuple[str, ...] = ()
     """Those near the end of a log that ends in a failure, the last first."""
@@ -237,7 +239,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     def note(self, topic: str, line: str) -> None:
         """Counts ``topic`` and keeps its first distinct lines."""
         self.topics[topic] = self.topics.get(topic, 0) + 1
-        self.topic_line_numbers[topic] = self.lines
+        self.topic_line_numbers[topic] = self.line_count
         kept = self.evidence.setdefault(topic, [])
         if len(kept) < LINES_PER_TOPIC:
             line = explain_device_type(line[:_LINE_CHARS])

@@ -71,7 +71,7 @@ class LogParser:
     """Takes lines; ``facts`` can be read at any time. Memory is bounded."""
 
     def __init__(self, lines_before: int = 0) -> None:
-        self._facts = LogFacts(lines=lines_before)
+        self._facts = LogFacts(line_count=lines_before)
         self._placements = PlacementCounter()
         self._ooms = OomCollector()
         self._memo: dict[str | bytes, tuple[str, str] | list[str] | int | None] = {}
@@ -106,14 +106,14 @@ class LogParser:
         self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_continued_after
         self._facts.memory_request_frame = self._frames.memory_request_frame
         self._name_packages()
-        if (constant := self._facts.refusals.constant_bytes) is not None and not self._facts.ooms:
+        if (constant := self._facts.refusals.repeated_bytes) is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
         return self._facts
 
     def feed(self, line: str) -> None:
         """Takes one line, with or without its end."""
         facts = self._facts
-        facts.lines += 1
+        facts.line_count += 1
         if line and not line.isspace():
             self._keep_last(line if len(line) < _MAX_KEPT_CHARS else bounded(line, _MAX_KEPT_CHARS))
         elif self._ended_program.lines_since is not None:
@@ -147,7 +147,7 @@ class LogParser:
         if framed and self._frames.take_frame(bare_message(line)):
             if self._frames.is_new_program and self._is_another_start(line):
                 return
-            facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.lines
+            facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.line_count
             if self._exceptions.is_outside_traceback and is_compile_place(line):
                 self.start_lines = [line]
         elif TRACEBACK in line:
@@ -165,7 +165,7 @@ class LogParser:
                     self._placements.count_again(known)
                     return
                 if known.__class__ is list:
-                    facts.topic_line_numbers.update(dict.fromkeys(known, facts.lines))
+                    facts.topic_line_numbers.update(dict.fromkeys(known, facts.line_count))
                     return
                 if known:
                     facts.refusals.add(known)  # type: ignore[arg-type]
@@ -191,8 +191,8 @@ class LogParser:
             if kind is not None:
                 if kind == _TORCH_OOM_KIND:
                     facts.topics["memory.oom"] += 1
-                    facts.topic_line_numbers["memory.oom"] = facts.lines
-                    facts.last_error_line = facts.lines
+                    facts.topic_line_numbers["memory.oom"] = facts.line_count
+                    facts.last_error_line = facts.line_count
                 elif kind == _ERROR_KIND:
                     self._failed_items.take(shape)
                 return
@@ -217,11 +217,11 @@ class LogParser:
 
     def _after_exception(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
-        if self._facts.last_error_line == self._facts.lines:
-            self._work.start(raw, self._facts.lines, ended=bool(self._frames.ended_program))
+        if self._facts.last_error_line == self._facts.line_count:
+            self._work.start(raw, self._facts.line_count, ended=bool(self._frames.ended_program))
             ended = self._frames.ended_program and not rank_prefix(raw)
             if ended or self._ended_program.lines_since is not None:
-                self._ended_program.set_end(self._facts.lines if ended else 0)
+                self._ended_program.set_end(self._facts.line_count if ended else 0)
                 self._keep_last = self._ended_program.keep if ended else self._last_lines.append
 
     def _is_another_start(self, line: str) -> bool:
@@ -235,7 +235,7 @@ class LogParser:
     def rewind(self) -> None:
         """Forgets what came since an exception ended the program, if that was of another start of it."""
         if self._ended_program.ended_at:
-            self._facts.lines, self._ooms_continued_after = self._ended_program.ended_at, 0
+            self._facts.line_count, self._ooms_continued_after = self._ended_program.ended_at, 0
             self._work.restart()
             self._ended_program.restore_last_lines()
 
@@ -274,11 +274,11 @@ class LogParser:
     def since_error(self) -> int | None:
         """Lines since the last exception, or report that the program ended badly; None without one."""
         at = max(self._facts.last_error_line or 0, self._facts.reported_end_line_number)
-        return self._facts.lines - at if at else None
+        return self._facts.line_count - at if at else None
 
     def count_line(self) -> None:
         """Counts a line that is read elsewhere."""
-        self._facts.lines += 1
+        self._facts.line_count += 1
 
     def close(self) -> None:
         """Ends the log, and all messages of several lines."""
@@ -306,7 +306,7 @@ class LogParser:
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(last_lines))
         facts.lines_after_ending_line = sum(1 for text in since if bare_message(text))
         if worked and log_ending.shows_work(line):
-            self._reported_ends.forget_unstarted_command(facts.lines - facts.lines_after_ending_line)
+            self._reported_ends.forget_unstarted_command(facts.line_count - facts.lines_after_ending_line)
         self._name_packages()
         if facts.errors and facts.errors[-1].type == "KeyboardInterrupt":
             self._reported_ends.forget_unstarted_command(facts.last_error_line or 0)
@@ -404,7 +404,7 @@ class LogParser:
         if "NVIDIA-SMI" in line and (version := driver_version_of_table(line)) is not None:
             self._multiline.begin_table()
             # nvidia-smi got an answer from the driver.
-            facts.kernel_driver = facts.kernel_driver or version
+            facts.kernel_module_version = facts.kernel_module_version or version
             facts.note("driver.loaded", line)
             return True
         if raw.startswith("[rank"):
@@ -438,10 +438,10 @@ class LogParser:
 
     def _take_pieces(self, pieces: Iterable[str]) -> None:
         """Takes each piece of a line as a line."""
-        counted = self._facts.lines
+        counted = self._facts.line_count
         for piece in pieces:
             self.feed(piece)
-        self._facts.lines = counted
+        self._facts.line_count = counted
 
     def _take_bar_states(self, raw: str) -> bool:
         """Takes the last states of a progress bar; False for a line that does not overwrite itself."""

@@ -104,7 +104,7 @@ class MessageReader:
     def topics_of_line(self) -> list[str]:
         """The topics of the current line."""
         facts = self._facts
-        return [topic for topic, at in facts.topic_line_numbers.items() if at == facts.lines]
+        return [topic for topic, at in facts.topic_line_numbers.items() if at == facts.line_count]
 
     def _read(self, source: str, line: str, message: str) -> None:
         facts = self._facts
@@ -137,7 +137,7 @@ class MessageReader:
             facts.assigned_devices = assigned
             self._note("environment.assigned", line)
         if "Memory usage: " in message and (left := _first_group(FREE_AT_LIBRARY_START, message)) is not None:
-            facts.library_free_bytes = int(left)
+            facts.free_bytes_at_library_error = int(left)
             self._note("memory.library-usage", line)
         if "XLA_GPU:" in message and REAL_GPU.search(message) is None:
             self._note("devices.xla-gpu", line)
@@ -188,13 +188,13 @@ class MessageReader:
                 self._add_distinct(facts.missing_libraries, name)
                 self._note("cuda.missing-library", line)
         if "hides all GPUs" in message and (value := _first_group(HIDING_VISIBLE_DEVICES, message)) is not None:
-            facts.hidden_by_environment = value.strip("\"'")
+            facts.hiding_visible_devices = value.strip("\"'")
             self._note("visibility.hidden", line)
         elif source == "cuda_diagnostics" and (value := _first_group(PRINTED_VISIBLE_DEVICES, message)) is not None:
             facts.visible_devices = value
             self._note("environment.visible-devices", line)
         elif source == "cuda_diagnostics" and (version := _first_group(KERNEL_DRIVER, message)) is not None:
-            facts.kernel_driver = version
+            facts.kernel_module_version = version
             self._note("driver.loaded", line)
         if source in TENSORFLOW_GPU_SOURCES and not self._understood and not _HARMLESS.search(message):
             self._add_distinct(facts.unknown_gpu_lines, line[:400])

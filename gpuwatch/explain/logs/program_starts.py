@@ -78,7 +78,7 @@ class _FirstLines:
         if not self._matched:
             return None
         no_start_so_far = since_error is None and not self._found_before
-        if no_start_so_far and self._matched > 1 and parser.facts.lines < _SAME_START_LINES:
+        if no_start_so_far and self._matched > 1 and parser.facts.line_count < _SAME_START_LINES:
             self.key = None  # one line may be a table's rule
         if self._matched < self._lines_needed or self.key is None:
             return None
@@ -129,7 +129,7 @@ class LogReader:
         begun = self._first_lines.take(line, self.parser)
         if begun is None:
             return False
-        self._start(self.parser.facts.lines - len(begun))
+        self._start(self.parser.facts.line_count - len(begun))
         for text in begun:
             self.parser.feed(text)
         return True
@@ -137,7 +137,7 @@ class LogReader:
     def restart_at_last_lines(self) -> None:
         """The last lines that the parser took begin a start."""
         lines = self.parser.start_lines
-        before = self.parser.facts.lines - len(lines)
+        before = self.parser.facts.line_count - len(lines)
         self.parser.rewind()
         self._start(before)
         for line in lines:

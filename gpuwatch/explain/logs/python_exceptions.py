@@ -143,7 +143,7 @@ class ExceptionFinder:
 
     def in_logging_stack(self) -> bool:
         """Whether a frame is of no traceback but of the stack that follows an error of logging."""
-        since = self._facts.lines - self._logging_error_line
+        since = self._facts.line_count - self._logging_error_line
         return self._logging_error_line > 0 and not self._in_traceback and since <= _MAX_TRACEBACK_LINES
 
     def begin_traceback(self, line: str) -> None:
@@ -170,9 +170,9 @@ class ExceptionFinder:
         if _CONTINUATION.match(rest):
             if self._in_traceback and rest.lstrip()[:1] in _BOX_CHARS:
                 self._frames.take_boxed_line(rest)
-                self._facts.last_frame_line = self._facts.lines
+                self._facts.last_frame_line = self._facts.line_count
             if self._in_message:
-                self._facts.last_error_line = self._facts.lines
+                self._facts.last_error_line = self._facts.line_count
             return
         self._in_message = False
         if self._in_traceback and ", line " not in line:
@@ -210,7 +210,7 @@ class ExceptionFinder:
         facts, before = self._facts, self._facts.errors[-1]
         changed = RunError(type=before.type, message=explain_device_type(message[:2000]))
         facts.errors[:] = [*(error for error in facts.errors[:-1] if error != changed), changed]
-        facts.last_error_line = facts.lines
+        facts.last_error_line = facts.line_count
         if (frame := facts.error_frames.pop(_key(before), None)) is not None:
             facts.error_frames[_key(changed)] = frame
         if (first := facts.first_in_chain.pop(_key(before), None)) is not None:
@@ -227,15 +227,17 @@ class ExceptionFinder:
     def is_ignored(self, line: str) -> bool:
         """Whether a line without prefixes is an exception that Python ignored, as the line before said."""
         where, line_number = self._handled
-        return where in _IGNORED_KINDS and self._facts.lines - line_number <= _MAX_TRACEBACK_LINES and is_error(line)
+        return (
+            where in _IGNORED_KINDS and self._facts.line_count - line_number <= _MAX_TRACEBACK_LINES and is_error(line)
+        )
 
     def take_related_line(self, line: str) -> bool:
         """Takes a line without prefixes that is no exception; False if it says nothing of one."""
         if (found := _HANDLED_ELSEWHERE.match(line)) is not None:
-            self._handled = (str(found.lastgroup), self._facts.lines)
+            self._handled = (str(found.lastgroup), self._facts.line_count)
             return True
         if self._facts.errors and _PYTEST_SUMMARY.match(line) is not None:
-            self._facts.last_error_line = self._facts.lines
+            self._facts.last_error_line = self._facts.line_count
             return True
         if line.startswith(_CHAINED):
             self._chained = self._facts.last_error_has_traceback
@@ -251,17 +253,20 @@ class ExceptionFinder:
             if head["interrupt"]:
                 self._add(head["interrupt"], "")
             else:
-                self._facts.open_traceback_line, self._facts.open_traceback_error = self._facts.lines, head["error"]
+                self._facts.open_traceback_line, self._facts.open_traceback_error = (
+                    self._facts.line_count,
+                    head["error"],
+                )
         return False
 
     def _add(self, name: str, message: str, *, colon: bool = False) -> None:
         facts = self._facts
         (where, line_number), self._handled = self._handled, ("", 0)
-        if facts.lines - line_number > _MAX_TRACEBACK_LINES:
+        if facts.line_count - line_number > _MAX_TRACEBACK_LINES:
             where = ""
         if where in _IGNORED_KINDS:
             facts.last_frame_line = None
-            self._logging_error_line = facts.lines if where == "logging" else 0
+            self._logging_error_line = facts.line_count if where == "logging" else 0
             return
         half = name[: len(name) // 2]
         if name == half * 2:  # printed into each other by two ranks: "SyntaxErrorSyntaxError: : bad inputbad input"
@@ -277,7 +282,7 @@ class ExceptionFinder:
         )  # pytest
         wrapped = name in _SCRIPT_ERROR_NAMES and self._had_traceback_above()
         if again or wrapped or (before and _RETRIES_EXHAUSTED.search(message) is not None):
-            facts.last_error_line = facts.lines
+            facts.last_error_line = facts.line_count
             return
         self._message_follows = colon and not message
         self._pydantic_lines_left = _PYDANTIC_LINES * (_PYDANTIC_HEADING.match(message) is not None)
@@ -304,16 +309,16 @@ class ExceptionFinder:
         facts.last_error_in = where
         facts.last_error_has_traceback = self._after_frame()
         self._frames.ended_program = self._frames.program if facts.last_error_has_traceback and not where else ""
-        facts.last_error_line = facts.lines
+        facts.last_error_line = facts.line_count
         self.open = self._in_message = True
 
     def _had_traceback_above(self) -> bool:
         """Whether the last exception stands not far above, with its traceback, and no frame of another one since."""
         facts = self._facts
         last, frame = facts.last_error_line or 0, facts.last_frame_line or 0
-        return facts.last_error_has_traceback and frame < last and facts.lines - last <= _MAX_TRACEBACK_LINES
+        return facts.last_error_has_traceback and frame < last and facts.line_count - last <= _MAX_TRACEBACK_LINES
 
     def _after_frame(self, most: int = _MAX_LINES_AFTER_FRAME) -> bool:
         """Whether a frame of a traceback has just been, with at most so many lines: its source line and marks."""
         frame = self._facts.last_frame_line
-        return frame is not None and self._facts.lines - frame <= most
+        return frame is not None and self._facts.line_count - frame <= most

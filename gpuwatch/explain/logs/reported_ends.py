@@ -348,13 +348,13 @@ class ReportedEnds:
         facts = self._facts
         of_a_job = _BATCH_JOB_END.match(line) is not None
         reason_just_given = (
-            facts.reported_end_line.startswith(_REASON) and facts.reported_end_line_number >= facts.lines - 1
+            facts.reported_end_line.startswith(_REASON) and facts.reported_end_line_number >= facts.line_count - 1
         )
         if self._job_ended and not reason_just_given and (of_a_job or topic):
             self._clear()
         self._job_ended = of_a_job or (self._job_ended and not topic)
         if topic:
-            facts.reported_end_line_number = facts.lines
+            facts.reported_end_line_number = facts.line_count
             known, known_line = facts.reported_end, facts.reported_end_line
             if (
                 not known
@@ -375,7 +375,7 @@ class ReportedEnds:
         facts.reported_end, facts.reported_end_line, facts.reported_end_line_number = (
             topic,
             explain_device_type(line[:400]),
-            facts.lines,
+            facts.line_count,
         )
 
     def _clear(self) -> None:

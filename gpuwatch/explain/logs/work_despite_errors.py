@@ -218,7 +218,7 @@ class FailedItems:
 
     def store_in(self, facts: LogFacts, last_lines: Sequence[str]) -> None:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
-        facts.failed_items = explain_device_type(self._error_of_every_item(last_lines)[:_MAX_KEPT_CHARS])
+        facts.error_of_every_item = explain_device_type(self._error_of_every_item(last_lines)[:_MAX_KEPT_CHARS])
         logged = (line for line in self._first_line.values() if logs_failure(line))
         facts.logged_error = explain_device_type(bare_message(next(logged, ""))[:_MAX_KEPT_CHARS])
 

@@ -43,16 +43,16 @@ _TAB_STOPS_CELLS = 29
 MANY_GPUS = 16
 """From this number of GPUs on, each is a line, unless another layout was chosen."""
 _MAX_GRAPH_ROWS = 3
-Layout = Literal["automatic", "lines", "cards", "graphs"]
-LAYOUTS: tuple[Layout, ...] = ("automatic", "lines", "cards", "graphs")
+LayoutChoice = Literal["automatic", "lines", "cards", "graphs"]
+LAYOUT_CHOICES: tuple[LayoutChoice, ...] = ("automatic", "lines", "cards", "graphs")
 """The layouts to choose from: lines leave most rows to processes, graphs the fewest."""
 _GRAPH_ROW_LINES = 5
 """Lines of each band of graphs before another one is added."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Rows of each part; the process table gets the rest."""
+class OverviewLayout:
+    """Lines of each part of the overview; the process table gets the rest."""
 
     host: bool = True
     gpus_as: Literal["none", "line", "card"] = "none"
@@ -96,34 +96,34 @@ def plan_layout(
     processes: int = 0,
     fields: Sequence[tuple[str, int]] = (),
     instances: Sequence[int] = (),
-    layout: Layout = "automatic",
+    choice: LayoutChoice = "automatic",
     graphs: Sequence[str] = ("",) * 2 * _MAX_GRAPH_ROWS,
-) -> Plan:
+) -> OverviewLayout:
     """The layout of the overview.
 
     ``notice``: lines that explain why there is no GPU. ``processes``: rows the table should have room for; the
     fewer, the more graphs. ``fields``: id and cells of each field of a card; those with a graph of the same id are
     not repeated below it. ``instances``: MIG instances of each GPU.
-    ``layout``: what the user chose; a choice for which there is no room falls back to the next smaller one.
+    ``choice``: what the user chose; one for which there is no room falls back to the next smaller one.
     ``graphs``: ids of the graphs that a card may have, in order.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
-        return Plan()
+        return OverviewLayout()
     framed = width >= 100 and height >= 30
     room = height - 2 - int(findings)
     if not gpus:
         panel = min(max(notice + 2, 5), max(room // 2, room - _TABLE_ROWS, 5))
-        return Plan(gpus_as="none", framed=framed, gpu_height=panel)
-    cards = None
-    if layout != "lines" and (gpus < MANY_GPUS or layout != "automatic"):
-        most_instances = max(instances, default=0)
-        cards = _cards(width, height, gpus, processes, fields, most_instances, layout, graphs, framed=framed)
-    if cards is not None:
-        if layout != "automatic":
-            return cards
-        fits = processes + 2 <= height - 4 - cards.gpu_height and cards.mig_lines == max(instances, default=0)
+        return OverviewLayout(gpus_as="none", framed=framed, gpu_height=panel)
+    as_cards = None
+    if choice != "lines" and (gpus < MANY_GPUS or choice != "automatic"):
+        max_mig_lines = max(instances, default=0)
+        as_cards = _cards_layout(width, height, gpus, processes, fields, max_mig_lines, choice, graphs, framed=framed)
+    if as_cards is not None:
+        if choice != "automatic":
+            return as_cards
+        fits = processes + 2 <= height - 4 - as_cards.gpu_height and as_cards.mig_lines == max(instances, default=0)
         if framed or (height >= _TALL_LINES and gpus <= 2) or fits:
-            return cards
+            return as_cards
     # The finding's line is always reserved, so that a new finding does not change the layout.
     most_rows = height - 3 - _TABLE_ROWS
     # The table shrinks before a GPU is hidden, but keeps a minimum on all but tiny terminals.
@@ -133,17 +133,17 @@ def plan_layout(
         narrow = _side_by_side(width, gpus, most_rows, _MIN_LINE_WIDTH)
         columns = narrow if math.ceil(gpus / narrow) <= most_rows_with_small_table else columns
     rows = math.ceil(gpus / columns)
-    lines = Plan(gpus_as="line", columns=columns, host=False, framed=framed)
+    as_lines = OverviewLayout(gpus_as="line", columns=columns, host=False, framed=framed)
     if rows > most_rows:
         if rows <= most_rows_with_small_table:
-            named = rows < height - 3 - _MIN_TABLE_LINES
-            return replace(lines, heading=named, gpu_height=rows + int(named))
-        return replace(lines, gpu_height=max(most_rows, (height - 3) // 2), scrolls=True)
+            heading = rows < height - 3 - _MIN_TABLE_LINES
+            return replace(as_lines, heading=heading, gpu_height=rows + int(heading))
+        return replace(as_lines, gpu_height=max(most_rows, (height - 3) // 2), scrolls=True)
     mig_lines = max(instances, default=0) if columns == 1 else 0
     while mig_lines and rows + sum(min(count, mig_lines) for count in instances) > most_rows:
         mig_lines -= 1
     rows += sum(min(count, mig_lines) for count in instances)
-    return replace(lines, heading=True, host=rows + 2 <= most_rows, mig_lines=mig_lines, gpu_height=rows + 1)
+    return replace(as_lines, heading=True, host=rows + 2 <= most_rows, mig_lines=mig_lines, gpu_height=rows + 1)
 
 
 def _side_by_side(width: int, gpus: int, most_rows: int, cells: int) -> int:
@@ -154,49 +154,52 @@ def _side_by_side(width: int, gpus: int, most_rows: int, cells: int) -> int:
     return columns
 
 
-def _cards(
+def _cards_layout(
     width: int,
     height: int,
     gpus: int,
     processes: int,
     fields: Sequence[tuple[str, int]],
-    instances: int,
-    layout: Layout,
+    max_mig_lines: int,
+    choice: LayoutChoice,
     graphs: Sequence[str],
     *,
     framed: bool,
-) -> Plan | None:
+) -> OverviewLayout | None:
     """Cards with as many graphs and fields as the processes leave room for; None if cards do not fit."""
-    least = max(_TABLE_ROWS + 1, int(height * 0.2))
-    cards = max(width // MIN_CARD_WIDTH, 1)
-    rows = math.ceil(gpus / cards)
+    min_table_lines = max(_TABLE_ROWS + 1, int(height * 0.2))
+    max_columns = max(width // MIN_CARD_WIDTH, 1)
+    rows = math.ceil(gpus / max_columns)
     columns = math.ceil(gpus / rows)
     spare = height - 4 - rows * CARD_HEIGHT
-    wanted = processes + 2 + 2 * int(framed)
-    chosen = layout != "automatic"
-    if spare < (_MIN_TABLE_LINES + 2 * int(framed) if chosen else max(least, min(wanted, max(9, int(height * 0.3))))):
+    wanted_table_lines = processes + 2 + 2 * int(framed)
+    is_chosen = choice != "automatic"
+    needed = max(min_table_lines, min(wanted_table_lines, max(9, int(height * 0.3))))
+    if spare < (_MIN_TABLE_LINES + 2 * int(framed) if is_chosen else needed):
         return None
-    table = max(least, min(max(wanted, _FRAMED_TABLE_LINES * framed), int(height * 0.45)))
-    if layout == "graphs":
-        table = min(least, max(spare - rows * MIN_GRAPH_LINES, _MIN_TABLE_LINES + 2 * int(framed)))
-    budget = max((spare - table) // rows, 0)
-    mig_lines = min(instances, budget)
+    table_lines = max(min_table_lines, min(max(wanted_table_lines, _FRAMED_TABLE_LINES * framed), int(height * 0.45)))
+    if choice == "graphs":
+        table_lines = min(min_table_lines, max(spare - rows * MIN_GRAPH_LINES, _MIN_TABLE_LINES + 2 * int(framed)))
+    budget = max((spare - table_lines) // rows, 0)
+    mig_lines = min(max_mig_lines, budget)
     budget -= mig_lines
     inner = width // columns - 4
     graph_columns = max(min(max(inner // _GRAPH_WIDTH, 2), len(graphs)), 1)
-    tall = MIN_GRAPH_LINES if layout == "cards" else max(9, height // 5)  # a taller graph shows no more
-    while graph_columns > 2 and tall * math.ceil(len(graphs) / (graph_columns - 1)) <= MIN_GRAPH_LINES + budget:
+    max_graph_lines = MIN_GRAPH_LINES if choice == "cards" else max(9, height // 5)  # a taller graph shows no more
+    most_lines = MIN_GRAPH_LINES + budget
+    while graph_columns > 2 and max_graph_lines * math.ceil(len(graphs) / (graph_columns - 1)) <= most_lines:
         graph_columns -= 1  # a wider one shows a longer time
-    for graph_rows in range(1 if layout == "cards" else max(math.ceil(len(graphs) / graph_columns), 1), 0, -1):
+    for graph_rows in range(1 if choice == "cards" else max(math.ceil(len(graphs) / graph_columns), 1), 0, -1):
         shown = graphs[: graph_rows * graph_columns]
         # The first line of fields is part of every card; that of the holders of memory takes its place here.
         further = len(field_rows(tuple(cells for name, cells in fields if name not in shown), inner))
-        room = MIN_GRAPH_LINES + budget - min(further, max(budget // 2, 1))
+        room = most_lines - min(further, max(budget // 2, 1))
         if room >= graph_rows * _GRAPH_ROW_LINES:
             break
-    extra_graph_lines = max(min(room // graph_rows, tall) * graph_rows - MIN_GRAPH_LINES, 0)  # all of one height
+    graph_lines = min(room // graph_rows, max_graph_lines)  # all of one height
+    extra_graph_lines = max(graph_lines * graph_rows - MIN_GRAPH_LINES, 0)
     further_lines = min(further, budget - extra_graph_lines)
-    return Plan(
+    return OverviewLayout(
         gpus_as="card",
         columns=columns,
         extra_graph_lines=extra_graph_lines,

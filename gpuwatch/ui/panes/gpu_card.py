@@ -16,7 +16,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.braille_graph import axis_ends, axis_text, braille, recent_columns
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, Plan, field_rows
+from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, OverviewLayout, field_rows
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, drop_last_clauses, width_of
 from gpuwatch.ui.panes.gpu_line import mig_instance_lines
@@ -37,7 +37,14 @@ _RUNS_OF_CELLS = re.compile(r" +|[^ ]+")
 
 
 def gpu_card(
-    device: Device, view: View, width: int, plan: Plan, *, finding: Finding | None, selected: bool, display: GpuDisplay
+    device: Device,
+    view: View,
+    width: int,
+    layout: OverviewLayout,
+    *,
+    finding: Finding | None,
+    selected: bool,
+    display: GpuDisplay,
 ) -> list[list[Span]]:
     """The lines of one card, each exactly ``width`` cells.
 
@@ -48,14 +55,14 @@ def gpu_card(
     lines = [_top_border(device, width, edge, selected=selected)]
     bad, bad_style = state_note(device)
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost_device(device, view, inner, plan, bad, bad_style, display)
+        rows = _lost_device(device, view, inner, layout, bad, bad_style, display)
     else:
-        processes = view.processes if plan.mig_lines else ()
-        mig_lines = mig_instance_lines(device, processes, plan.mig_lines, inner)
-        rows = _graphs(device, view, inner, plan, display)
-        fields = _fields(device, plan, inner, display)
-        rows += [fields[0], *mig_lines, *(LineBuilder(inner) for _ in range(plan.mig_lines - len(mig_lines)))]
-        rows += [memory_holders_line(device, view, inner), *fields[1:]] if plan.further_lines else []
+        processes = view.processes if layout.mig_lines else ()
+        mig_lines = mig_instance_lines(device, processes, layout.mig_lines, inner)
+        rows = _graphs(device, view, inner, layout, display)
+        fields = _fields(device, layout, inner, display)
+        rows += [fields[0], *mig_lines, *(LineBuilder(inner) for _ in range(layout.mig_lines - len(mig_lines)))]
+        rows += [memory_holders_line(device, view, inner), *fields[1:]] if layout.further_lines else []
     for builder in rows:
         builder.fill_to(inner)
         lines.append([("│ ", edge), *builder.spans, (" │", edge)])
@@ -143,35 +150,35 @@ def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuF
     return [field for field in fields if field.id not in drawn]
 
 
-def fields_that_fit(inner: int, plan: Plan, display: GpuDisplay) -> list[str]:
+def fields_that_fit(inner: int, layout: OverviewLayout, display: GpuDisplay) -> list[str]:
     """The chosen fields that a card of this size shows, including those of graphs and in its frame."""
-    drawn = card_fields(display.fields, display.graphs[: plan.graphs])
+    drawn = card_fields(display.fields, display.graphs[: layout.graphs])
     rows = field_rows(tuple(field.card_cells for field in drawn), inner)
-    fits = sum(map(len, rows[: max(plan.further_lines, 1)]))
+    fits = sum(map(len, rows[: max(layout.further_lines, 1)]))
     hidden = {field.id for field in drawn[fits:]}
     return [field for field in display.fields if field not in hidden]
 
 
-def _fields(device: Device, plan: Plan, inner: int, display: GpuDisplay) -> list[LineBuilder]:
+def _fields(device: Device, layout: OverviewLayout, inner: int, display: GpuDisplay) -> list[LineBuilder]:
     """The line of the first fields, and the further ones that fit below the holders of memory."""
-    drawn = card_fields(display.fields, display.graphs[: plan.graphs])
+    drawn = card_fields(display.fields, display.graphs[: layout.graphs])
     fields = iter(drawn)
-    builders = [LineBuilder(inner) for _ in range(max(plan.further_lines, 1))]
+    builders = [LineBuilder(inner) for _ in range(max(layout.further_lines, 1))]
     for builder, starts in zip(builders, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
             builder.fill_to(start).add_spans(card_spans(field, device, display.thresholds, sorted_by=display.order))
     return builders
 
 
-def _graphs(device: Device, view: View, inner: int, plan: Plan, display: GpuDisplay) -> list[LineBuilder]:
+def _graphs(device: Device, view: View, inner: int, layout: OverviewLayout, display: GpuDisplay) -> list[LineBuilder]:
     """The graphs in bands, each with its number in its caption."""
-    lines = MIN_GRAPH_LINES + plan.extra_graph_lines
-    shown = display.graphs[: plan.graphs]
+    lines = MIN_GRAPH_LINES + layout.extra_graph_lines
+    shown = display.graphs[: layout.graphs]
     builders: list[LineBuilder] = []
-    for band in range(plan.graph_rows):
-        here = shown[plan.graph_columns * band :][: plan.graph_columns]
+    for band in range(layout.graph_rows):
+        here = shown[layout.graph_columns * band :][: layout.graph_columns]
         graph_width = (inner + 3) // max(len(here), 1) - 3
-        height = (band + 1) * lines // plan.graph_rows - band * lines // plan.graph_rows
+        height = (band + 1) * lines // layout.graph_rows - band * lines // layout.graph_rows
         parts = [_graph(device, view, GRAPHS[name], graph_width, height, display, shown) for name in here]
         for row in range(height):
             builders.append(builder := LineBuilder(inner))
@@ -234,10 +241,10 @@ def _with_middle_line(rows: Sequence[str], style: str) -> list[list[Span]]:
 
 
 def _lost_device(
-    device: Device, view: View, inner: int, plan: Plan, text: str, style: str, display: GpuDisplay
+    device: Device, view: View, inner: int, layout: OverviewLayout, text: str, style: str, display: GpuDisplay
 ) -> list[LineBuilder]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
-    height = plan.card_height - 2
+    height = layout.card_height - 2
     builders = [LineBuilder(inner).add(cut_to_width(printable(text), inner), style)]
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
     if held and height > 1:
@@ -247,7 +254,7 @@ def _lost_device(
     room = height - len(builders)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
         for builder in _graphs(
-            device, view, inner, replace(plan, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), display
+            device, view, inner, replace(layout, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), display
         ):
             builders.append(LineBuilder(inner).add_spans((part, "dim") for part, _ in builder.spans))
     return builders + [LineBuilder(inner) for _ in range(height - len(builders))]

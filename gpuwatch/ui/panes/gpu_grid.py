@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.overview_layout import Plan, plan_layout
+from gpuwatch.ui.drawing.overview_layout import OverviewLayout, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_line import mig_instance_lines
@@ -23,7 +23,7 @@ def plan_overview(
     *,
     processes: int,
     notice: int = 0,
-) -> Plan:
+) -> OverviewLayout:
     """The layout of the Overview; ``fields``: those of cards; ``processes``, ``notice``: see :func:`plan_layout`."""
     return plan_layout(
         width,
@@ -34,29 +34,31 @@ def plan_overview(
         processes=-(-processes // 4) * 4,  # rounded up, so that one more rarely changes the layout
         fields=[(field.id, field.card_cells) for field in gpu_card.card_fields(fields)],
         instances=[len(device.mig_instances) for device in view.devices],
-        layout=preferences.layout,
+        choice=preferences.layout,
         graphs=preferences.graphs,
     )
 
 
-def gpu_lines(view: View, plan: Plan, width: int, display: GpuDisplay, *, cursor: int = -1, top: int = 0) -> list[Line]:
+def gpu_lines(
+    view: View, layout: OverviewLayout, width: int, display: GpuDisplay, *, cursor: int = -1, top: int = 0
+) -> list[Line]:
     """The GPU pane; ``cursor``: index of the GPU under it, or -1, ``display``: what is shown of each.
 
     ``top``: the first visible row of lines, if not all fit.
     """
     findings = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
-    if plan.gpus_as == "card":
-        return _cards(view, plan, width, cursor, findings, display)
-    lines = _rows(view, plan, width, cursor, findings, display)
-    if not plan.scrolls:
+    if layout.gpus_as == "card":
+        return _cards(view, layout, width, cursor, findings, display)
+    lines = _rows(view, layout, width, cursor, findings, display)
+    if not layout.scrolls:
         return lines
-    room = plan.gpu_height - 1
-    return [*lines[top : top + room], _hidden_gpus_line(view, len(lines), plan.columns, top, room, width, findings)]
+    room = layout.gpu_height - 1
+    return [*lines[top : top + room], _hidden_gpus_line(view, len(lines), layout.columns, top, room, width, findings)]
 
 
-def rows_of_lines(count: int, plan: Plan) -> int:
+def rows_of_lines(count: int, layout: OverviewLayout) -> int:
     """Rows that ``count`` devices need as lines."""
-    return -(-count // plan.columns)
+    return -(-count // layout.columns)
 
 
 def _hidden_gpus_line(
@@ -79,16 +81,21 @@ def _hidden_gpus_line(
 
 
 def _cards(
-    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], display: GpuDisplay
+    view: View,
+    layout: OverviewLayout,
+    width: int,
+    cursor: int,
+    findings: Mapping[str | None, Finding],
+    display: GpuDisplay,
 ) -> list[Line]:
     lines: list[Line] = []
-    for first in range(0, len(view.devices), plan.columns):
-        row: list[list[Span]] = [[] for _ in range(plan.card_height)]
-        for place, device in enumerate(view.devices[first : first + plan.columns]):
-            start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
+    for first in range(0, len(view.devices), layout.columns):
+        row: list[list[Span]] = [[] for _ in range(layout.card_height)]
+        for place, device in enumerate(view.devices[first : first + layout.columns]):
+            start, end = (width * place // layout.columns, width * (place + 1) // layout.columns)
             finding, selected = findings.get(device.uuid), first + place == cursor
             card = gpu_card.gpu_card(
-                device, view, end - start, plan, finding=finding, selected=selected, display=display
+                device, view, end - start, layout, finding=finding, selected=selected, display=display
             )
             for spans, more in zip(row, card, strict=True):
                 spans.extend(more)
@@ -97,23 +104,28 @@ def _cards(
 
 
 def _rows(
-    view: View, plan: Plan, width: int, cursor: int, findings: Mapping[str | None, Finding], display: GpuDisplay
+    view: View,
+    layout: OverviewLayout,
+    width: int,
+    cursor: int,
+    findings: Mapping[str | None, Finding],
+    display: GpuDisplay,
 ) -> list[Line]:
-    cell_width = width // plan.columns
+    cell_width = width // layout.columns
     columns = gpu_line.fit_columns(cell_width, tuple(view.devices), display.fields)
     lines: list[Line] = []
-    if plan.heading:
+    if layout.heading:
         builder = LineBuilder(width)
-        for column in range(plan.columns):
+        for column in range(layout.columns):
             part = LineBuilder(cell_width)
             gpu_line.draw_heading(part, columns, view, display.order)
             builder.fill_to(column * cell_width)
             builder.add_spans(part.spans)
         lines.append(builder.fill_to(width, style="header").line())
-    rows = rows_of_lines(len(view.devices), plan)
+    rows = rows_of_lines(len(view.devices), layout)
     for row in range(rows):
         builder = LineBuilder(width)
-        for column in range(plan.columns):
+        for column in range(layout.columns):
             number = column * rows + row
             if number >= len(view.devices):
                 continue
@@ -126,15 +138,15 @@ def _rows(
             )
             builder.add_spans(part.spans)
         lines.append(builder.fill_to(width).line())
-        if plan.mig_lines:
-            for below in mig_instance_lines(view.devices[row], view.processes, plan.mig_lines, width - 4):
+        if layout.mig_lines:
+            for below in mig_instance_lines(view.devices[row], view.processes, layout.mig_lines, width - 4):
                 lines.append(Line((("    ", "text"), *below.fill_to(width - 4).spans)))
     return lines
 
 
-def devices_of_rows(view: View, plan: Plan) -> list[int]:
+def devices_of_rows(view: View, layout: OverviewLayout) -> list[int]:
     """Of lines with MIG instances: the device number of each row."""
     numbers: list[int] = []
     for number, device in enumerate(view.devices):
-        numbers += [number] * (1 + min(len(device.mig_instances), plan.mig_lines))
+        numbers += [number] * (1 + min(len(device.mig_instances), layout.mig_lines))
     return numbers

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.safe_text import printable
-from gpuwatch.fleet.host_summary import FleetSummary, GpuUse, HostSummary
+from gpuwatch.fleet.fleet_summary import FleetSummary
+from gpuwatch.fleet.host_summary import GpuUse, HostSummary
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder, vertical_bar
 from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width

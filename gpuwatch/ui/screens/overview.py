@@ -13,7 +13,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import HELD_SHARE
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Plan
+from gpuwatch.ui.drawing.overview_layout import LAYOUT_CHOICES, OverviewLayout
 from gpuwatch.ui.panes.gpu_grid import plan_overview
 from gpuwatch.ui.panes.machine_lines import host_line
 from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
@@ -30,7 +30,7 @@ from gpuwatch.ui.widgets.one_line_panes import OneLinePane, SummaryLine
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.widgets.user_table import UserTable
+    from gpuwatch.ui.widgets.owner_table import OwnerTable
 
 _NAMED_PANES = ("users", "processes")
 """Where the focus is while the totals are shown: it reaches them a moment later."""
@@ -47,16 +47,16 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._plan = Plan()
+        self._overview_layout = OverviewLayout()
         self._most_rows = 0
         """Maximum number of processes so far: the layout does not change with every exit."""
         self.host = OneLinePane(host_line, id="host")
         self.gpus = GpuPane(id="gpus")
         self.summary = SummaryLine(id="summary")
         self.processes = ProcessTable(id="processes")
-        self.users: UserTable | None = None
+        self.users: OwnerTable | None = None
         """Totals by user, while they are shown instead of the processes."""
-        self._user_table: UserTable | None = None
+        self._owner_table: OwnerTable | None = None
         """The same, once they have been shown."""
         self.panes = (self.summary, self.host, self.gpus, self.processes)
 
@@ -70,8 +70,8 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def draw(self, view: View) -> None:
         self.summary.show(view)
         self.host.show(view)
-        self.gpus.show(view, self._plan)
-        self.processes.show(view, framed=self._plan.framed)
+        self.gpus.show(view, self._overview_layout)
+        self.processes.show(view, framed=self._overview_layout.framed)
         self._show_users()
 
     def show_sample(self, view: View) -> None:
@@ -85,10 +85,10 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         ):
             self.show(view)
             return
-        self._view, plan = view, self._plan
+        self._view, layout = view, self._overview_layout
         if view.devices is not before.devices:
             self._lay_out()
-        if self._plan is not plan:  # a new device, or other MIG instances
+        if self._overview_layout is not layout:  # a new device, or other MIG instances
             self.show(view)
             return
         self.top_line.show(view)
@@ -96,7 +96,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         self.summary.show(view)
         self.host.show(view)
         self.gpus.show_sample(view)
-        self.processes.show(view, framed=plan.framed)
+        self.processes.show(view, framed=layout.framed)
         if view.devices is not before.devices:
             self._show_users()  # they have a line for unexplained memory
 
@@ -104,7 +104,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         super().show_status(view)
         if view.waiting:
             self._lay_out()
-            self.gpus.show(view, self._plan)
+            self.gpus.show(view, self._overview_layout)
 
     def _lay_out(self) -> None:
         view = self.view
@@ -115,16 +115,16 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         fields = self.gpus.fields_of(view.devices)
         wanted = plan_overview(view, chosen, *size, fields, processes=self._most_rows, notice=notice)
         self.summary.display = bool(view.devices or view.has_problem)
-        if wanted == self._plan:
+        if wanted == self._overview_layout:
             return
-        self._plan = wanted
+        self._overview_layout = wanted
         self.host.display = wanted.host
         self.gpus.styles.height = max(wanted.gpu_height, 1)
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """The footer also shows which rows are visible, for a table without a frame."""
         at_users = self.users is not None and self.focused_pane in _NAMED_PANES
-        of_table = note if self._plan.framed else self.processes.footer_note
+        of_table = note if self._overview_layout.framed else self.processes.footer_note
         shown = ("type a name", False) if at_users else of_table
         super().show_keys(note if self.footer_message[0] and not shown[1] else shown)
 
@@ -154,7 +154,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         return self.focused_pane in ("gpus", "summary") or (self.processes.scrolled and self.users is None)
 
     @property
-    def filtered(self) -> UserTable | ProcessTable:
+    def filtered(self) -> OwnerTable | ProcessTable:
         return self.users or self.processes
 
     @property
@@ -230,14 +230,14 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_choose_graphs(self) -> None:
         from gpuwatch.ui.screens.column_chooser import graphs_of
 
-        self.open_chooser("Graphs of GPUs", "graphs", lambda chosen: graphs_of(self._plan.graphs, chosen))
+        self.open_chooser("Graphs of GPUs", "graphs", lambda chosen: graphs_of(self._overview_layout.graphs, chosen))
 
     def action_layout(self) -> None:
         app = self.gpuwatch
-        wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
+        wanted = LAYOUT_CHOICES[(LAYOUT_CHOICES.index(app.preferences.layout) + 1) % len(LAYOUT_CHOICES)]
         app.set_preferences(layout=wanted)
-        plan = self._plan
-        drawn = "" if plan.gpus_as == "none" else "graphs" if plan.extra_graph_lines else f"{plan.gpus_as}s"
+        layout = self._overview_layout
+        drawn = "" if layout.gpus_as == "none" else "graphs" if layout.extra_graph_lines else f"{layout.gpus_as}s"
         room = wanted != "automatic" and drawn not in (wanted, "")
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 
@@ -252,7 +252,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     def _show_users(self) -> None:
         if self.users is not None:
-            self.users.show(self.view, self.processes.filter, framed=self._plan.framed)
+            self.users.show(self.view, self.processes.filter, framed=self._overview_layout.framed)
 
     async def action_users(self) -> None:
         """From the processes to totals by user, then by job if there are any, then back."""
@@ -264,13 +264,13 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
             else:
                 self.action_leave_users()
             return
-        if self._user_table is None:
-            from gpuwatch.ui.widgets.user_table import UserTable
+        if self._owner_table is None:
+            from gpuwatch.ui.widgets.owner_table import OwnerTable
 
-            self._user_table = UserTable("Users", id="users")
-            self._user_table.add_class("-away")
-            await self.mount(self._user_table, after=self.processes)
-        self.users = self._user_table
+            self._owner_table = OwnerTable("Users", id="users")
+            self._owner_table.add_class("-away")
+            await self.mount(self._owner_table, after=self.processes)
+        self.users = self._owner_table
         self.users.by_job = False
         self.users.remove_class("-away")
         self.processes.add_class("-away")

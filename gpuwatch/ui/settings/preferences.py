@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.collector.protocol import DEFAULT_INTERVAL_SECONDS
-from gpuwatch.ui.drawing.overview_layout import LAYOUTS, Layout
+from gpuwatch.ui.drawing.overview_layout import LAYOUT_CHOICES, LayoutChoice
 from gpuwatch.ui.drawing.textual_themes import DEFAULT_THEME, is_theme, known_themes
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.filter_language import FilterError
@@ -47,7 +47,7 @@ class Preferences:
     filter: str = ""
     gpu_fields: tuple[str, ...] = DEFAULT_FIELDS
     """Fields shown of each GPU beside its bars, in order."""
-    layout: Layout = "automatic"
+    layout: LayoutChoice = "automatic"
     """How GPUs are drawn."""
     gpu_order: GpuOrder = "index"
     graphs: tuple[str, ...] = DEFAULT_GRAPHS
@@ -236,8 +236,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("processes", "filter", "filter", _as_filter, help="as typed after /: user:alice mem>2GiB"),
     _some_of("gpus", "fields", "gpu_fields", "field", lambda: {field.id: field.help for field in FIELDS.values()},
         help="fields beside the bars, in order"),
-    _one_of("gpus", "layout", "layout", "layout", lambda: dict.fromkeys(LAYOUTS, ""),
-        help=f"{', '.join(LAYOUTS)}; 16 or more GPUs are always lines"),
+    _one_of("gpus", "layout", "layout", "layout", lambda: dict.fromkeys(LAYOUT_CHOICES, ""),
+        help=f"{', '.join(LAYOUT_CHOICES)}; 16 or more GPUs are always lines"),
     _one_of("gpus", "order", "gpu_order", "order", lambda: dict.fromkeys(ORDERS, ""),
         help=f"sorted by {', '.join(ORDERS)}"),
     _some_of("gpus", "graphs", "graphs", "graph", lambda: {field.id: field.graph.help for field in GRAPHS.values()},

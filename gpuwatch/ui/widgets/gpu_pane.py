@@ -10,7 +10,7 @@ from textual import events
 
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.overview_layout import Plan
+from gpuwatch.ui.drawing.overview_layout import OverviewLayout
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
@@ -36,7 +36,7 @@ class GpuPane(PaintedPane, can_focus=True):
         self._view: View | None = None
         """The same with the devices in the preferred order."""
         self._order = SteadyOrder()
-        self._plan = Plan()
+        self._overview_layout = OverviewLayout()
         self.cursor_uuid: str | None = None
         self._drawn_at = 0.0
         self._top = 0
@@ -44,8 +44,8 @@ class GpuPane(PaintedPane, can_focus=True):
         self._available: set[str] = set()
         """Fields of which some device had a value: they stay, so that nothing jumps."""
 
-    def show(self, view: View, plan: Plan) -> None:
-        self._latest_view, self._plan = view, plan
+    def show(self, view: View, layout: OverviewLayout) -> None:
+        self._latest_view, self._overview_layout = view, layout
         self._sort()
         self.can_focus = bool(view.devices)
         self.redraw()
@@ -57,7 +57,7 @@ class GpuPane(PaintedPane, can_focus=True):
             self._latest_view = view
             self._sort()
         else:
-            self.show(view, self._plan)
+            self.show(view, self._overview_layout)
 
     def _sort(self) -> None:
         view, order = self._latest_view, preferences_of(self).gpu_order
@@ -76,13 +76,13 @@ class GpuPane(PaintedPane, can_focus=True):
 
     def bring_into_view(self) -> None:
         if self._devices:
-            row = self._cursor() % rows_of_lines(len(self._devices), self._plan)
+            row = self._cursor() % rows_of_lines(len(self._devices), self._overview_layout)
             self._top = min(max(self._top, row - self._room + 1), row)
 
     def move(self, columns: int, rows: int) -> None:
-        count, lines = len(self._devices), self._plan.gpus_as == "line"
+        count, lines = len(self._devices), self._overview_layout.gpus_as == "line"
         # Cards are numbered by row, lines by column.
-        across, down = (rows_of_lines(count, self._plan), 1) if lines else (1, self._plan.columns)
+        across, down = (rows_of_lines(count, self._overview_layout), 1) if lines else (1, self._overview_layout.columns)
         there = self._cursor() + columns * across + rows * down
         if abs(rows) > 1:
             there = min(max(there, 0), count - 1)
@@ -94,14 +94,14 @@ class GpuPane(PaintedPane, can_focus=True):
     @property
     def _room(self) -> int:
         """Rows of lines that fit, if not all do."""
-        return max(self._plan.gpu_height - 1, 1)
+        return max(self._overview_layout.gpu_height - 1, 1)
 
     def turn_wheel(self, rows: int) -> bool:
         """Scrolls if not all lines fit, without moving the cursor."""
-        if self._plan.scrolls:
+        if self._overview_layout.scrolls:
             self._top += rows
             self.redraw()
-        return self._plan.scrolls
+        return self._overview_layout.scrolls
 
     @property
     def selected(self) -> Device | None:
@@ -129,14 +129,14 @@ class GpuPane(PaintedPane, can_focus=True):
             self._jump(self._devices[number].uuid, event.chain == 2)
 
     def jump_rows(self) -> list[JumpRow]:
-        across = max(self._plan.columns, 1)
+        across = max(self._overview_layout.columns, 1)
         lefts = [-(-column * self.size.width // across) for column in range(across)]
         found: dict[int, JumpRow] = {}
         for y in range(self.size.height):
             for x in lefts:
                 number = self._device_at(x, y)
                 if number is not None and number not in found:
-                    inset = 1 if self._plan.gpus_as == "card" else 0
+                    inset = 1 if self._overview_layout.gpus_as == "card" else 0
                     found[number] = (x + inset, y, partial(self._jump, self._devices[number].uuid))
         return list(found.values())
 
@@ -158,23 +158,23 @@ class GpuPane(PaintedPane, can_focus=True):
 
     def _device_at(self, x: int, y: int) -> int | None:
         """The number of the device that is drawn at a cell."""
-        view, plan = self._view, self._plan
-        if view is None or plan.gpus_as == "none":
+        view, layout = self._view, self._overview_layout
+        if view is None or layout.gpus_as == "none":
             return None
-        column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
-        number = y // plan.card_height * plan.columns + column
-        if plan.gpus_as == "line":
-            y -= int(plan.heading)
-            if plan.scrolls and y >= self._room:
+        column = min(x * layout.columns // max(self.size.width, 1), layout.columns - 1)
+        number = y // layout.card_height * layout.columns + column
+        if layout.gpus_as == "line":
+            y -= int(layout.heading)
+            if layout.scrolls and y >= self._room:
                 return None
             y += self._top
-            rows = rows_of_lines(len(view.devices), plan)
-            numbers = devices_of_rows(view, plan) if plan.mig_lines else range(column * rows, (column + 1) * rows)
+            rows = rows_of_lines(len(view.devices), layout)
+            numbers = devices_of_rows(view, layout) if layout.mig_lines else range(column * rows, (column + 1) * rows)
             number = numbers[y] if 0 <= y < len(numbers) else -1
         return number if 0 <= number < len(view.devices) else None
 
     def _draw(self, width: int, height: int) -> None:
-        view, plan = self._view, self._plan
+        view, layout = self._view, self._overview_layout
         if view is None:
             return
         self._drawn_at = view.now
@@ -182,9 +182,9 @@ class GpuPane(PaintedPane, can_focus=True):
             self.paint(no_gpu_lines(view, width, height))
             return
         chosen = self._cursor() if self.has_focus else -1
-        last = rows_of_lines(len(view.devices), plan) - self._room if plan.scrolls else 0
+        last = rows_of_lines(len(view.devices), layout) - self._room if layout.scrolls else 0
         self._top = min(max(self._top, 0), max(last, 0))
-        lines = gpu_lines(view, plan, width, self.display_choice, cursor=chosen, top=self._top)
+        lines = gpu_lines(view, layout, width, self.display_choice, cursor=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
     @property
@@ -205,12 +205,12 @@ class GpuPane(PaintedPane, can_focus=True):
     @property
     def fields_on_screen(self) -> list[str]:
         """The :attr:`fields` that fit on screen."""
-        view, plan = self._view, self._plan
+        view, layout = self._view, self._overview_layout
         if view is None or not view.devices:
             return []
-        if plan.gpus_as == "card":
-            width = self.size.width // plan.columns - 4
-            return gpu_card.fields_that_fit(width, plan, self.display_choice)
-        at = gpu_line.fit_columns(self.size.width // plan.columns, tuple(view.devices), self.fields)
+        if layout.gpus_as == "card":
+            width = self.size.width // layout.columns - 4
+            return gpu_card.fields_that_fit(width, layout, self.display_choice)
+        at = gpu_line.fit_columns(self.size.width // layout.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)

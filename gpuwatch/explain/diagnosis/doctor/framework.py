@@ -296,8 +296,8 @@ def framework_log(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     if found.cuinit_error is not None:
         code = f" ({found.cuinit_error.code})" if found.cuinit_error.code is not None else ""
         complaints.append(f"cuInit: {found.cuinit_error.name or found.cuinit_error.text}{code}")
-    if found.hidden_by_environment is not None:
-        complaints.append(f"CUDA_VISIBLE_DEVICES={found.hidden_by_environment} hides the GPUs")
+    if found.hiding_visible_devices is not None:
+        complaints.append(f"CUDA_VISIBLE_DEVICES={found.hiding_visible_devices} hides the GPUs")
     if found.missing_libraries:
         complaints.append(f"missing {', '.join(found.missing_libraries)}")
     if found.libraries_skipped:
@@ -306,9 +306,9 @@ def framework_log(facts: Facts, installation: FrameworkFacts) -> Answer | None:
         complaints.append(found.driver_messages[0][:160])
     raised = facts.run.errors[-1] if facts.run is not None and facts.run.errors else None
     if raised is not None and not complaints:
-        complaints.append(f"{count_text(found.lines, 'line')} without problems, and then {raised.type} was raised")
+        complaints.append(f"{count_text(found.line_count, 'line')} without problems, and then {raised.type} was raised")
     if complaints:
         return warn("; ".join(dict.fromkeys(complaints)), _SEE_FIRST_FINDING)
     unknown = count_text(len(found.unknown_gpu_lines), "line")
     more = f"; {unknown} of GPU code not recognized" if found.unknown_gpu_lines else ""
-    return ok(f"{count_text(found.lines, 'line')}, no problems{more}")
+    return ok(f"{count_text(found.line_count, 'line')}, no problems{more}")

@@ -104,7 +104,7 @@ def _problems(evidence: Evidence) -> tuple[Problem, ...]:
 
 def visibility_may_explain_no_device(evidence: Evidence) -> bool:
     """Whether CUDA found no device, the kernel module is loaded, and CUDA_VISIBLE_DEVICES was set."""
-    no_device = _cuinit_code(evidence.log) == NO_DEVICE and evidence.log.kernel_driver is not None
+    no_device = _cuinit_code(evidence.log) == NO_DEVICE and evidence.log.kernel_module_version is not None
     return no_device and evidence.driver_answers is None and evidence.visible_devices is not None
 
 
@@ -150,7 +150,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return
         if code in MISSING_CODES:
             if code == NO_DEVICE and (
-                evidence.hides_every_gpu or log.kernel_driver is not None or assignment_may_explain_no_device(evidence)
+                evidence.hides_every_gpu or log.kernel_module_version is not None or assignment_may_explain_no_device(evidence)
             ):
                 return
             if code == NO_DEVICE and "driver.bad-state" in log.topics:
@@ -225,7 +225,7 @@ def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
 def _other_module_claim(evidence: Evidence) -> tuple[str, str, tuple[str, ...]] | None:
     """Title, action and lines if another kernel module has claimed the GPU, so that NVIDIA's cannot use it."""
     log = evidence.log
-    if evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
+    if evidence.driver_answers or evidence.gpu_usable or log.kernel_module_version is not None:
         return None
     lines = log.lines_of("driver.other-module")
     if not lines or (all(line.startswith("nouveau 0000:") for line in lines) and not _wants_nvidia(log)):
@@ -257,7 +257,7 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     action = advice("driver.mismatch", "", lines, evidence, "line")
     if not action:
         action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
-        if evidence.run is None and log.kernel_driver is not None and _NVML_FAILED in " ".join(lines):
+        if evidence.run is None and log.kernel_module_version is not None and _NVML_FAILED in " ".join(lines):
             action = _WORKS_ELSEWHERE_ACTION
         hints = (problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch")
         hint = next(filter(None, hints), "")
@@ -278,7 +278,7 @@ def driver_bad_state(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     if error.code in MISMATCH_CODES or reports_mismatch(evidence):
         return
     if error.code in MISSING_CODES:
-        loaded = evidence.driver_answers is None and log.kernel_driver is not None
+        loaded = evidence.driver_answers is None and log.kernel_module_version is not None
         if error.code == NO_DEVICE and (evidence.driver_answers or loaded) and not evidence.hides_every_gpu:
             if visibility_may_explain_no_device(evidence):
                 return

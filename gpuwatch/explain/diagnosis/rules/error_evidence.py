@@ -109,4 +109,4 @@ def raised_at(log: LogFacts, error: RunError) -> list[str]:
 
 def ends_log(log: LogFacts) -> bool:
     """Whether the last exception stands at the end of the log."""
-    return log.last_error_line is not None and log.lines - log.last_error_line <= END_LINES
+    return log.last_error_line is not None and log.line_count - log.last_error_line <= END_LINES

@@ -17,7 +17,7 @@ from gpuwatch.machine.sources.procfs import ELSEWHERE, HIDDEN
 def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     """A process can use one MIG instance, chosen by UUID; numbers choose whole GPUs."""
     value = evidence.visible_devices
-    value = value if value is not None else evidence.log.hidden_by_environment
+    value = value if value is not None else evidence.log.hiding_visible_devices
     if value is None:
         return
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
@@ -28,7 +28,7 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     mig_gpus = {str(device.index): device for device in devices if has_mig(device)}
     setting = f"CUDA_VISIBLE_DEVICES={value}"
     certainty: Certainty = "fact" if len(entries) > 1 else "likely"
-    no_device = evidence.log.kernel_driver is not None and "driver.cuinit" in evidence.log.topics
+    no_device = evidence.log.kernel_module_version is not None and "driver.cuinit" in evidence.log.topics
     title, lines = "", [setting]
     if len(mig_entries) > 1:
         title = f"{len(mig_entries)} MIG instances are listed, but CUDA gives a process only the first"

@@ -51,7 +51,7 @@ def driver_refused_memory(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     if not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
         return
     refusals = log.refusals
-    severity: Severity = "error" if refusals.constant_bytes is not None else "warning"
+    severity: Severity = "error" if refusals.repeated_bytes is not None else "warning"
     refused_text = f"the driver refused 1 allocation of {size(refusals.first_bytes)}"
     if refusals.count > 1:
         span = f"from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}"
@@ -259,7 +259,9 @@ def differs_from_prediction(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if not run.device_map:
         log = evidence.log
         of_driver = log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus
-        complained = of_driver or log.hidden_by_environment or run.errors or run.ooms or run.verdict in ("error", "oom")
+        complained = (
+            of_driver or log.hiding_visible_devices or run.errors or run.ooms or run.verdict in ("error", "oom")
+        )
         if run.predicted and run.devices.logical and not complained:  # nothing explains it, and somebody looked
             yield warning_finding(
                 "unknown",

@@ -43,7 +43,7 @@ _XLA_WITHOUT_CUDA = "xla.interpreter"
 @rule("visibility.hidden", "visibility.bad-ordinal")
 def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES hides every GPU, or is cut short by an invalid entry."""
-    log, devices, logged = evidence.log, evidence.known_gpus, evidence.log.hidden_by_environment
+    log, devices, logged = evidence.log, evidence.known_gpus, evidence.log.hiding_visible_devices
     value = evidence.visible_devices if evidence.visible_devices is not None else logged
     if value is None:
         return

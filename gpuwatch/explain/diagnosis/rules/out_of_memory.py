@@ -357,7 +357,7 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     if not topics & {"memory.library-failed", "memory.masked"}:
         return
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
-    free = log.library_free_bytes
+    free = log.free_bytes_at_library_error
     status = next((match[0] for line in lines if (match := _NOT_OF_MEMORY.search(line))), "")
     why = f"with {status}" if status else ""
     if free is not None and free >= _LIBRARIES_START_BYTES:

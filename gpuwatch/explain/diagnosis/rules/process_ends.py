@@ -145,13 +145,13 @@ def host_memory_evidence(run: Run) -> Iterator[str]:
 
 def reported_end(log: LogFacts) -> tuple[str, str]:
     """The topic and line of a shell, launcher or scheduler that reports a bad end; empty if none does."""
-    report_is_near_end = log.lines - log.reported_end_line_number <= _MAX_EPILOGUE_LINES
+    report_is_near_end = log.line_count - log.reported_end_line_number <= _MAX_EPILOGUE_LINES
     if log.reported_end and report_is_near_end and not _crash_reported_before_error(log):
         return log.reported_end, log.reported_end_line
     last = log.errors[-1] if log.errors and not log.received_sigterm else None
     went_on = log.went_on_after_last_error or log.steps_printed_after_error
     at = log.last_error_line
-    near_end = at is not None and log.lines - at <= _MAX_EPILOGUE_LINES and not went_on
+    near_end = at is not None and log.line_count - at <= _MAX_EPILOGUE_LINES and not went_on
     waited_for_child = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near_end and not waited_for_child and reported_ends.is_about_child(last.type, last.message):
         return reported_ends.end_of_child(last.message), error_line(last)

@@ -237,7 +237,7 @@ def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list
         if before and (meaning := error_meanings.message_meaning(before)) is not None:
             return meaning, [before]
         last_line = max(log.last_frame_line or 0, log.open_traceback_line or 0)
-        shown_until = f"of {log.lines} lines, line {last_line} is the last that shows where the error was"
+        shown_until = f"of {log.line_count} lines, line {last_line} is the last that shows where the error was"
         action = "Look at the whole log: the last line of a traceback names the error."
         return Meaning(title, action), [before, shown_until] if before else [shown_until]
     return None
@@ -288,10 +288,10 @@ def _how_it_ended(run: Run | None, log: LogFacts) -> str:
         return f"A {log.last_error_in} of the program ended in"
     if log.server_answered_after_error:
         return "A request to the server ended in"
-    last = log.last_error_line if log.last_error_line is not None else log.lines
+    last = log.last_error_line if log.last_error_line is not None else log.line_count
     went_on = SERVER_STOPPED in log.ending_line or (log.ending_line_is_last and log.ending_kind == WORK)
-    printed = not log.last_error_has_traceback and last < log.lines
-    return "The last error is" if went_on or printed or log.lines - last > END_LINES else "It ended in"
+    printed = not log.last_error_has_traceback and last < log.line_count
+    return "The last error is" if went_on or printed or log.line_count - last > END_LINES else "It ended in"
 
 
 def _known_meaning(lines: list[str]) -> Meaning | None:
@@ -365,7 +365,7 @@ def _unexplained_end_of_log(log: LogFacts) -> list[str]:
     if log.interrupt_line.startswith("^C"):
         return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
-    if frame is not None and log.lines - frame <= END_LINES and (last or 0) < frame:
+    if frame is not None and log.line_count - frame <= END_LINES and (last or 0) < frame:
         return [_CUT_TRACEBACK]
     return [_CUT_TRACEBACK] if head is not None and (last or 0) < head else []
 
@@ -375,7 +375,7 @@ def _ended_at_last_error(log: LogFacts) -> bool:
     message, or prints that Python wrote when the program ended."""
     imported = log.errors[-1].type in _IMPORT_EXCEPTIONS if log.errors else False
     raised = log.last_error_has_traceback and not log.last_error_in and not imported
-    near = log.last_error_line is not None and log.lines - log.last_error_line <= _MAX_LINES_AFTER_TRACEBACK
+    near = log.last_error_line is not None and log.line_count - log.last_error_line <= _MAX_LINES_AFTER_TRACEBACK
     went_on = log.steps_printed_after_error or log.went_on_after_last_error
     return raised and (near or log.other_program_worked) and not went_on
 
@@ -398,7 +398,7 @@ def error_despite_success(evidence: Evidence, run: Run) -> Iterator[Finding]:
     error = log.errors[-1]
     if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
         return
-    at_end = log.lines - log.last_error_line <= _SAME_END_LINES and not log.went_on_after_last_error
+    at_end = log.line_count - log.last_error_line <= _SAME_END_LINES and not log.went_on_after_last_error
     title = f"{WENT_ON} {error.type}, whose traceback is in its log"
     if log.last_error_in:
         title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"

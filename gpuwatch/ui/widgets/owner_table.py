@@ -1,4 +1,4 @@
-"""Totals by user or by job, shown instead of the processes."""
+"""The table of owners, which are users or jobs, with the totals of their processes: shown instead of these."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Widths of the columns; ``gpu_cells``: of one GPU."""
+    """Widths of the columns; ``gpu``: of one GPU."""
 
     user: int
     memory: int
     cpu: int
     host: int
-    gpu_cells: int
+    gpu: int
 
     @property
     def fixed_cells(self) -> int:
@@ -44,7 +44,7 @@ _TIGHT = _Columns(9, 8, 6, 7, 5)
 """GPU columns in GiB without unit; without decimals from 10 GiB."""
 
 
-class UserTable(ItemList[Total]):
+class OwnerTable(ItemList[Total]):
     """One line for each user or job; Enter shows its processes."""
 
     BINDINGS = bindings("users")
@@ -69,9 +69,9 @@ class UserTable(ItemList[Total]):
         rows = tuple(row for row in view.processes if wanted is None or wanted(row, view.moment))
         sums = totals(rows, job_of if self.by_job else user_of)
         if wanted is None:
-            nobody = unexplained_memory(view.snapshot) if view.snapshot is not None else None
-            if nobody is not None:
-                sums.append(unexplained_total(nobody.parts))
+            unexplained = unexplained_memory(view.snapshot) if view.snapshot is not None else None
+            if unexplained is not None:
+                sums.append(unexplained_total(unexplained.parts))
         self.set_items(sums, lambda total: total.name)
 
     def move(self, where: str) -> None:
@@ -101,23 +101,23 @@ class UserTable(ItemList[Total]):
         view = self._view
         if view is None:
             return
-        named = sum(total.name not in (None, "", NO_JOB) for total in self.items)
-        what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
-        self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
+        count = sum(total.name not in (None, "", NO_JOB) for total in self.items)
+        owner, title = ("job", "Jobs") if self.by_job else ("user", "Users")
+        self.note = f" {count} {owner}{'s' * (count != 1)}, by GPU memory "
         typed = cut_to_width(printable(self._filter.text), self.inner_width // 3) if self._filter is not None else None
         self.title = filtered_title(title, typed)
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner_width >= 100 else _USUAL
         choices = (usual, _TIGHT) if indices else ()
-        fits = [c for c in choices if c.fixed_cells + len(indices) * c.gpu_cells <= self.inner_width]
-        words = all(_gpu_amounts(total)[1] <= self.inner_width - usual.fixed_cells - 2 for total in self.items)
-        if fits == [_TIGHT] and words:
+        fits = [columns for columns in choices if columns.fixed_cells + len(indices) * columns.gpu <= self.inner_width]
+        fits_in_words = all(_gpu_amounts(total)[1] <= self.inner_width - usual.fixed_cells - 2 for total in self.items)
+        if fits == [_TIGHT] and fits_in_words:
             fits = []
-        columns = fits[0] if fits else usual if words else _TIGHT
-        heads = ["  ", align_left(what.upper(), columns.user + 1), align_right("PROCS", 5)]
+        columns = fits[0] if fits else usual if fits_in_words else _TIGHT
+        heads = ["  ", align_left(owner.upper(), columns.user + 1), align_right("PROCS", 5)]
         heads += [align_right("GPU-MEM", columns.memory)] if indices else []
         heads += [align_right("CPU%", columns.cpu), align_right("HOST", columns.host)]
-        gpus = [align_right(f"GPU{'' if columns is _TIGHT else ' '}{index}", columns.gpu_cells) for index in indices]
+        gpus = [align_right(f"GPU{'' if columns is _TIGHT else ' '}{index}", columns.gpu) for index in indices]
         heads += gpus if fits else ["  ON GPU"] * bool(indices)
         head = LineBuilder(self.inner_width).add("".join(heads), "header")
         self.head = [head.fill_to(self.inner_width, style="header").line()]
@@ -131,24 +131,24 @@ class UserTable(ItemList[Total]):
 
     def _line(self, total: Total, indices: list[int], columns: _Columns, *, side_by_side: bool) -> Line:
         builder = LineBuilder(self.inner_width)
-        nobody = total.name == ""
-        name = "unexplained" if nobody else self._label_of(total, columns.user)
-        style = "warning" if nobody else "strong" if total.name else "dim"
+        is_unexplained = total.name == ""
+        name = "unexplained" if is_unexplained else self._label_of(total, columns.user)
+        style = "warning" if is_unexplained else "strong" if total.name else "dim"
         builder.add("  ").add(align_left(cut_to_width(name, columns.user), columns.user + 1), style)
-        builder.add(align_right("" if nobody else str(total.processes), 5), "text")
-        whole = short_gib if columns is _TIGHT else gib
-        gpu_cells = (lambda value: _short_memory(value).removesuffix("G")) if columns is _TIGHT else gib
-        amount = _short_memory if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else whole
+        builder.add(align_right("" if is_unexplained else str(total.processes), 5), "text")
+        format_memory = short_gib if columns is _TIGHT else gib
+        format_gpu = (lambda value: _short_memory(value).removesuffix("G")) if columns is _TIGHT else gib
+        format_total = _short_memory if columns is _TIGHT and (total.memory.value or 0) >= 100 * _GIB else format_memory
         if indices:
-            builder.add(align_right(total.memory.shown(amount), columns.memory), "strong")
-        cpu = "" if nobody else total.cpu.shown(partial(whole_number, width=1))
+            builder.add(align_right(total.memory.shown(format_total), columns.memory), "strong")
+        cpu = "" if is_unexplained else total.cpu.shown(partial(whole_number, width=1))
         builder.add(align_right(cpu, columns.cpu), "text")
-        builder.add(align_right("" if nobody else total.host.shown(whole), columns.host), "dim")
+        builder.add(align_right("" if is_unexplained else total.host.shown(format_memory), columns.host), "dim")
         if side_by_side:
             for index in indices:
                 held = total.by_gpu.get(index)
-                text = held.shown(gpu_cells) if held is not None else "·"
-                builder.add(align_right(text, columns.gpu_cells), "memory" if held is not None else "faint")
+                text = held.shown(format_gpu) if held is not None else "·"
+                builder.add(align_right(text, columns.gpu), "memory" if held is not None else "faint")
         elif indices:
             _add_gpus(builder.add("  "), total)
         return builder.fill_to(self.inner_width).line()
@@ -156,27 +156,27 @@ class UserTable(ItemList[Total]):
 
 def _gpu_amounts(total: Total) -> tuple[list[tuple[str, str]], int]:
     """A user's GPUs with the memory held on each, and the cells they need."""
-    full = [(f"GPU {index}: ", total.by_gpu[index].shown(gib)) for index in sorted(total.by_gpu)]
-    return full, sum(width_of(name + text) + 2 for name, text in full) - 2
+    in_words = [(f"GPU {index}: ", total.by_gpu[index].shown(gib)) for index in sorted(total.by_gpu)]
+    return in_words, sum(width_of(name + text) + 2 for name, text in in_words) - 2
 
 
 def _add_gpus(builder: LineBuilder, total: Total) -> None:
-    """A user's GPUs in one line: all in full, or those with most memory and the number of others."""
-    full, cells = _gpu_amounts(total)
+    """A user's GPUs in one line: all in words, or those with most memory and the number of others."""
+    in_words, cells = _gpu_amounts(total)
     if cells <= builder.cells_left:
-        named = full
+        shown = in_words
     else:
-        named = [(f"{index}:", total.by_gpu[index].shown(_short_memory)) for index in sorted(total.by_gpu)]
-        most = sorted(total.by_gpu, key=lambda index: (-total.by_gpu[index].known, index))
-        room, count = builder.cells_left, len(named)
-        while sum(width_of(name + text) + 1 for name, text in named) > room and count > 1:
+        shown = [(f"{index}:", total.by_gpu[index].shown(_short_memory)) for index in sorted(total.by_gpu)]
+        by_memory = sorted(total.by_gpu, key=lambda index: (-total.by_gpu[index].known, index))
+        room, count = builder.cells_left, len(shown)
+        while sum(width_of(name + text) + 1 for name, text in shown) > room and count > 1:
             count -= 1
-            room = builder.cells_left - len(f"+{len(most) - count} more")
-            named = [(f"{index}:", total.by_gpu[index].shown(_short_memory)) for index in sorted(most[:count])]
-    for number, (name, text) in enumerate(named):
-        builder.add(" " * (number > 0) * (1 + (named is full))).add(name, "dim").add(text, "memory")
-    if len(named) < len(full):
-        builder.add(f" +{len(full) - len(named)} more", "dim")
+            room = builder.cells_left - len(f"+{len(by_memory) - count} more")
+            shown = [(f"{index}:", total.by_gpu[index].shown(_short_memory)) for index in sorted(by_memory[:count])]
+    for number, (name, text) in enumerate(shown):
+        builder.add(" " * (number > 0) * (1 + (shown is in_words))).add(name, "dim").add(text, "memory")
+    if len(shown) < len(in_words):
+        builder.add(f" +{len(in_words) - len(shown)} more", "dim")
 
 
 def _short_memory(value: float | None) -> str:
