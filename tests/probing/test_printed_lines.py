@@ -68,7 +68,7 @@ def test_what_a_count_denies_and_what_it_leaves() -> None:
     assert not fine.ooms
     assert not fine.topics
     assert fine.cuinit_error is None
-    assert fine.lines == facts.line_count
+    assert fine.line_count == facts.line_count
     assert facts.ooms
     assert facts.topics
 

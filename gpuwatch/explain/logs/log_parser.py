@@ -148,7 +148,7 @@ class LogParser:
             if self._frames.is_new_program and self._is_another_start(line):
                 return
             facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.line_count
-            if self._exceptions.is_outside_traceback and is_compile_place(line):
+            if self._exceptions.can_follow_compile_place and is_compile_place(line):
                 self.start_lines = [line]
         elif TRACEBACK in line:
             self._exceptions.begin_traceback(line)

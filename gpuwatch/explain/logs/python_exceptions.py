@@ -49,7 +49,7 @@ _RETRIES_EXHAUSTED = re.compile(
 )
 """An exception that only says how often another one came."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_NOT_COMPILED = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _MIXED_SYNTAX_ERROR = re.compile(r"(?<!\w)((?:Syntax|Indentation|Tab)Error)")
 """Of a file that could not be compiled, after its line, where ranks print into each other: ": SyntaxErrorinvalid"."""
 _PYTEST_SUMMARY = re.compile(r"(?:FAILED )?[\w./-]*test[\w./-]*\.py(?:::\S+)?(?: - |$)")
@@ -65,7 +65,7 @@ _IPYTHON_HEAD = re.compile(
 _MAX_LINES_AFTER_FRAME = 4
 """Lines from the last frame of a traceback to its exception, at most: source, marks, "[Previous line repeated"."""
 _MAX_TRACEBACK_LINES = 100
-"""Lines of the traceback after "Exception ignored in", at most."""
+"""Lines of a traceback, at most: from its announcement ("Exception ignored in"), or to what is raised because of it."""
 
 
 _HEADING = re.compile(
@@ -115,7 +115,7 @@ class ExceptionFinder:
         self._facts = facts
         self._frames = frames
         self.open = False
-        """Whether :meth:`take_following_line` wants the next line: a traceback or a message may go on."""
+        """Whether to give the next line to :meth:`take_following_line`: a traceback or a message may go on."""
         self._in_traceback = False
         self._in_message = False
         self._prefix: re.Pattern[str] | None = None
@@ -130,16 +130,17 @@ class ExceptionFinder:
         """Lines in which the reason may come after pydantic's heading."""
         self._chained = False
         """Whether the next exception was raised while the last one was handled."""
-        self._handled = ("", 0)
-        """Where the next exception happens, if it does not end the program, and the line that says so."""
+        self._announced = ("", 0)
+        """``ignored``, ``logging``, ``thread`` or ``task`` if the next exception does not end the program, as Python
+        announced, and the number of the line that announced it."""
         self._logging_error_line = 0
         """The line of the last error of Python's own logging, below which stands the stack of who logged."""
 
     @property
-    def is_outside_traceback(self) -> bool:
-        """Whether the last exception is complete, and none of the ranks that could not compile one program."""
+    def can_follow_compile_place(self) -> bool:
+        """Whether a compiler's place may follow the last exception: it is complete, and no syntax error."""
         errors = self._facts.errors
-        return bool(errors) and not self._in_traceback and errors[-1].type not in _NOT_COMPILED
+        return bool(errors) and not self._in_traceback and errors[-1].type not in _SYNTAX_ERRORS
 
     def in_logging_stack(self) -> bool:
         """Whether a frame is of no traceback but of the stack that follows an error of logging."""
@@ -226,15 +227,15 @@ class ExceptionFinder:
 
     def is_ignored(self, line: str) -> bool:
         """Whether a line without prefixes is an exception that Python ignored, as the line before said."""
-        where, line_number = self._handled
+        place, line_number = self._announced
         return (
-            where in _IGNORED_KINDS and self._facts.line_count - line_number <= _MAX_TRACEBACK_LINES and is_error(line)
+            place in _IGNORED_KINDS and self._facts.line_count - line_number <= _MAX_TRACEBACK_LINES and is_error(line)
         )
 
     def take_related_line(self, line: str) -> bool:
         """Takes a line without prefixes that is no exception; False if it says nothing of one."""
         if (found := _HANDLED_ELSEWHERE.match(line)) is not None:
-            self._handled = (str(found.lastgroup), self._facts.line_count)
+            self._announced = (str(found.lastgroup), self._facts.line_count)
             return True
         if self._facts.errors and _PYTEST_SUMMARY.match(line) is not None:
             self._facts.last_error_line = self._facts.line_count
@@ -261,12 +262,12 @@ class ExceptionFinder:
 
     def _add(self, name: str, message: str, *, colon: bool = False) -> None:
         facts = self._facts
-        (where, line_number), self._handled = self._handled, ("", 0)
+        (place, line_number), self._announced = self._announced, ("", 0)
         if facts.line_count - line_number > _MAX_TRACEBACK_LINES:
-            where = ""
-        if where in _IGNORED_KINDS:
+            place = ""
+        if place in _IGNORED_KINDS:
             facts.last_frame_line = None
-            self._logging_error_line = facts.line_count if where == "logging" else 0
+            self._logging_error_line = facts.line_count if place == "logging" else 0
             return
         half = name[: len(name) // 2]
         if name == half * 2:  # printed into each other by two ranks: "SyntaxErrorSyntaxError: : bad inputbad input"
@@ -277,11 +278,11 @@ class ExceptionFinder:
             name, message = "KeyboardInterrupt", ""
         before = _key(facts.errors[-1]) if self._chained and facts.errors else ""
         self._chained = False
-        again = (
+        is_repeated = (
             not message and not self._after_frame() and name in (error.type for error in facts.errors[-1:])
         )  # pytest
-        wrapped = name in _SCRIPT_ERROR_NAMES and self._had_traceback_above()
-        if again or wrapped or (before and _RETRIES_EXHAUSTED.search(message) is not None):
+        is_script_summary = name in _SCRIPT_ERROR_NAMES and self._had_traceback_above()
+        if is_repeated or is_script_summary or (before and _RETRIES_EXHAUSTED.search(message) is not None):
             facts.last_error_line = facts.line_count
             return
         self._message_follows = colon and not message
@@ -291,24 +292,24 @@ class ExceptionFinder:
         if error in facts.errors:
             facts.errors.remove(error)
         facts.errors.append(error)
-        for gone in facts.errors[:-MAX_ERRORS]:
-            facts.error_frames.pop(_key(gone), None)
-            facts.first_in_chain.pop(_key(gone), None)
+        for dropped in facts.errors[:-MAX_ERRORS]:
+            facts.error_frames.pop(_key(dropped), None)
+            facts.first_in_chain.pop(_key(dropped), None)
         del facts.errors[:-MAX_ERRORS]
-        ended_in = _key(error)
-        facts.first_in_chain.pop(ended_in, None)
-        if before and before != ended_in:
-            facts.first_in_chain[ended_in] = facts.first_in_chain.get(before, before)
-        frame = self._frames.end_traceback(ended_in)
+        key = _key(error)
+        facts.first_in_chain.pop(key, None)
+        if before and before != key:
+            facts.first_in_chain[key] = facts.first_in_chain.get(before, before)
+        frame = self._frames.end_traceback(key)
         if frame is not None:
-            facts.error_frames[ended_in] = msgspec.structs.replace(
+            facts.error_frames[key] = msgspec.structs.replace(
                 frame,
                 error_package=name.partition(".")[0] if "." in name else "",
                 last_package=self._frames.last_package,
             )
-        facts.last_error_in = where
+        facts.last_error_in = place
         facts.last_error_has_traceback = self._after_frame()
-        self._frames.ended_program = self._frames.program if facts.last_error_has_traceback and not where else ""
+        self._frames.ended_program = self._frames.program if facts.last_error_has_traceback and not place else ""
         facts.last_error_line = facts.line_count
         self.open = self._in_message = True
 
