@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpuwatch.explain.logs import interrupts
-from gpuwatch.explain.logs.line_prefixes import undecorated_start, without_prefixes
+from gpuwatch.explain.logs.log_line_text import undecorated_start, without_prefixes
 from gpuwatch.explain.logs.reported_ends import reported_end
 
 _NAMES_AND_TEXTS = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated, undecorated_start
+from gpuwatch.explain.logs.log_line_text import last_bar_state, undecorated, undecorated_start
 from gpuwatch.explain.logs.progress_and_success_patterns import ENDED_WELL, PROGRESS, SERVER_ANSWER, SERVER_STARTED
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 

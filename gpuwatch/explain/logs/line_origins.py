@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch.explain.logs.failure_lines import speaks_of_failure
-from gpuwatch.explain.logs.line_prefixes import last_bar_state, undecorated
+from gpuwatch.explain.logs.log_line_text import last_bar_state, undecorated
 
 _CODE = re.compile(
     r"(?:import|from|def|class|return|if|elif|else|for|while|try|except|with|raise|assert|async|await|using|namespace"

@@ -22,7 +22,8 @@ from gpuwatch.explain.logs.failure_lines import (
     reports_failure,
 )
 from gpuwatch.explain.logs.line_origins import MIN_SERVICE_LINES, gpu_related_lines, last_output_line, service_lines
-from gpuwatch.explain.logs.line_prefixes import (
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_line_text import (
     MAX_LINE_CHARS,
     bare_message,
     last_bar_state,
@@ -31,7 +32,6 @@ from gpuwatch.explain.logs.line_prefixes import (
     undecorated_start,
     without_prefixes,
 )
-from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.progress_and_success_patterns import (
     ALL_WORK_DONE,
     ENDED_WELL,

@@ -17,7 +17,9 @@ from gpuwatch.core.safe_text import bounded
 from gpuwatch.explain.logs import find_message_topics, log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_origins import program_lines
-from gpuwatch.explain.logs.line_prefixes import (
+from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_frameworks import drop_unused_frameworks, only_imported_tensorflow
+from gpuwatch.explain.logs.log_line_text import (
     MAX_LINE_CHARS,
     bare_message,
     json_text,
@@ -28,8 +30,6 @@ from gpuwatch.explain.logs.line_prefixes import (
     undecorated,
     without_prefixes,
 )
-from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.log_frameworks import drop_unused_frameworks, only_imported_tensorflow
 from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, MessageReader, absl_thread
 from gpuwatch.explain.logs.multiline_messages import OpenMessages
 from gpuwatch.explain.logs.nvidia_tool_output import DCGM_PREFIX, driver_version_of_table, topics_of_dcgm_metric

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from gpuwatch.explain.logs.line_prefixes import rank_prefix
+from gpuwatch.explain.logs.log_line_text import rank_prefix
 from gpuwatch.explain.logs.tracebacks import file_name
 
 _PROGRAM_START = re.compile(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, pairwise
 
-from gpuwatch.explain.logs.line_prefixes import undecorated
+from gpuwatch.explain.logs.log_line_text import undecorated
 
 SAMPLE_LINES = 2000
 """Lines from which the width is determined."""

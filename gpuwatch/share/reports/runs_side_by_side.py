@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, why_not_comparable
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
-from gpuwatch.explain.logs.line_prefixes import source_message
+from gpuwatch.explain.logs.log_line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.report_elements import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map

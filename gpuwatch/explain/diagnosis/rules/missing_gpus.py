@@ -246,6 +246,14 @@ def hides_its_gpus(evidence: Evidence) -> bool:
     return _disables_gpus(evidence) or (value is not None and read_visible(value, None).on_purpose)
 
 
+def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
+    """Whether the probe or program itself requested no GPU, so that its ops belong on the CPU."""
+    return hides_its_gpus(evidence) or (
+        evidence.visibility_set_by_probe
+        and any(found.id == "visibility.hidden" and found.severity == "info" for found in findings)
+    )
+
+
 def _disables_gpus(evidence: Evidence) -> bool:
     """Whether TensorFlow has GPUs, all of them disabled by set_visible_devices."""
     devices = evidence.run.devices if evidence.run is not None else None

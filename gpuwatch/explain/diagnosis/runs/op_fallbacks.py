@@ -11,15 +11,17 @@ from gpuwatch.core.model.causes import NO_GPU
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.rules.missing_gpus import hides_its_gpus
+from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
-AUTO = "auto"
+_NO_REQUEST = "auto"
+"""In place of the requested device, where TensorFlow chose one."""
 PLACED_TOGETHER = "placement.together"
+"""Reason of an op that runs where its variable is, where TensorFlow made it, or where XLA compiles its function."""
 _FUNCTION_CALLS = frozenset(
     {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
     | {"Case", "StatelessCase"}
@@ -44,7 +46,7 @@ _FLOAT_TYPE = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 _HEAVY_OP = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
 
 
-def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
+def _no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
     """Why no GPU was usable: cause id and title; ``unknown`` if nothing says why."""
     for severity in ("error", "warning", "info"):
         for found in findings:
@@ -57,12 +59,16 @@ def find_fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) 
     """The fallbacks among the placements; empty if the run hid the GPUs on purpose."""
     # A probe's events name the ops of its work; its log, without types and requested devices, also shows preparation.
     probe = not run.is_program and (run.framework is not None or run.outcome.ended or bool(run.settings))
-    placements = [one for one in run.placements if not probe or one.dtype is not None or one.requested is not None]
+    placements = [
+        placement
+        for placement in run.placements
+        if not probe or placement.dtype is not None or placement.requested is not None
+    ]
     merged: dict[tuple[object, ...], Fallback] = {}
-    for entry in filter(None, (_fallback_of(one, run, evidence, findings) for one in placements)):
+    for entry in filter(None, (_fallback_of(placement, run, evidence, findings) for placement in placements)):
         key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason, entry.scope, entry.in_data)
-        known = merged.get(key)
-        merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
+        same = merged.get(key)
+        merged[key] = entry if same is None else msgspec.structs.replace(same, count=same.count + entry.count)
 
     def order(entry: Fallback) -> tuple[bool, bool, bool]:
         """What has no kernel itself before what is with it, and what makes a variable or table before what uses it."""
@@ -74,12 +80,12 @@ def find_fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) 
 def _with_causes_of_resources(entries: list[Fallback]) -> list[Fallback]:
     """What uses a variable or table has the cause of that, if the same scope asked for both.
 
-    Other reads are each use of a variable of another device, whose value is copied to where it is used: left out.
+    Other reads of variables are left out: they only copy the value of a variable on another device to where it is used.
     """
     resource_fallbacks = [
         entry for entry in entries if entry.scope and entry.reason != PLACED_TOGETHER and RESOURCE_OPS.search(entry.op)
     ]
-    found = []
+    explained = []
     for entry in entries:
         place = (entry.scope, entry.requested, entry.actual)
         alike = [
@@ -93,8 +99,8 @@ def _with_causes_of_resources(entries: list[Fallback]) -> list[Fallback]:
             detail = first.detail if len(alike) == 1 else _NO_KERNEL_OF_VARIABLE.format(ops)
             entry = msgspec.structs.replace(entry, reason=first.reason, detail=detail, some_type=first.some_type)
         if entry.op != _READ_VARIABLE or entry.reason != PLACED_TOGETHER:
-            found.append(entry)
-    return found
+            explained.append(entry)
+    return explained
 
 
 def fallbacks_in_log(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
@@ -112,18 +118,10 @@ def fallbacks_in_log(facts: LogFacts, evidence: Evidence, findings: tuple[Findin
     elif evidence.gpu_usable:
         reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
     else:
-        reason, detail = no_gpu_cause(findings)
+        reason, detail = _no_gpu_cause(findings)
     return tuple(
         Fallback(op=op, requested=requested, actual=actual, reason=reason, detail=detail, count=count)
         for (op, requested, actual), count in counts.items()
-    )
-
-
-def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
-    """Whether the probe or program itself requested no GPU, so that its ops belong on the CPU."""
-    return hides_its_gpus(evidence) or (
-        evidence.visibility_set_by_probe
-        and any(found.id == "visibility.hidden" and found.severity == "info" for found in findings)
     )
 
 
@@ -134,14 +132,14 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
     requested = device_name(placement.requested) if placement.requested else None
     usable = evidence.gpu_usable
     if requested is not None:
-        kind = _DEVICE_TYPE.search(requested)
-        known = (
-            kind is None
-            or kind[1].startswith(_TENSORFLOW_DEVICE_TYPES)
-            or any(kind[0] in name for name in run.devices.logical)
+        device_type = _DEVICE_TYPE.search(requested)
+        type_exists = (
+            device_type is None
+            or device_type[1].startswith(_TENSORFLOW_DEVICE_TYPES)
+            or any(device_type[0] in name for name in run.devices.logical)
         )
-        if kind is not None and not known:
-            detail = f"TensorFlow has no device type {kind[1]} (a GPU is /device:GPU:0)"
+        if device_type is not None and not type_exists:
+            detail = f"TensorFlow has no device type {device_type[1]} (a GPU is /device:GPU:0)"
             return _new_fallback(
                 placement, requested.removeprefix("/device:"), actual, "placement.device-missing", detail
             )
@@ -158,35 +156,37 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
         reason, detail = (
             _reason(requested, usable, run, findings) if placement.process_has is None else ("placement.no-kernel", "")
         )
-        # What is made for a missing device lies elsewhere, and with it what works on it.
+        # A variable for a device that does not exist is on another one, and so are the ops that use it.
         if placement.why in _FOLLOWS_TEXTS and usable and reason != "placement.device-missing":
-            reads = placement.op == _READ_VARIABLE
-            if placement.why == "resource" and placement.cuda_kernel is False and run.is_program and not reads:
-                found = _without_kernel(placement, requested, actual, run, evidence)
-                theirs = "Variable" in placement.op or placement.op.startswith("Resource")
-                variable = theirs and placement.dtype is not None and placement.some_type is not False
-                detail = _NO_KERNEL_OF_VARIABLE.format(f"VarHandleOp {placement.dtype}") if variable else found.detail
-                return msgspec.structs.replace(found, detail=detail)
+            is_read = placement.op == _READ_VARIABLE
+            if placement.why == "resource" and placement.cuda_kernel is False and run.is_program and not is_read:
+                fallback = _without_kernel(placement, requested, actual, run, evidence)
+                uses_variable = "Variable" in placement.op or placement.op.startswith("Resource")
+                of_variable = uses_variable and placement.dtype is not None and placement.some_type is not False
+                detail = (
+                    _NO_KERNEL_OF_VARIABLE.format(f"VarHandleOp {placement.dtype}") if of_variable else fallback.detail
+                )
+                return msgspec.structs.replace(fallback, detail=detail)
             return _new_fallback(placement, requested, actual, PLACED_TOGETHER, _FOLLOWS_TEXTS[placement.why])
         if reason != "placement.no-kernel" or not run.is_program:
             return _new_fallback(placement, requested, actual, reason, detail)
         return _without_kernel(placement, requested, actual, run, evidence)
-    heavy = _HEAVY_OP.search(placement.op) is not None
-    is_float = heavy if placement.dtype is None else _FLOAT_TYPE.search(placement.dtype) is not None
+    is_heavy = _HEAVY_OP.search(placement.op) is not None
+    is_float = is_heavy if placement.dtype is None else _FLOAT_TYPE.search(placement.dtype) is not None
     if not actual.startswith("CPU") or not is_float:
         return None
     if not usable:
         if hidden_on_purpose(evidence, findings):
             return None
-        return _new_fallback(placement, AUTO, actual, *no_gpu_cause(findings))
-    if not heavy:
+        return _new_fallback(placement, _NO_REQUEST, actual, *_no_gpu_cause(findings))
+    if not is_heavy:
         return None
     if run.is_program:
         # A function without a requested device can be on the CPU as a whole, as in tf.data.
-        lacking = placement.gpu_kernel is False
-        return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
+        lacks_kernel = placement.gpu_kernel is False
+        return _without_kernel(placement, _NO_REQUEST, actual, run, evidence) if lacks_kernel else None
     return _new_fallback(
-        placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
+        placement, _NO_REQUEST, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
     )
 
 
@@ -202,7 +202,7 @@ def _reason(requested: str, usable: bool, run: Run, findings: tuple[Finding, ...
         return "placement.no-kernel", f"{requested} exists, but the op has no kernel for it"
     if usable:
         return "placement.device-missing", f"the framework has {', '.join(dict.fromkeys(logical))} only"
-    cause, detail = no_gpu_cause(findings)
+    cause, detail = _no_gpu_cause(findings)
     if requested != "GPU:0":
         return "placement.device-missing", f"the framework has no GPU at all: {detail}"
     return cause, detail
@@ -210,13 +210,13 @@ def _reason(requested: str, usable: bool, run: Run, findings: tuple[Finding, ...
 
 def _without_kernel(placement: Placement, requested: str, actual: str, run: Run, evidence: Evidence) -> Fallback:
     """The fallback of an op despite a GPU, explained by this process's kernel registry."""
-    kind = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
+    op_and_type = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
     reason = "placement.no-kernel"
     if placement.cuda_kernel is False and placement.some_type is False:
         placement = msgspec.structs.replace(placement, dtype=None)
         detail = f"TensorFlow has no GPU kernel for {placement.op}, of any type"
     elif placement.cuda_kernel is False:
-        detail = f"TensorFlow has no GPU kernel for {kind}"
+        detail = f"TensorFlow has no GPU kernel for {op_and_type}"
     elif placement.why.startswith(_COLOCATED_PREFIX):
         op = placement.why.removeprefix(_COLOCATED_PREFIX)
         reason = reason if op else SIMULATION_LIMIT
@@ -229,11 +229,11 @@ def _without_kernel(placement: Placement, requested: str, actual: str, run: Run,
     ):
         detail = "an op of its colocation group has no GPU kernel"
     elif placement.gpu_kernel:
-        reason, detail = "unknown", f"TensorFlow has a GPU kernel for {kind}: why it was moved is unknown"
+        reason, detail = "unknown", f"TensorFlow has a GPU kernel for {op_and_type}: why it was moved is unknown"
     elif run.simulation != "plugin":
-        reason, detail = "unknown", f"whether TensorFlow has a GPU kernel for {kind} could not be read"
+        reason, detail = "unknown", f"whether TensorFlow has a GPU kernel for {op_and_type} could not be read"
     elif placement.cuda_kernel:
-        reason, detail = SIMULATION_LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
+        reason, detail = SIMULATION_LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {op_and_type}"
     else:
         reason, detail = SIMULATION_LIMIT, f"only on this simulated GPU; {_CUDA_KERNEL_UNKNOWN}"
     return _new_fallback(placement, requested, actual, reason, detail)

@@ -16,10 +16,9 @@ from gpuwatch.core.model.run import Run, Verdict, ended_by_own_exception
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
-from gpuwatch.explain.diagnosis.rules.missing_gpus import hides_its_gpus
+from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose, hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
-from gpuwatch.explain.diagnosis.runs.op_fallbacks import hidden_on_purpose
 from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 

@@ -1,4 +1,4 @@
-"""Strips what programs and log collectors put around a message: colors, quotes, times, levels, ranks, JSON."""
+"""The text of a log line: without colors, quotes, times, levels and ranks around it, out of JSON, and its parts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _ENTITY = re.compile(r"&(?:[lg]t|amp|quot|#\d+|#x[0-9a-fA-F]+);")
 
 
 def undecorated(line: str) -> str:
-    """The line without colours, leading quote marks, indents and prompts, and without its end of line."""
+    """The line without colors, leading quote marks, indents and prompts, and without its end of line."""
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     if "&" in line and _ENTITY.search(line):
