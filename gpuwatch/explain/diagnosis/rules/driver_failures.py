@@ -150,7 +150,9 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return
         if code in MISSING_CODES:
             if code == NO_DEVICE and (
-                evidence.hides_every_gpu or log.kernel_module_version is not None or assignment_may_explain_no_device(evidence)
+                evidence.hides_every_gpu
+                or log.kernel_module_version is not None
+                or assignment_may_explain_no_device(evidence)
             ):
                 return
             if code == NO_DEVICE and "driver.bad-state" in log.topics:
