@@ -1,4 +1,7 @@
-"""``gpuwatch`` without a command: the dashboard of this machine, or of many hosts (``--prometheus``, ``--hosts``)."""
+"""Runs the dashboard: of this machine, or the list of many hosts (``--prometheus``, ``--hosts``).
+
+The options of ``gpuwatch`` without a command are in :mod:`gpuwatch.cli.main`, which calls this.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +48,18 @@ def run_dashboard(ctx: click.Context, settings: LoadedSettings, alerts: Alerts |
     # The collector opens the driver while this process imports the screens. Imported objects stay: scanning them for
     # garbage costs a tenth of the start, and again at every later collection.
     gc.disable()
-    start = early_collector.take_early_start()
-    first = start.collector if start is not None else None
-    chosen = settings.preferences
-    live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
+    early_start = early_collector.take_early_start()
+    running_collector = early_start.collector if early_start is not None else None
+    preferences = settings.preferences
+    live = LiveFeed(
+        preferences.interval, gpm=preferences.gpm, first=running_collector, share=not preferences.own_collector
+    )
     try:
-        if start is None:
-            start = early_collector.EarlyStart(live.launch())
-            start.paint(chosen)
-        live.read_ahead(start.frames)
-        start.frames = []
+        if early_start is None:
+            early_start = early_collector.EarlyStart(live.launch())
+            early_start.paint(preferences)
+        live.read_ahead(early_start.frames)
+        early_start.frames = []
         live.start()  # the first frame already has a sample
         from gpuwatch.session.session import Session
         from gpuwatch.ui.app import GpuwatchApp
@@ -62,8 +67,8 @@ def run_dashboard(ctx: click.Context, settings: LoadedSettings, alerts: Alerts |
 
         gc.freeze()
         gc.enable()
-        if start.picture is not None:
-            start.picture.hand_over()
+        if early_start.picture is not None:
+            early_start.picture.hand_over()
         exit_signals.exit_if_signaled()
         ascii_only = bool(why_only_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
@@ -72,8 +77,8 @@ def run_dashboard(ctx: click.Context, settings: LoadedSettings, alerts: Alerts |
         code = run_app(app)
     finally:
         live.stop()
-        if start is not None:
-            start.leave()
+        if early_start is not None:
+            early_start.leave()
         for line in settings.lines:
             # All of it where it stays, now that the screen is gone.
             print_line(f"gpuwatch: {line}")
@@ -91,7 +96,7 @@ def _exec_gpuwatch(arguments: Sequence[str]) -> None:
     os.execv(sys.executable, [sys.executable, "-P", "-m", "gpuwatch", *arguments, *options])
 
 
-def host_list_order(
+def host_list_filter_and_order(
     filter_: str | None, sort: str | None, *, descending: bool | None
 ) -> tuple[HostFilter | None, str, bool]:
     """Which hosts are shown, by which column they are sorted, and whether against its usual direction.
@@ -112,8 +117,11 @@ def host_list_order(
     return wanted, column.id, descending is not None and descending != column.descending
 
 
-def run_fleet(
-    settings: LoadedSettings, interval: float | None, chosen: ChosenHosts, order: tuple[HostFilter | None, str, bool]
+def run_host_list(
+    settings: LoadedSettings,
+    interval: float | None,
+    hosts: ChosenHosts,
+    filter_and_order: tuple[HostFilter | None, str, bool],
 ) -> int:
     """Shows the list of hosts until the user leaves; the exit code of the program."""
     need_terminal(
@@ -124,17 +132,17 @@ def run_fleet(
     from gpuwatch.ui.fleet_app import FleetApp
 
     seconds = interval or _FLEET_INTERVAL_SECONDS
-    source = chosen.source(seconds)
+    source = hosts.source(seconds)
 
     app = FleetApp(
         FleetPoller(source, seconds),
-        lambda name: source.feed(name, settings.preferences.interval if chosen.server is None else seconds),
+        lambda name: source.feed(name, settings.preferences.interval if hosts.server is None else seconds),
         settings=settings,
         ascii_only=bool(why_only_ascii(os.environ, sys.stdout.encoding)),
         few_colors=has_few_colors(os.environ),
-        command=chosen.arguments,
+        command=hosts.arguments,
     )
-    wanted, column, reverse = order
+    wanted, column, reverse = filter_and_order
     app.fleet_screen.begin_with(wanted, column, reverse=reverse)
     # A key must not wait for the thread that decodes the answers of a hundred hosts.
     sys.setswitchinterval(_THREAD_SWITCH_SECONDS)

@@ -109,11 +109,11 @@ def cli(
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
     elif (hosts := chosen_hosts(**{name: given.pop(name) for name in HOSTS_PARAMETERS})) is not None:
-        from gpuwatch.cli.dashboard import host_list_order, run_fleet
+        from gpuwatch.cli.dashboard import host_list_filter_and_order, run_host_list
 
         # These apply to the list of hosts; the processes of a host that is opened are as in the settings file.
-        order = host_list_order(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
-        ctx.exit(run_fleet(loaded_preferences(config_file, given), given["interval"], hosts, order))
+        order = host_list_filter_and_order(given.pop("filter_"), given.pop("sort"), descending=given.pop("descending"))
+        ctx.exit(run_host_list(loaded_preferences(config_file, given), given["interval"], hosts, order))
     else:
         settings = loaded_preferences(config_file, {**given, "gpm": gpm_option_value(ctx)})
         from gpuwatch.cli.dashboard import run_dashboard

@@ -102,7 +102,7 @@ class ProbeRuns:
     make_feed: Callable[[], LiveFeed] = make_feed
     store: RunStore = field(default_factory=RunStore)
     parameters: ProbeParameters = ProbeParameters()
-    chosen: set[str] = field(default_factory=set)
+    selected: set[str] = field(default_factory=set)
     runs: dict[str, Run] = field(default_factory=dict)
     """This session's latest run of each configuration."""
     earlier: tuple[Run, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuwatch.cli.dashboard import host_list_order
+from gpuwatch.cli.dashboard import host_list_filter_and_order
 from gpuwatch.core.errors import UsageError
 from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.prometheus_api import Prometheus
@@ -88,8 +88,8 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
         await until(pilot, lambda: app.screen is app.overview)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.fleet_screen)
-        assert app.fleet_screen.hosts.chosen is not None
-        assert app.fleet_screen.hosts.chosen.name == "dgx004"
+        assert app.fleet_screen.hosts.item_under_cursor is not None
+        assert app.fleet_screen.hosts.item_under_cursor.name == "dgx004"
         await pilot.press("escape")
         await until(pilot, lambda: app.fleet_screen.hosts.counts == (42, 42))
 
@@ -149,7 +149,7 @@ async def test_sorting(many: FakePrometheus) -> None:
 
 async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(many: FakePrometheus) -> None:
     app = app_of(many)
-    wanted, column, reverse = host_list_order("mem>20GiB free", "free", descending=False)
+    wanted, column, reverse = host_list_filter_and_order("mem>20GiB free", "free", descending=False)
     app.fleet_screen.begin_with(wanted, column, reverse=reverse)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
@@ -173,7 +173,7 @@ async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(
 )
 def test_a_wrong_filter_or_order_of_hosts_is_refused(words: str | None, column: str | None, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        host_list_order(words, column, descending=None)
+        host_list_filter_and_order(words, column, descending=None)
 
 
 async def test_keys_of_a_machine_do_nothing_here(many: FakePrometheus) -> None:

@@ -117,7 +117,7 @@ async def _probe(camera: Camera) -> None:
     """Probes while nobody is on the GPUs."""
     app = camera.app
     await camera.press("4")
-    app.probe_runs.chosen |= set(PROBED)
+    app.probe_runs.selected |= set(PROBED)
     await camera.press("x")
     camera.frame("gpuwatch · x asks first: what the probes take, and who is on the GPUs")
     await camera.press("y")

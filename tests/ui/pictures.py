@@ -65,7 +65,7 @@ def made_up_probe_runs(folder: Path, *, live: bool = False) -> ProbeRuns:
     names = list(known)
     done = names[:9] if live else names
     probe_runs.runs = {name: run_of(known[name], 200 + number) for number, name in enumerate(done)}
-    probe_runs.chosen = set(names)
+    probe_runs.selected = set(names)
     if live:
         gib = machines.GIB
         probe_runs.live = RunningBatch(

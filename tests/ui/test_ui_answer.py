@@ -201,7 +201,7 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
         line = overview.summary.plain
         await pilot.click("#summary", offset=(line.index("Idle"), 0))
         assert overview.focused_pane == "processes"
-        assert overview.processes.chosen.pid == 48121  # type: ignore[union-attr]
+        assert overview.processes.item_under_cursor.pid == 48121  # type: ignore[union-attr]
         await pilot.click("#summary", offset=(line.index("Free"), 0))
         assert overview.focused_pane == "gpus"
         assert overview.gpus.selected.index == 2  # type: ignore[union-attr]
@@ -219,14 +219,14 @@ async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_fir
         young = replace(machines.HELD, pid=51877, device_uuid=machines.uuid(0), severity="info")
         await stage.show(pilot, shot)
         await pilot.press("down", "I")
-        assert table.chosen.pid == 48121  # type: ignore[union-attr]
+        assert table.item_under_cursor.pid == 48121  # type: ignore[union-attr]
         await stage.show(pilot, replace(machines.pair(1), findings=(machines.HELD, young)))
         rows = {
             pid: next(line for line in table.plain.splitlines() if pid in line) for pid in ("48121", "51877", "1999")
         }
         assert [row[2] for row in rows.values()] == ["▲", "●", " "]
         await pilot.press("I")
-        assert table.chosen.pid == 51877  # type: ignore[union-attr]
+        assert table.item_under_cursor.pid == 51877  # type: ignore[union-attr]
         began = clock_text(machines.HELD.since.timestamp())[:-3]  # type: ignore[union-attr]
         said = f"idle holder 2 of 2: 14 min, at least since {began}; bob 51877, "
         assert said in stage.app.overview.keys.plain, "it began before the first sample"

@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import fit_columns
-from gpuwatch.ui.screens.column_chooser import ColumnChooser
+from gpuwatch.ui.screens.choice_sheets import ChoiceSheet
 from gpuwatch.ui.screens.save_preferences import BrokenFile
 from gpuwatch.ui.screens.sheet import Sheet
 from gpuwatch.ui.settings.preferences import Preferences
@@ -45,7 +45,7 @@ async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stag
         before = head(stage)
         assert before[:4] == ["GPU", "PID", "USER", "TYPE"]
         await press(pilot, "c")
-        assert isinstance(stage.app.screen, ColumnChooser)
+        assert isinstance(stage.app.screen, ChoiceSheet)
         await pilot.press("down", "down", "space")  # USER off
         assert "USER" not in head(stage)
         assert stage.app.preferences.columns == tuple(c for c in DEFAULT_COLUMNS if c != "user")
@@ -92,7 +92,7 @@ async def test_a_click_switches_and_one_beside_closes(stage: Stage) -> None:
         assert "user" not in stage.app.preferences.columns
         assert sheet is not None
         await pilot.click(offset=(1, 1))
-        assert not isinstance(stage.app.screen, ColumnChooser)
+        assert not isinstance(stage.app.screen, ChoiceSheet)
 
 
 async def test_what_nobody_can_supply_is_hidden_by_itself_and_listed_with_its_reason(stage: Stage) -> None:
@@ -168,7 +168,7 @@ async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
         gpus.focus()
         await settle(pilot)
         await press(pilot, "c")
-        assert isinstance(stage.app.screen, ColumnChooser)
+        assert isinstance(stage.app.screen, ChoiceSheet)
         at = DEFAULT_FIELDS.index("ecc")
         await pilot.press(*["down"] * at, "space")
         assert "ECC no errors" not in gpus.plain
@@ -362,7 +362,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
             assert len(lines) <= sheet.size.height
             marked = [line for line in lines if line.startswith("▶")]
             assert len(marked) == 1
-            chooser = stage.screen(ColumnChooser)
+            chooser = stage.screen(ChoiceSheet)
             assert f"] {chooser.choices[chooser.sheet.cursor or 0].title} " in marked[0]
             assert column is not None
             await pilot.press("down")

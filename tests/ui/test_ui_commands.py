@@ -75,13 +75,13 @@ async def test_probes_give_a_probe_command_that_the_cli_understands(make_stage: 
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await press(pilot, "4")
-        probe_runs.chosen = {"growth", "limit"}
+        probe_runs.selected = {"growth", "limit"}
         await press(pilot, "y")
         assert stage.app.clipboard == "gpuwatch probe --config growth --config limit --seconds 1"
         assert stage.app.clipboard in stage.app.tab.keys.plain
         result = CliRunner().invoke(cli, [*shlex.split(stage.app.clipboard)[1:], "--explain"])
         assert result.exit_code == 0, result.output
-        probe_runs.chosen = set()
+        probe_runs.selected = set()
         await pilot.press("home", "y")
         assert stage.app.clipboard.startswith("gpuwatch probe --group memory ")
         await press(pilot, "down", "enter")

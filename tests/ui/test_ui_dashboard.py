@@ -38,7 +38,7 @@ def everything(stage: Stage) -> str:
 
 
 def chosen_pid(stage: Stage) -> int:
-    row = stage.app.overview.processes.chosen
+    row = stage.app.overview.processes.item_under_cursor
     assert isinstance(row, Process)
     return row.pid
 
@@ -91,7 +91,7 @@ async def test_a_table_of_few_processes_ends_with_the_latest_events(
         assert (told_of[-1][:40] in table.plain) is told
         await pilot.press("end")
         await pilot.click(table, offset=(10, table.size.height - 3))
-        assert isinstance(table.chosen, Process), "no event is a row"
+        assert isinstance(table.item_under_cursor, Process), "no event is a row"
 
 
 async def test_cursor_follows_its_process_when_rows_are_sorted_anew(stage: Stage) -> None:
@@ -114,24 +114,24 @@ async def test_no_other_process_is_selected_when_the_selected_one_ends(stage: St
         left = tuple(p for p in machines.many(1, 4).processes if p.pid != gone)
         for tick in (1, 2):
             await stage.show(pilot, machines.snapshot(machines.many(1).devices, left, tick=tick))
-        assert table.chosen is None
+        assert table.item_under_cursor is None
         assert "▶" not in table.plain
         await press(pilot, "f9")
         assert stage.app.screen is stage.app.overview
         assert "nothing is selected" in stage.app.overview.keys.plain
         await pilot.press(keys)
-        assert table.chosen is table.items[number], "the row that has taken its place, or the one above"
+        assert table.item_under_cursor is table.items[number], "the row that has taken its place, or the one above"
 
 
 async def test_a_reused_pid_is_another_process(stage: Stage) -> None:
     async with stage.opened(machines.many(1, 6)) as pilot:
         await pilot.press("down")
-        row = stage.app.overview.processes.chosen
+        row = stage.app.overview.processes.item_under_cursor
         assert isinstance(row, Process)
         processes = [p for p in machines.many(1, 6).processes if p.pid != row.pid]
         again = machines.process(5, gpu=0, pid=row.pid, create_time=9e9, readings={"gpu_memory_bytes": 1})
         await stage.show(pilot, machines.snapshot(machines.many(1).devices, (*processes, again)))
-        assert stage.app.overview.processes.chosen is not again
+        assert stage.app.overview.processes.item_under_cursor is not again
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

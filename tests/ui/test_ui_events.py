@@ -61,9 +61,9 @@ async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) 
     async with stage.opened(machines.pair(0), alone(1), machines.pair(2)) as pilot:
         await press(pilot, KEY, "down")
         screen = stage.screen(EventsScreen)
-        chosen = screen.event_list.chosen
+        chosen = screen.event_list.item_under_cursor
         await stage.show(pilot, alone(3))
-        assert screen.event_list.chosen is chosen
+        assert screen.event_list.item_under_cursor is chosen
         await press(pilot, "enter")
         assert isinstance(stage.app.screen, LinesModal)
         assert "process.exited · fact" in stage.app.screen.sheet.plain

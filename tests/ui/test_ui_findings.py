@@ -15,7 +15,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.details.finding_lines import page_lines
-from gpuwatch.ui.screens.findings import CauseSheet, EvidenceModal, FindingsScreen
+from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceSheet
+from gpuwatch.ui.screens.findings import FindingsScreen
 from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -93,7 +94,7 @@ async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Calla
     stage = make_stage(conditions=FixedFindings(HOT))
     async with stage.opened(machines.snapshot(machines.pair().devices)) as pilot:
         await press(pilot, "f")
-        assert isinstance(stage.app.screen, EvidenceModal)
+        assert isinstance(stage.app.screen, EvidenceSheet)
         await press(pilot, "p")
         sheet = stage.screen(CauseSheet)
         assert "Common mistakes" in sheet.sheet.plain
@@ -105,7 +106,7 @@ async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Calla
 async def test_an_open_sheet_tells_what_is_known_now(stage: Stage, keys: Sequence[str]) -> None:
     async with stage.opened(msgspec.structs.replace(machines.pair(), findings=(machines.HELD,))) as pilot:
         await press(pilot, *keys)
-        sheet = stage.screen(EvidenceModal)
+        sheet = stage.screen(EvidenceSheet)
         assert "idle for 14 min" in sheet.sheet.plain
         evidence = (*machines.HELD.evidence, *(f"line {number}" for number in range(4)))
         later = msgspec.structs.replace(machines.HELD, title="idle for 99 min", evidence=evidence, action="ask alice")
@@ -131,7 +132,7 @@ async def test_healthy_is_shown_with_what_was_checked(make_stage: Callable[..., 
         assert "pcie.degraded" in second
         assert "looked for: heat" in screen.evidence.plain
         await press(pilot, "1", "f")
-        sheet = stage.screen(EvidenceModal)
+        sheet = stage.screen(EvidenceSheet)
         assert "looked for: heat" in sheet.sheet.plain
 
 

@@ -468,16 +468,16 @@ async def test_sorting_shows_the_first_rows_and_the_cursor(stage: Stage) -> None
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(2, 60))
         table = stage.app.overview.processes
-        await until(pilot, lambda: table.chosen is not None)
+        await until(pilot, lambda: table.item_under_cursor is not None)
         await pilot.press("end")
         await until(pilot, lambda: table.top > 0)
         table.sort_by("pid")
         await until(pilot, lambda: table.top == 0 and "▶" in table.plain)
         assert table.cursor < table.room
         await pilot.press("home", "down")
-        chosen = table.chosen
+        chosen = table.item_under_cursor
         table.sort_by("pid", reverse=table.sort_reverse)
-        assert table.chosen == chosen, "a process among the first rows keeps the cursor"
+        assert table.item_under_cursor == chosen, "a process among the first rows keeps the cursor"
 
 
 @pytest.mark.parametrize("width", [60, 70, 80, 100, 120, 160])

@@ -56,8 +56,8 @@ async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[
         assert "3.0 GiB" in lines[0]
         assert "no job" in overview.users.plain
         assert "all processes" in overview.keys.plain
-        assert overview.users.chosen is not None
-        while overview.users.chosen.name != "slurm job 4711":
+        assert overview.users.item_under_cursor is not None
+        while overview.users.item_under_cursor.name != "slurm job 4711":
             await pilot.press("down")
         await press(pilot, "enter")
         assert {row.container for row in overview.processes.items if isinstance(row, Process)} == {"slurm job 4711"}

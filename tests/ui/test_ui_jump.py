@@ -54,11 +54,11 @@ async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -
         table = stage.app.overview.processes
         x, y, _ = table.jump_rows()[1]
         place = table.region.x + x, table.region.y + y
-        first = table.chosen
+        first = table.item_under_cursor
         await press(pilot, label_at(await jump(stage, pilot), *place))
         assert table.has_focus
-        assert table.chosen is not first
-        chosen = table.chosen
+        assert table.item_under_cursor is not first
+        chosen = table.item_under_cursor
         await pilot.press("up")
         await press(pilot, label_at(await jump(stage, pilot), *place).upper())
         assert stage.app.tab.TAB == "process"
@@ -113,8 +113,8 @@ async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_p
         x, y, _ = table.jump_rows()[number - table.top]
         screen = await jump(stage, pilot)
         await press(pilot, label_at(screen, table.region.x + x, table.region.y + y))
-        assert table.chosen.script.name == "growth"
-        assert "growth" in stage.app.tab.below.plain
+        assert table.item_under_cursor.script.name == "growth"
+        assert "growth" in stage.app.tab.details.plain
 
 
 async def test_a_jump_ends_when_the_terminal_changes_its_size(stage: Stage) -> None:

@@ -106,7 +106,7 @@ async def test_the_other_states_of_tabs(tmp_path: Path) -> None:
 
 async def test_probes_of_which_none_ran(tmp_path: Path) -> None:
     probe_runs = made_up_probe_runs(tmp_path)
-    probe_runs.runs, probe_runs.chosen, probe_runs.interpreter = {}, set(), None
+    probe_runs.runs, probe_runs.selected, probe_runs.interpreter = {}, set(), None
     app, feed = app_with("pair", probe_runs=probe_runs)
     async with app.run_test(size=(80, 24)) as pilot:
         feed.push()

@@ -75,19 +75,19 @@ async def test_choosing_one_a_group_and_all(stage: Stage, bench: Bench) -> None:
         screen = await open_probes(stage, pilot)
         memory = {script.name for script in bench.probe_runs.scripts.values() if script.group == "memory"}
         await pilot.press("space")
-        assert bench.probe_runs.chosen == memory, "a group's heading chooses its group"
-        assert isinstance(screen.table.chosen, GroupRow), "the cursor stays, so that space again undoes it"
+        assert bench.probe_runs.selected == memory, "a group's heading chooses its group"
+        assert isinstance(screen.table.item_under_cursor, GroupRow), "the cursor stays, so that space again undoes it"
         await pilot.press("space")
-        assert not bench.probe_runs.chosen
+        assert not bench.probe_runs.selected
         put_cursor(screen, "growth")
         await pilot.press("space")
-        assert bench.probe_runs.chosen == {"growth"}
+        assert bench.probe_runs.selected == {"growth"}
         await settle(pilot)
         assert "1 selected" in plain(stage)
         await pilot.press("a")
-        assert bench.probe_runs.chosen == set(bench.probe_runs.scripts)
+        assert bench.probe_runs.selected == set(bench.probe_runs.scripts)
         await pilot.press("a")
-        assert not bench.probe_runs.chosen
+        assert not bench.probe_runs.selected
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
@@ -242,14 +242,14 @@ async def test_selected_runs_are_compared_side_by_side(stage: Stage, bench: Benc
             assert "c compare 3" in screen.keys.plain
             await press(pilot, "c")
             assert len(screen.comparison().runs) == 3
-            assert screen.below.plain.count("Δ ") == len(screen.comparison().differences) > 0
+            assert screen.details.plain.count("Δ ") == len(screen.comparison().differences) > 0
             await press(pilot, "c")
-            assert "Δ" not in screen.below.plain
+            assert "Δ" not in screen.details.plain
         put_cursor(screen, "fraction")
         await press(pilot, "space", "c")
-        assert "fraction has not run yet; x" in screen.below.plain
+        assert "fraction has not run yet; x" in screen.details.plain
         assert not screen.with_earlier
-        bench.probe_runs.chosen.remove("fraction")
+        bench.probe_runs.selected.remove("fraction")
         put_cursor(screen, "limit")
         await press(pilot, "space")
         assert "c compare 2" in screen.keys.plain
@@ -259,11 +259,11 @@ async def test_selected_runs_are_compared_side_by_side(stage: Stage, bench: Benc
         assert "c show all" in screen.keys.plain
         await press(pilot, "c")
         assert len(screen.comparison().runs) == 3
-        bench.probe_runs.chosen.clear()
+        bench.probe_runs.selected.clear()
         for runs, said in ((("growth",), "only growth has run; select two with space"), ((), "nothing has run yet")):
             bench.probe_runs.runs = {name: bench.probe_runs.runs[name] for name in runs}
             await press(pilot, "c")
-            assert said in screen.below.plain
+            assert said in screen.details.plain
 
 
 def test_what_the_verdict_leaves_goes_to_cut_columns() -> None:
@@ -282,7 +282,7 @@ async def test_enter_folds_a_group(stage: Stage, bench: Bench) -> None:
         await press(pilot, "enter")
         memory = sum(script.group == "memory" for script in bench.probe_runs.scripts.values())
         assert len(screen.table.items) == every - memory
-        assert isinstance(screen.table.chosen, GroupRow)
+        assert isinstance(screen.table.item_under_cursor, GroupRow)
         await press(pilot, "enter")
         assert len(screen.table.items) == every
         assert not bench.runners
@@ -365,7 +365,7 @@ async def test_one_earlier_run_is_shown_with_what_is_missing_to_compare(stage: S
         await until(pilot, lambda: len(bench.probe_runs.earlier) == 1)
         await press(pilot, "c")
         assert "└ 2.0 h ago" in screen.table.plain, "it is scrolled into view"
-        assert f"only {last} has run; " in screen.below.plain
+        assert f"only {last} has run; " in screen.details.plain
         await press(pilot, "c")
         assert not screen.with_earlier
 

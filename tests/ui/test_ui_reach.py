@@ -69,7 +69,7 @@ async def test_an_action_of_another_tab_opens_that_tab(stage: Stage) -> None:
         await commands["Probes: Select all probes"].callback()  # type: ignore[misc]
         await settle(pilot)
         assert stage.app.tab.TAB == "probes"
-        assert stage.app.probe_runs.chosen == set(stage.app.probe_runs.scripts)
+        assert stage.app.probe_runs.selected == set(stage.app.probe_runs.scripts)
 
 
 async def test_page_keys_in_a_palette_that_is_being_filled_do_nothing(stage: Stage) -> None:

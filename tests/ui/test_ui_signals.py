@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.process_table import ProcessTable
-from gpuwatch.ui.screens.column_chooser import SortMenu
+from gpuwatch.ui.screens.choice_sheets import SortMenu
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.screens.sheet import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
@@ -229,7 +229,7 @@ async def test_the_same_keys_again_end_no_other_process(stage: Stage, sleepers: 
         first, second = row(sleepers[0]), row(sleepers[1], 1)
         await stage.show(pilot, machine(first, second))
         await press(pilot, tab)
-        chosen = cast("ProcessRowsScreen", stage.app.tab).processes.chosen
+        chosen = cast("ProcessRowsScreen", stage.app.tab).processes.item_under_cursor
         assert isinstance(chosen, Process)
         dead, alive = sleepers if chosen.pid == sleepers[0].pid else sleepers[::-1]
         await press(pilot, "K", "y")
@@ -259,15 +259,15 @@ async def test_signals_from_the_gpu_tab(stage: Stage, sleepers: list[Child]) -> 
 async def test_k_moves_up_and_says_once_where_the_signal_went(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         table = stage.app.overview.processes
-        first = table.chosen
+        first = table.item_under_cursor
         await press(pilot, "j")
-        assert table.chosen is not first
+        assert table.item_under_cursor is not first
         await press(pilot, "k")
-        assert table.chosen is first
+        assert table.item_under_cursor is first
         assert "K or F9 sends a signal" in stage.app.overview.keys.plain
         stage.app.overview.show_message("", "text", 0)
         await press(pilot, "j", "k")
-        assert table.chosen is first
+        assert table.item_under_cursor is first
         assert "F9" not in stage.app.overview.keys.plain
         assert stage.app.screen is stage.app.overview
 

@@ -39,14 +39,14 @@ def stage(make_stage: MakeStage, tmp_path: Path) -> Stage:
 async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
     async with stage.opened(machines.many(2, 10)) as pilot:
         await pilot.press("down", "down")
-        chosen = stage.app.overview.processes.chosen
+        chosen = stage.app.overview.processes.item_under_cursor
         for number, tab in enumerate(TABS, 1):
             await press(pilot, str(number))
             assert tab.id == stage.app.tab.TAB
             assert stage.app.screen is stage.app.tab
         await press(pilot, "1")
         assert stage.app.screen is stage.app.overview
-        assert stage.app.overview.processes.chosen is chosen
+        assert stage.app.overview.processes.item_under_cursor is chosen
         for tab in reversed(TABS):
             places = {tab_id: start for start, _end, tab_id in stage.app.tab.top_line._places}
             await pilot.click(stage.app.tab.top_line, offset=(places[tab.id] + 1, 0))
@@ -69,7 +69,7 @@ async def test_the_gpu_tab_opens_with_what_is_selected(stage: Stage) -> None:
 
         assert await opened("2") == 3, "nothing is selected: the one that was seen last"
         await pilot.press("end")
-        while table.chosen is None or table.chosen.key[0] != machines.uuid(1):
+        while table.item_under_cursor is None or table.item_under_cursor.key[0] != machines.uuid(1):
             await pilot.press("up")
         assert await opened("2") == 1
         assert await opened("number_sign", "2") == 2

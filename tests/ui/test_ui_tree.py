@@ -131,11 +131,11 @@ async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size
     async with stage.opened(family(), size=size) as pilot:
         table = stage.app.overview.processes
         await pilot.press("down", "down", "down")
-        chosen = table.chosen
+        chosen = table.item_under_cursor
         await press(pilot, "t")
         assert "├─ " in table.plain
         assert "└─ " in table.plain
-        assert table.chosen is chosen, "the cursor stays with its process"
+        assert table.item_under_cursor is chosen, "the cursor stays with its process"
         assert table.counts == (6, 6)
         assert "verysecret" not in table.plain
         lines = [line for line in table.plain.splitlines() if "torchrun" in line]
@@ -154,8 +154,8 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
     async with stage.opened(family()) as pilot:
         await pilot.press("t", "home", "down")
         table = stage.app.overview.processes
-        assert isinstance(table.chosen, Process)
-        assert table.chosen.pid == 20
+        assert isinstance(table.item_under_cursor, Process)
+        assert table.item_under_cursor.pid == 20
         await pilot.press("space")
         await stage.show(pilot, family(1))
         assert [one.pid for one in table.tagged] == [20], "a new sample keeps the tag"

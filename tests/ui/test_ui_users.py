@@ -89,13 +89,13 @@ async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
 async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) -> None:
     async with stage.opened(crowd()) as pilot:
         await pilot.press("u", "down", "down")
-        chosen = table(stage).chosen
+        chosen = table(stage).item_under_cursor
         assert chosen is not None
         assert chosen.name == "bobby"
         more = row("bobby", 31, 0, 60.0)
         shot = crowd(1)
         await stage.show(pilot, machines.snapshot(shot.devices, (*shot.processes, more), tick=1))
-        chosen = table(stage).chosen
+        chosen = table(stage).item_under_cursor
         assert chosen is not None
         assert chosen.name == "bobby"
         await press(pilot, "down", "enter")
@@ -177,7 +177,7 @@ async def test_a_typed_name_finds_its_user_and_runs_no_keys(stage: Stage, word: 
     async with stage.opened(crowd(), size=(80, 24)) as pilot:
         await pilot.press("u", *word)  # in one burst: the list is only about to open
         await settle(pilot)
-        chosen = table(stage).chosen
+        chosen = table(stage).item_under_cursor
         assert chosen is not None
         assert chosen.name == "bobby"
         assert "type a name" in stage.app.overview.keys.plain

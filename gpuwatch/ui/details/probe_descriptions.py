@@ -22,7 +22,7 @@ def runs_progress(probe_runs: ProbeRuns) -> list[Span]:
     """How far the current runs are; without any, how many are selected."""
     live = probe_runs.live
     if live is None:
-        ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
+        ready = f"{len(probe_runs.selected)} selected " if probe_runs.selected else ""
         return [(ready, "accent")]
     what = "stopping" if live.stopping else live.config or current_activity(live)
     return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut_to_width(what, 24)}  ", "accent")]
@@ -77,8 +77,8 @@ def configuration_lines(script: ProbeScript | None, run: Run | None) -> list[lis
 def why_not_comparable(probe_runs: ProbeRuns) -> str:
     """Explains what is missing to compare two runs, and how to get it."""
     runs = [*probe_runs.runs, *(run.config for run in probe_runs.earlier)]
-    missing = [name for name in probe_runs.scripts if name in probe_runs.chosen - probe_runs.runs.keys()]
-    if len(probe_runs.chosen) > 1:
+    missing = [name for name in probe_runs.scripts if name in probe_runs.selected - probe_runs.runs.keys()]
+    if len(probe_runs.selected) > 1:
         have = f"{cut_to_width(', '.join(missing), 30)} {'have' if len(missing) > 1 else 'has'} not run yet"
         return f"to compare: {have}; x runs the selection, c then compares it"
     if len(runs) > 1:

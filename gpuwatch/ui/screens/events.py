@@ -43,7 +43,7 @@ class EventList(ItemList[MachineEvent]):
 
     def show(self, view: View, new: int, wanted: WordFilter | None = None) -> None:
         """Shows the events that match a filter; the latest ``new`` of all are highlighted as unseen."""
-        before = self.chosen if self.cursor else None
+        before = self.item_under_cursor if self.cursor else None
         self._view, self._wanted, self.total = view, wanted, len(view.events)
         every = list(reversed(view.events))
         self.items = every if wanted is None else [event for event in every if wanted(event.text, event.kind)]
@@ -143,7 +143,7 @@ class EventsScreen(FilterableScreen):
 
     def draw_event(self) -> None:
         """Draws the event under the cursor, on a wide terminal."""
-        event = self.event_list.chosen
+        event = self.event_list.item_under_cursor
         if not self.about.display:
             return
         lines: SpanLines = []
@@ -169,7 +169,7 @@ class EventsScreen(FilterableScreen):
         return self.event_list
 
     def titles(self) -> dict[str, str]:
-        absent = {} if self.event_list.chosen is not None else {"open_event": "", "view_event": ""}
+        absent = {} if self.event_list.item_under_cursor is not None else {"open_event": "", "view_event": ""}
         return super().titles() | absent
 
     def action_move(self, where: str) -> None:
@@ -177,13 +177,13 @@ class EventsScreen(FilterableScreen):
         self.draw_event()
 
     async def action_view_event(self) -> None:
-        event = self.event_list.chosen
+        event = self.event_list.item_under_cursor
         if event is not None:
             self.gpuwatch.move_playhead(lambda past: past.move_to(event.at))
             await self.go("overview")
 
     def action_open_event(self) -> None:
-        event = self.event_list.chosen
+        event = self.event_list.item_under_cursor
         if event is None:
             return
         lines = _event_lines(event, self.gpuwatch.session.clock())

@@ -1,8 +1,7 @@
-"""The Findings tab: all findings, and the evidence of the selected one; its sheets: evidence, the page of a cause."""
+"""The Findings tab: all findings, and the evidence of the selected one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
@@ -12,7 +11,6 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import (
     Entry,
@@ -25,57 +23,16 @@ from gpuwatch.ui.details.finding_lines import (
     finding_times,
     folded_page,
     id_and_certainty,
-    page_lines,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
-from gpuwatch.ui.screens.sheet import LinesModal, sheet_bindings
+from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceSheet
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, TextPane
-
-
-class CauseSheet(LinesModal[None]):
-    """What ``gpuwatch cause ID`` prints."""
-
-    def __init__(self, cause: str) -> None:
-        super().__init__(f"gpuwatch cause {cause}", page_lines(page(cause)))
-
-
-class EvidenceModal(LinesModal[None]):
-    """Findings with evidence, as they are now; ``c`` copies the action, ``p`` opens the cause page."""
-
-    BINDINGS = sheet_bindings({"p": "page", "f": "close"})
-
-    def __init__(self, title: str, read: Callable[[], tuple[SpanLines, Entry | None]]) -> None:
-        """``read``: the lines, and the entry whose action and cause page the keys are for; asked once a second."""
-        lines, entry = read()
-        super().__init__(title, lines)
-        self._read = read
-        self._take_entry(entry)
-
-    def on_mount(self) -> None:
-        """What it says changes while it is read: times, values, new findings."""
-        self.set_interval(1.0, self._refresh_entry)
-
-    def _refresh_entry(self) -> None:
-        lines, entry = self._read()
-        if lines != self.sheet.content:
-            self._take_entry(entry)
-            self.sheet.replace(lines)
-
-    def _take_entry(self, entry: Entry | None) -> None:
-        self._to_copy, self._cause = action_of(entry), cause_of(entry)
-        keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
-        self.sheet.ending = "  ".join([*keys, "Esc closes"])
-
-    def action_page(self) -> None:
-        if self._cause:
-            self.app.push_screen(CauseSheet(self._cause))
-
 
 _WIDE_COLUMNS = 160
 """Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
@@ -86,15 +43,15 @@ _MIN_TITLE_CELLS = 30
 
 
 def entries_of(view: View) -> list[Entry]:
-    """Healthy or problems first, then source problems, notes, and past findings."""
+    """Healthy, or errors and warnings; then what sources could not do, notes, and past findings."""
     now = [finding for finding in view.findings if finding.until is None]
-    well = [finding for finding in now if finding.id == "healthy"]
-    rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
-    found = {finding.id for finding in view.errors_and_warnings}
-    every = view.snapshot.problems if view.snapshot is not None else ()
-    problems = [problem for problem in every if problem.reason not in found]
+    healthy = [finding for finding in now if finding.id == "healthy"]
+    notes = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
+    found_ids = {finding.id for finding in view.errors_and_warnings}
+    source_problems = view.snapshot.problems if view.snapshot is not None else ()
+    other_problems = [problem for problem in source_problems if problem.reason not in found_ids]
     past = [finding for finding in view.findings if finding.until is not None]
-    return [*well, *view.errors_and_warnings, *problems, *rest, *past]
+    return [*healthy, *view.errors_and_warnings, *other_problems, *notes, *past]
 
 
 class FindingList(ItemList[Entry]):
@@ -107,20 +64,20 @@ class FindingList(ItemList[Entry]):
 
     def show(self, view: View, wanted: WordFilter | None = None) -> None:
         """Shows the entries that match a filter; the cursor stays with its finding."""
-        every = entries_of(view)
-        self._view, self._wanted, self.total = view, wanted, len(every)
-        found = every if wanted is None else [finding for finding in every if wanted(*_texts(finding, view))]
-        self.set_items(found, _entry_key, follow_first=True)
+        entries = entries_of(view)
+        self._view, self._wanted, self.total = view, wanted, len(entries)
+        shown = entries if wanted is None else [entry for entry in entries if wanted(*_texts(entry, view))]
+        self.set_items(shown, _entry_key, follow_first=True)
 
     def rebuild(self) -> None:
         view = self._view
         if view is None:
             return
         # Healthy, past and informational findings are not counted.
-        wrong = len(view.errors_and_warnings) + sum(isinstance(entry, Problem) for entry in self.items)
-        self.note = f" {wrong} wrong " if wrong else ""
-        nothing = _nothing(view) if self._wanted is None else NO_MATCH
-        self.set_lines([self._line(entry, view) for entry in self.items] or [nothing], stale=view.stale)
+        problem_count = len(view.errors_and_warnings) + sum(isinstance(entry, Problem) for entry in self.items)
+        self.note = f" {problem_count} wrong " if problem_count else ""
+        empty_line = _empty_list_line(view) if self._wanted is None else NO_MATCH
+        self.set_lines([self._line(entry, view) for entry in self.items] or [empty_line], stale=view.stale)
 
     def _line(self, entry: Entry, view: View) -> Line:
         builder = LineBuilder(self.inner_width)
@@ -158,8 +115,8 @@ class FindingList(ItemList[Entry]):
 def _with_link(tail: str, finding: Finding) -> list[tuple[str, str]]:
     """The text at the right, its cause id as a link to the page."""
     cause = cause_of(finding)
-    before, found, behind = tail.partition(cause) if cause else (tail, "", "")
-    return [(before, "dim"), (found, cause_page_style(cause)), (behind, "dim")] if found else [(tail, "dim")]
+    before, link, after = tail.partition(cause) if cause else (tail, "", "")
+    return [(before, "dim"), (link, cause_page_style(cause)), (after, "dim")] if link else [(tail, "dim")]
 
 
 def _right_text(finding: Finding, title: str, room: int) -> str:
@@ -193,7 +150,7 @@ def _texts(entry: Entry, view: View) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
 
 
-def _nothing(view: View) -> Line:
+def _empty_list_line(view: View) -> Line:
     if view.waiting:
         return WAITING
     words, style = verdict(view)
@@ -241,7 +198,7 @@ class FindingsScreen(FilterableScreen):
 
     def draw_evidence(self) -> None:
         """Draws the evidence of the entry under the cursor; without entries, what was checked."""
-        view, entry = self.view, self.finding_list.chosen
+        view, entry = self.view, self.finding_list.item_under_cursor
         checked = self.filter is None if entry is None else isinstance(entry, Finding) and entry.id == "healthy"
         self.evidence.title = [("What was checked" if checked else "Evidence, and what to do", "title")]
         lines = entry_lines(entry, view.snapshot) if entry is not None else _checked_causes(view) if checked else []
@@ -298,35 +255,35 @@ class FindingsScreen(FilterableScreen):
         self.show_keys()
 
     def titles(self) -> dict[str, str]:
-        entry = self.finding_list.chosen
-        found = {"copy_action": action_of(entry), "open_page": cause_of(entry), "open_finding": entry}
-        return super().titles() | {action: "" for action, wanted in found.items() if not wanted}
+        entry = self.finding_list.item_under_cursor
+        needs = {"copy_action": action_of(entry), "open_page": cause_of(entry), "open_finding": entry}
+        return super().titles() | {action: "" for action, value in needs.items() if not value}
 
     def action_open_finding(self) -> None:
-        entry = self.finding_list.chosen
+        entry = self.finding_list.item_under_cursor
         if entry is None:
             return
         shown = entry
 
         def read() -> tuple[SpanLines, Entry]:
             nonlocal shown  # once it is gone, what it said last
-            found = entries_of(self.view)
-            shown = next((other for other in found if _entry_key(other)[:4] == _entry_key(shown)[:4]), shown)
+            entries = entries_of(self.view)
+            shown = next((other for other in entries if _entry_key(other)[:4] == _entry_key(shown)[:4]), shown)
             return entry_lines(shown, self.view.snapshot), shown
 
-        self.app.push_screen(EvidenceModal("Finding", read))
+        self.app.push_screen(EvidenceSheet("Finding", read))
 
     def command(self) -> list[str]:
         """``cause`` with the page of the finding; without one, all causes."""
-        cause = cause_of(self.finding_list.chosen)
+        cause = cause_of(self.finding_list.item_under_cursor)
         return ["cause", cause] if cause else ["cause"]
 
     def action_open_page(self) -> None:
-        if cause := cause_of(self.finding_list.chosen):
+        if cause := cause_of(self.finding_list.item_under_cursor):
             self.app.push_screen(CauseSheet(cause))
 
     def action_copy_action(self) -> None:
-        if action := action_of(self.finding_list.chosen):
+        if action := action_of(self.finding_list.item_under_cursor):
             self.app.copy_to_clipboard(action)
             self.evidence.title = [("Evidence, and what to do", "title"), (" copied", "ok")]
             self.evidence.redraw()

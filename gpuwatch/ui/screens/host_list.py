@@ -168,13 +168,13 @@ class FleetScreen(FilterBarScreen[HostFilter]):
         return False if action in _ABSENT else super().check_action(action, parameters)
 
     def titles(self) -> dict[str, str]:
-        return super().titles() | ({} if self.hosts.chosen is not None else {"open_host": ""})
+        return super().titles() | ({} if self.hosts.item_under_cursor is not None else {"open_host": ""})
 
     def action_move(self, where: str) -> None:
         self.hosts.move(where)
 
     async def action_open_host(self) -> None:
-        chosen = self.hosts.chosen
+        chosen = self.hosts.item_under_cursor
         if chosen is None:
             return
         if chosen.view.snapshot is None:
@@ -190,7 +190,7 @@ class FleetScreen(FilterBarScreen[HostFilter]):
         self.set_filter(None if self.filter_text == "free" else parse_host_filter("free"))
 
     def action_sort(self) -> None:
-        from gpuwatch.ui.screens.column_chooser import SortMenu
+        from gpuwatch.ui.screens.choice_sheets import SortMenu
 
         self.app.push_screen(SortMenu(self.hosts.sort, COLUMNS, self.hosts.sort_by))
 

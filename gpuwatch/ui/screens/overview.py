@@ -191,7 +191,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         if offers_simulation(self.view):
             self.gpuwatch.exit_to_run("--sim", SIMULATED_GPUS)
             return
-        from gpuwatch.ui.screens.column_chooser import SortMenu
+        from gpuwatch.ui.screens.choice_sheets import SortMenu
 
         self.app.push_screen(SortMenu(self.processes.sort_column, COLUMNS, self._sort_by))
 
@@ -221,14 +221,14 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         self.processes.sort_by(self.processes.sort_column)
 
     def action_choose_fields(self) -> None:
-        from gpuwatch.ui.screens.column_chooser import fields_of
+        from gpuwatch.ui.screens.choice_sheets import fields_of
 
         self.open_chooser(
             "GPU fields", "gpu_fields", lambda chosen: fields_of(self.view.devices, self.gpus.fields_on_screen, chosen)
         )
 
     def action_choose_graphs(self) -> None:
-        from gpuwatch.ui.screens.column_chooser import graphs_of
+        from gpuwatch.ui.screens.choice_sheets import graphs_of
 
         self.open_chooser("Graphs of GPUs", "graphs", lambda chosen: graphs_of(self._overview_layout.graphs, chosen))
 
@@ -304,7 +304,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         if self.users is None:
             await self.action_users()
             return
-        total, by_job = self.users.chosen, self.users.by_job
+        total, by_job = self.users.item_under_cursor, self.users.by_job
         name = total.name if total is not None else None
         if name is None or (by_job and name == NO_JOB):
             unknown = f"have an unknown {'job' if by_job else 'owner'}"
@@ -327,7 +327,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     @property
     def _selected_gpu(self) -> str | None:
         """UUID of the GPU of the selected card, answer or process."""
-        pane, row, part = self.focused_pane, self.processes.chosen, self.summary.chosen
+        pane, row, part = self.focused_pane, self.processes.item_under_cursor, self.summary.item_under_cursor
         if pane == "gpus":
             return self.device.uuid if self.device is not None else None
         if pane == "summary":
@@ -375,12 +375,12 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_findings(self) -> None:
         from gpuwatch.ui.details.finding_lines import Entry, all_finding_lines
         from gpuwatch.ui.drawing.styled_lines import SpanLines
-        from gpuwatch.ui.screens.findings import EvidenceModal
+        from gpuwatch.ui.screens.finding_sheets import EvidenceSheet
 
         def read() -> tuple[SpanLines, Entry | None]:
             return all_finding_lines(self.view), next(iter(self.view.errors_and_warnings), None)
 
-        self.app.push_screen(EvidenceModal("Findings", read))
+        self.app.push_screen(EvidenceSheet("Findings", read))
 
     def action_idle(self) -> None:
         """Goes to the idle process that holds most, then to the next one."""
@@ -389,7 +389,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
             self.say(nobody_idle(self.view), "text")
             return
         rows = [row for _, row, _ in holders]
-        here = self.processes.chosen
+        here = self.processes.item_under_cursor
         place = (rows.index(here) + 1 if here in rows else 0) % len(rows)
         self.action_leave_users()
         self.processes.go_to(rows[place].key)
@@ -402,7 +402,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     def action_open_summary_item(self) -> None:
         """Goes to what the item of the summary under the cursor is about."""
-        part = self.summary.chosen
+        part = self.summary.item_under_cursor
         if part is None:
             return
         if part.id == "wrong":

@@ -48,7 +48,7 @@ _TALL_LINES = 30
 _MAX_CONCLUSION_LINES = 3
 """Maximum lines of the conclusion."""
 _KEYS_THAT_WRITE = {"r": "writes a report here", "w": "saves the settings"}
-"""What letters do that are no keys of this list, but write files."""
+"""Keys that write files: typed as the first letter of a probe's name, they must be pressed twice."""
 _MARKS = {
     UNSTEADY: "its step times vary by more than 10 %: this speed is unreliable",
     NOT_COMPARABLE: "its speed is not comparable with the others: another workload, size or device",
@@ -66,7 +66,7 @@ class ProbesScreen(FilterableScreen):
         super().__init__()
         self.head = OneLinePane(self._draw_head, id="probe-head")
         self.table = ProbeTable(id="probes")
-        self.below = ProbeDetails(id="below")
+        self.details = ProbeDetails(id="below")
         self.with_earlier = False
         self._compared: frozenset[str] = frozenset()
         """The only configurations shown, side by side; empty: all."""
@@ -78,7 +78,7 @@ class ProbesScreen(FilterableScreen):
         self.conclusion = PaintedPane(id="conclusion")
         """What the runs on screen show, in words."""
         self.bars = PaintedPane(id="probe-bars")
-        self.panes = (self.head, self.conclusion, self.table, self.bars, self.below)
+        self.panes = (self.head, self.conclusion, self.table, self.bars, self.details)
 
     @property
     def probe_runs(self) -> ProbeRuns:
@@ -92,13 +92,13 @@ class ProbesScreen(FilterableScreen):
 
     def draw(self, view: View) -> None:
         height = self.app.size.height
-        self.table.framed = self.below.framed = self.framed
-        self.below.styles.height = min(max(height // 4, 5), 16)
+        self.table.framed = self.details.framed = self.framed
+        self.details.styles.height = min(max(height // 4, 5), 16)
         self.head.show(view)
         self._draw_conclusion()
         self._draw_table(view)
         self._draw_bars()
-        self._draw_below()
+        self._draw_details()
 
     def _draw_head(self, builder: LineBuilder, view: View) -> None:
         """The subject of the next runs, and the progress of the current ones."""
@@ -134,9 +134,9 @@ class ProbesScreen(FilterableScreen):
         """Bars below the table, where it keeps most of the height."""
         comparison = self.comparison()
         width, height = self.app.size
-        row = self.table.chosen
-        chosen = _run_index(row.run, comparison) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
-        lines = probe_bar_lines(comparison, width, height // 5, chosen) if height >= _TALL_LINES else []
+        row = self.table.item_under_cursor
+        run_index = _run_index(row.run, comparison) if isinstance(row, (ConfigRow, EarlierRunRow)) else None
+        lines = probe_bar_lines(comparison, width, height // 5, run_index) if height >= _TALL_LINES else []
         self.bars.display = bool(lines)
         self.bars.styles.height = max(len(lines), 1)
         self.bars.paint(lines)
@@ -148,7 +148,7 @@ class ProbesScreen(FilterableScreen):
             {name: script for name, script in probe_runs.scripts.items() if name in shown},
             probe_runs.runs,
             probe_runs.earlier,
-            chosen=probe_runs.chosen,
+            selected=probe_runs.selected,
             running=live.config if live is not None else "",
             waiting=live.waiting if live is not None else frozenset(),
             with_earlier=self.with_earlier and not self._compared,
@@ -167,10 +167,10 @@ class ProbesScreen(FilterableScreen):
             self.table.follow(live.config)
             self.table.redraw()
 
-    def _draw_below(self) -> None:
+    def _draw_details(self) -> None:
         probe_runs = self.probe_runs
         if probe_runs.live is not None:
-            self.below.show_live(probe_runs.live)
+            self.details.show_live(probe_runs.live)
             return
         lines: list[list[Span]] = []
         if (problem := probe_runs.problem) is not None:
@@ -187,8 +187,10 @@ class ProbesScreen(FilterableScreen):
         if replay:
             lines.append([("Probe runs are not part of a recording: these are the ones saved on this machine.", "dim")])
         if self._compared:
-            lines += [[("Δ ", "accent"), (clean(found.text), "text")] for found in self.comparison().differences]
-        row = self.table.chosen
+            lines += [
+                [("Δ ", "accent"), (clean(difference.text), "text")] for difference in self.comparison().differences
+            ]
+        row = self.table.item_under_cursor
         title = "About"
         if isinstance(row, GroupRow):
             title = printable(row.name)
@@ -208,7 +210,7 @@ class ProbesScreen(FilterableScreen):
             lines += configuration_lines(self.probe_runs.scripts.get(config), run)
             lines += self._mark_lines(run)
         width = max(self.app.size.width - 4, 20)
-        self.below.show_text(title, wrap_lines(lines, width))
+        self.details.show_text(title, wrap_lines(lines, width))
 
     def _mark_lines(self, run: Run | None) -> list[list[Span]]:
         comparison = self.comparison()
@@ -217,14 +219,14 @@ class ProbesScreen(FilterableScreen):
         return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
     def titles(self) -> dict[str, str]:
-        found = {"run_probes": "stop"} if self.probe_runs.live is not None else {}
+        own_titles = {"run_probes": "stop"} if self.probe_runs.live is not None else {}
         if self._compared:
-            found["earlier"] = "show all"
+            own_titles["compare"] = "show all"
         elif self._to_compare:
-            found["earlier"] = f"compare {len(self._to_compare)}"
+            own_titles["compare"] = f"compare {len(self._to_compare)}"
         elif self.with_earlier:
-            found["earlier"] = "hide earlier"
-        return super().titles() | found
+            own_titles["compare"] = "hide earlier"
+        return super().titles() | own_titles
 
     @property
     def _to_compare(self) -> frozenset[str]:
@@ -232,10 +234,10 @@ class ProbesScreen(FilterableScreen):
         runs could be meant; empty if there are not two.
         """
         probe_runs = self.probe_runs
-        marked = frozenset(probe_runs.chosen & probe_runs.runs.keys())
-        if len(probe_runs.chosen) < 2 and not probe_runs.earlier:
-            marked = frozenset(probe_runs.runs)
-        return marked if len(marked) > 1 else frozenset()
+        to_compare = frozenset(probe_runs.selected & probe_runs.runs.keys())
+        if len(probe_runs.selected) < 2 and not probe_runs.earlier:
+            to_compare = frozenset(probe_runs.runs)
+        return to_compare if len(to_compare) > 1 else frozenset()
 
     def probe_runs_changed(self) -> None:
         self.draw(self.view)
@@ -245,17 +247,17 @@ class ProbesScreen(FilterableScreen):
     def filtered(self) -> ProbeTable:
         return self.table
 
-    def set_filter(self, wanted: WordFilter | None) -> None:
+    def set_filter(self, word_filter: WordFilter | None) -> None:
         """Also goes to what was found, so that it can be run."""
-        super().set_filter(wanted)
-        if wanted is not None:
-            self.table.go_to_name(wanted.text.lower())
+        super().set_filter(word_filter)
+        if word_filter is not None:
+            self.table.go_to_name(word_filter.text.lower())
             self.cursor_moved()
 
     def say(self, text: str, style: str = "text") -> None:
         """Shows a message below the table until the cursor moves."""
         self._message = (text, style)
-        self._draw_below()
+        self._draw_details()
 
     def comparison(self) -> Comparison:
         shown = self._compared or self.probe_runs.scripts.keys()
@@ -273,24 +275,24 @@ class ProbesScreen(FilterableScreen):
 
     def cursor_moved(self) -> None:
         self._draw_bars()
-        self._draw_below()
+        self._draw_details()
 
     def _scripts_of(self, group: GroupRow) -> list[ProbeScript]:
         return [script for script in self.probe_runs.scripts.values() if script.group == group.name]
 
     def action_toggle_choice(self) -> None:
         """Toggles a configuration or a whole group; the cursor stays, as it does on any list of boxes."""
-        row, chosen = self.table.chosen, self.probe_runs.chosen
+        row, selected = self.table.item_under_cursor, self.probe_runs.selected
         if isinstance(row, ConfigRow):
-            chosen ^= {row.script.name}
+            selected ^= {row.script.name}
         elif isinstance(row, GroupRow):
             names = {script.name for script in self._scripts_of(row)}
-            chosen.difference_update(names) if names <= chosen else chosen.update(names)
+            selected.difference_update(names) if names <= selected else selected.update(names)
         self.probe_runs_changed()
 
     def action_toggle_all(self) -> None:
         everything = set(self.probe_runs.scripts)
-        self.probe_runs.chosen = set() if self.probe_runs.chosen >= everything else everything
+        self.probe_runs.selected = set() if self.probe_runs.selected >= everything else everything
         self.probe_runs_changed()
 
     def action_run_probes(self) -> None:
@@ -301,39 +303,41 @@ class ProbesScreen(FilterableScreen):
         if self.gpuwatch.session.recorded:
             self.say("no probes in a recording: they need the machine as it is now; start gpuwatch there", "warning")
             return
-        wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()
-        if wanted:
-            self._run_or_ask(wanted, asks=True)
+        names = [name for name in self.probe_runs.scripts if name in self.probe_runs.selected] or self._under_cursor()
+        if names:
+            self._run_or_ask(names, asks=True)
 
-    def _run_or_ask(self, wanted: list[str], *, asks: bool) -> None:
+    def _run_or_ask(self, names: list[str], *, asks: bool) -> None:
         """Runs configurations; unless it ``asks`` anyway, only where somebody may be on the GPUs that they take."""
         from gpuwatch.session.probe_batch import plan_preflight
         from gpuwatch.ui.screens.probe_sheets import PreflightSheet
 
         self._message = ("", "text")
-        scripts = [self.probe_runs.scripts[name] for name in wanted]
-        ahead = plan_preflight(scripts, self._live_view.snapshot, self.probe_runs.parameters.gpu)
+        scripts = [self.probe_runs.scripts[name] for name in names]
+        preflight = plan_preflight(scripts, self._live_view.snapshot, self.probe_runs.parameters.gpu)
 
         def answered(run: bool | None) -> None:
-            if run and self.probe_runs.start(wanted, ahead.visible):
+            if run and self.probe_runs.start(names, preflight.visible):
                 self.probe_runs_changed()
 
-        taken = [device.uuid for device in ahead.devices] or [self.probe_runs.parameters.gpu]
+        taken = [device.uuid for device in preflight.devices] or [self.probe_runs.parameters.gpu]
         if not asks and self._are_free(taken):
             answered(run=True)
             return
-        self.app.push_screen(PreflightSheet(ahead, self.probe_runs.parameters.seconds, self.app.size.width), answered)
+        self.app.push_screen(
+            PreflightSheet(preflight, self.probe_runs.parameters.seconds, self.app.size.width), answered
+        )
 
     def command(self) -> list[str]:
         """The selected configurations, or the one under the cursor, with their parameters."""
         from gpuwatch.ui.details.equivalent_commands import probe_command, sim_option
 
         probe_runs = self.probe_runs
-        wanted = probe_runs.chosen or set(self._under_cursor())
-        return probe_command(probe_runs.scripts, wanted, probe_runs.parameters) + sim_option()
+        names = probe_runs.selected or set(self._under_cursor())
+        return probe_command(probe_runs.scripts, names, probe_runs.parameters) + sim_option()
 
     def _under_cursor(self) -> list[str]:
-        row = self.table.chosen
+        row = self.table.item_under_cursor
         if isinstance(row, GroupRow):
             return [script.name for script in self._scripts_of(row)]
         return [row.script.name] if isinstance(row, ConfigRow) else []
@@ -351,7 +355,7 @@ class ProbesScreen(FilterableScreen):
 
     def action_open_run(self) -> None:
         """Opens the run under the cursor, or the settings of a configuration without one; folds a group."""
-        row = self.table.chosen
+        row = self.table.item_under_cursor
         if isinstance(row, GroupRow):
             self.folded ^= {row.name}
             self.probe_runs_changed()
@@ -364,15 +368,15 @@ class ProbesScreen(FilterableScreen):
 
         opened: Run = run
 
-        def then(wanted: str | None) -> None:
-            if wanted == "code":
+        def answered(answer: str | None) -> None:
+            if answer == "code":
                 self._show_code(opened.config, dict(opened.workload_parameters))
-            elif wanted == "report":
+            elif answer == "report":
                 self._write_report_of(opened, opened.config)
-            elif wanted == "command":
+            elif answer == "command":
                 self.copy_command(["report", str(self.probe_runs.store.path_of(opened))])
 
-        self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
+        self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), answered)
 
     def action_options(self) -> None:
         from gpuwatch.ui.screens.probe_sheets import ParametersModal
@@ -387,7 +391,7 @@ class ProbesScreen(FilterableScreen):
 
     def action_code(self) -> None:
         names = self._under_cursor()
-        row = self.table.chosen
+        row = self.table.item_under_cursor
         if isinstance(row, EarlierRunRow):
             names = [row.run.config]
         if names:
@@ -440,7 +444,7 @@ class ProbesScreen(FilterableScreen):
     @property
     def found_name(self) -> str:
         """The configuration under the cursor; empty for none."""
-        row = self.table.chosen
+        row = self.table.item_under_cursor
         return row.script.name if isinstance(row, ConfigRow) else ""
 
     def next_found_probe(self, where: str) -> None:
@@ -456,7 +460,7 @@ class ProbesScreen(FilterableScreen):
         await self.filter_done(keep=False)
         self._run_or_ask([name], asks=False)
 
-    def action_earlier(self) -> None:
+    def action_compare(self) -> None:
         """Shows the runs to compare, and no others, side by side; else the earlier runs below the latest."""
         if self._compared or self._to_compare:
             self._compared = frozenset() if self._compared else self._to_compare
@@ -464,7 +468,7 @@ class ProbesScreen(FilterableScreen):
         elif self.with_earlier:
             self.with_earlier = False
         else:
-            self.with_earlier = bool(self.probe_runs.earlier) and len(self.probe_runs.chosen) < 2
+            self.with_earlier = bool(self.probe_runs.earlier) and len(self.probe_runs.selected) < 2
             if not self.with_earlier or len(self.comparison().runs) < 2:
                 self.say(why_not_comparable(self.probe_runs), "accent")
         self.probe_runs_changed()

@@ -16,7 +16,7 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.screens.column_chooser import ColumnChoice
+    from gpuwatch.ui.screens.choice_sheets import Choice
 
 _NO_PROCESS = "no process here: nothing to signal"
 
@@ -69,7 +69,9 @@ class ProcessRowsScreen(TabScreen):
         tagged = self.processes.tagged_count
         if tagged:
             return super().titles() | {"signal": f"signal {tagged}"}
-        return super().titles() | (NO_PROCESS_TITLES if not self.view.waiting and self.processes.chosen is None else {})
+        return super().titles() | (
+            NO_PROCESS_TITLES if not self.view.waiting and self.processes.item_under_cursor is None else {}
+        )
 
     @property
     @abstractmethod
@@ -85,22 +87,22 @@ class ProcessRowsScreen(TabScreen):
     def action_missing(self) -> None:
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
-        row = self.processes.chosen
+        row = self.processes.item_under_cursor
         if row is not None:
             self.open_sheet(*missing_of_row(row, self.view))
 
-    def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[ColumnChoice]]) -> None:
+    def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]) -> None:
         """Opens the chooser of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
-        from gpuwatch.ui.screens.column_chooser import ColumnChooser
+        from gpuwatch.ui.screens.choice_sheets import ChoiceSheet
 
         app = self.gpuwatch
         chosen, default = (getattr(preferences, setting) for preferences in (app.preferences, Preferences()))
         self.app.push_screen(
-            ColumnChooser(title, chosen, default, choices, lambda chosen: app.set_preferences(**{setting: chosen}))
+            ChoiceSheet(title, chosen, default, choices, lambda chosen: app.set_preferences(**{setting: chosen}))
         )
 
     def action_choose_columns(self) -> None:
-        from gpuwatch.ui.screens.column_chooser import columns_of
+        from gpuwatch.ui.screens.choice_sheets import columns_of
 
         self.open_chooser(
             "Process columns",
@@ -114,20 +116,20 @@ class ProcessRowsScreen(TabScreen):
 
     async def go(self, tab_id: str) -> None:
         """Opens a tab; the Process tab with the process under the cursor."""
-        row = self.processes.chosen
+        row = self.processes.item_under_cursor
         if tab_id == "process" and isinstance(row, Process):
             self.gpuwatch.chosen_process = process_identity(row)
         await super().go(tab_id)
 
     async def action_open_process(self) -> None:
-        if isinstance(self.processes.chosen, Process):
+        if isinstance(self.processes.item_under_cursor, Process):
             await self.go("process")
         else:
             self.say(self._empty_text("i shows why"), "warning")
 
     def _empty_text(self, more: str) -> str:
         """Why there is no process under the cursor; ``more``: what to add where there is memory that none owns."""
-        if self.processes.chosen is not None:
+        if self.processes.item_under_cursor is not None:
             return f"no visible process owns this memory; {more}"
         return "nothing is selected: ↑ ↓ select a process" if self.processes.items else _NO_PROCESS
 
@@ -149,7 +151,7 @@ class ProcessRowsScreen(TabScreen):
     def action_signal(self) -> None:
         """Asks which signal to send to the tagged processes, or the one under the cursor."""
         chosen = self.processes.tagged
-        row = self.processes.chosen
+        row = self.processes.item_under_cursor
         if not chosen and isinstance(row, Process):
             chosen = [row]
             self.processes.pin()

@@ -164,7 +164,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("options", "p", "options", "Workload, time, limit, GPU, interpreter", name="Probe parameters"),
         Action("code", "e", "as code", "Show the settings as code to paste", name="Settings as code"),
         Action("report", "o", "HTML", "Write an HTML report into this folder", name="HTML report"),
-        Action("earlier", "c", "earlier", "Compare all or selected runs; earlier runs",
+        Action("compare", "c", "earlier", "Compare all or selected runs; earlier runs",
             name="Compare selected or earlier runs"),
         _no_footer("cancel", "escape", "stop", ""),
     ),

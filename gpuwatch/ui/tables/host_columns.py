@@ -13,16 +13,16 @@ from gpuwatch.ui.tables.device_notes import short_name
 
 _DIGITS = re.compile(r"(\d+)")
 _MARK_CELLS = 2
-"""Cells of the cursor."""
+"""Cells of the mark at the left that shows the cursor."""
 _MIN_NAME_CELLS, _MAX_NAME_CELLS = 8, 32
 _MAX_GPUS = 16
 """GPUs that have a cell each."""
 _MIN_TAIL_CELLS = 22
-"""Cells that who uses the GPUs, and what is wrong, have at least."""
+"""Least cells of the last column or columns: who uses the GPUs, and what is wrong."""
 _MAX_USERS = 3
 """Users whose names a line has."""
-_TWO_COLUMNS_CELLS = 52
-"""Cells from which these are two columns."""
+_MIN_TWO_TAIL_COLUMNS_CELLS = 52
+"""Cells from which who uses the GPUs and what is wrong have a column each."""
 
 Sortable = float | tuple[object, ...] | str
 
@@ -89,38 +89,38 @@ class PlacedColumn:
 
 def place_columns(width: int, hosts: Sequence[HostSummary]) -> tuple[PlacedColumn, ...]:
     """The columns that fit into ``width`` cells. Who uses the GPUs and what is wrong share the rest."""
-    longest = max((len(host.name) for host in hosts), default=0)
-    gpus = min(max((len(host.gpus) for host in hosts), default=0), _MAX_GPUS)
-    models = max((len(model_of(host)) for host in hosts), default=5)
+    longest_name = max((len(host.name) for host in hosts), default=0)
+    gpu_cells = min(max((len(host.gpus) for host in hosts), default=0), _MAX_GPUS)
+    model_cells = max((len(model_of(host)) for host in hosts), default=5)
     sizes = {
-        "host": min(max(longest, _MIN_NAME_CELLS), _MAX_NAME_CELLS, max(width // 4, _MIN_NAME_CELLS)),
+        "host": min(max(longest_name, _MIN_NAME_CELLS), _MAX_NAME_CELLS, max(width // 4, _MIN_NAME_CELLS)),
         "free": 6,
-        "gpus": max(gpus, 4),
+        "gpus": max(gpu_cells, 4),
         "util": 5,
         "mem": 12,
         "free-mem": 8,
         "temp": 5,
-        "model": min(max(models, 6), 18),
+        "model": min(max(model_cells, 6), 18),
     }
     gaps = {"gpus": 2, "model": 2}
     for dropped in range(len(_DROP_ORDER) + 1):
-        shown = [name for name in sizes if name not in _DROP_ORDER[:dropped]]
-        taken = _MARK_CELLS + sum(sizes[name] + gaps.get(name, 1) for name in shown)
-        if width - taken >= _MIN_TAIL_CELLS + (dropped < 2) * (_TWO_COLUMNS_CELLS - _MIN_TAIL_CELLS):
+        shown = [column_id for column_id in sizes if column_id not in _DROP_ORDER[:dropped]]
+        taken = _MARK_CELLS + sum(sizes[column_id] + gaps.get(column_id, 1) for column_id in shown)
+        if width - taken >= _MIN_TAIL_CELLS + (dropped < 2) * (_MIN_TWO_TAIL_COLUMNS_CELLS - _MIN_TAIL_CELLS):
             break
     placed = []
     x = _MARK_CELLS
-    for name in shown:
-        x += gaps.get(name, 1) - 1
-        placed.append(PlacedColumn(COLUMN_BY_ID[name], x, sizes[name]))
-        x += sizes[name] + 1
+    for column_id in shown:
+        x += gaps.get(column_id, 1) - 1
+        placed.append(PlacedColumn(COLUMN_BY_ID[column_id], x, sizes[column_id]))
+        x += sizes[column_id] + 1
     x += 1
     rest = max(width - x, 1)
-    if rest >= _TWO_COLUMNS_CELLS:
-        names = max((len(used_by(host)) for host in hosts), default=0)
-        first = min(max(names, len("USED BY")) + 2, rest * 2 // 5)
-        placed.append(PlacedColumn(COLUMN_BY_ID["user"], x, first - 1))
-        placed.append(PlacedColumn(COLUMN_BY_ID["state"], x + first, rest - first))
+    if rest >= _MIN_TWO_TAIL_COLUMNS_CELLS:
+        users_cells = max((len(used_by(host)) for host in hosts), default=0)
+        used_by_cells = min(max(users_cells, len("USED BY")) + 2, rest * 2 // 5)
+        placed.append(PlacedColumn(COLUMN_BY_ID["user"], x, used_by_cells - 1))
+        placed.append(PlacedColumn(COLUMN_BY_ID["state"], x + used_by_cells, rest - used_by_cells))
     else:
         placed.append(PlacedColumn(COLUMN_BY_ID["state"], x, rest))
     return tuple(placed)

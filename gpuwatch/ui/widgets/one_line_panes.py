@@ -83,20 +83,20 @@ class SummaryLine(OneLinePane, can_focus=True):
     _chosen = ""
 
     def draw(self, builder: LineBuilder, view: View) -> bool:
-        chosen = self.chosen if self.has_focus else None
+        chosen = self.item_under_cursor if self.has_focus else None
         self._places = draw_summary(builder, view, chosen.id if chosen is not None else "")
         return view.stale
 
     @property
-    def chosen(self) -> SummaryItem | None:
+    def item_under_cursor(self) -> SummaryItem | None:
         """The item under the cursor; at first the last one, which is what is wrong if anything is."""
         items = [item for *_, item in self._places]
         return next((item for item in items if item.id == self._chosen), items[-1] if items else None)
 
     def move(self, step: int) -> None:
         items = [item for *_, item in self._places]
-        if self.chosen is not None:
-            self._jump(items[min(max(items.index(self.chosen) + step, 0), len(items) - 1)], False)
+        if self.item_under_cursor is not None:
+            self._jump(items[min(max(items.index(self.item_under_cursor) + step, 0), len(items) - 1)], False)
 
     def on_click(self, event: events.Click) -> None:
         for start, end, item in self._places:

@@ -58,9 +58,9 @@ class OwnerTable(ItemList[Total]):
         self._type_ahead = TypeAhead()
 
     @property
-    def chosen(self) -> Total | None:
+    def item_under_cursor(self) -> Total | None:
         """The user or job under the cursor; None on unexplained memory."""
-        total = super().chosen
+        total = super().item_under_cursor
         return total if total is not None and total.name != "" else None
 
     def show(self, view: View, wanted: ProcessFilter | None, *, framed: bool) -> None:

@@ -32,7 +32,7 @@ class GroupRow:
 
     name: str
     count: int
-    chosen: int
+    selected_count: int
     ran: int
     folded: bool = False
     """Whether its configurations are hidden."""
@@ -44,7 +44,7 @@ class ConfigRow:
 
     script: ProbeScript
     run: Run | None
-    chosen: bool
+    selected: bool
     state: str = ""
     """``running``, ``waiting`` or empty."""
 
@@ -66,7 +66,7 @@ def probe_rows(
     runs: Mapping[str, Run],
     earlier: Sequence[Run],
     *,
-    chosen: set[str],
+    selected: set[str],
     running: str,
     waiting: frozenset[str],
     with_earlier: bool,
@@ -88,12 +88,12 @@ def probe_rows(
     for group in dict.fromkeys(script.group for script in scripts.values()):
         members = [script for script in scripts.values() if script.group == group]
         names = {script.name for script in members}
-        rows.append(GroupRow(group, len(members), len(names & chosen), len(names & runs.keys()), group in folded))
+        rows.append(GroupRow(group, len(members), len(names & selected), len(names & runs.keys()), group in folded))
         if group in folded:
             continue
         for script in members:
             state = "running" if script.name == running else "waiting" if script.name in waiting else ""
-            rows.append(ConfigRow(script, runs.get(script.name), script.name in chosen, state))
+            rows.append(ConfigRow(script, runs.get(script.name), script.name in selected, state))
             if with_earlier:
                 rows += [EarlierRunRow(run) for run in earlier_by_config.get(script.name, [])[:5]]
     if with_earlier:
@@ -328,7 +328,7 @@ class ProbeTable(ItemList[ProbeRow]):
     def _line(self, row: ProbeRow, columns: tuple[PlacedColumn, ...]) -> Line:
         builder = LineBuilder(self.inner_width)
         if isinstance(row, GroupRow):
-            mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
+            mark = "■" if row.count and row.selected_count == row.count else "◧" if row.selected_count else " "
             builder.add("  ").add(f"{mark} ", "accent")
             builder.add(f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title")
             return builder.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
@@ -336,7 +336,7 @@ class ProbeTable(ItemList[ProbeRow]):
             shown = cells(row.run)
             shown["config"] = f" └ {ago(self._now - row.run.started_at.timestamp())}"
             return self._cells(builder.add("    "), row.run, shown, columns, old=True)
-        mark, style = ("■", "accent") if row.chosen else ("□", "track")
+        mark, style = ("■", "accent") if row.selected else ("□", "track")
         builder.add("  ").add(f"{mark} ", style)
         name = printable(row.script.name)
         if row.run is not None and not row.state:

@@ -217,7 +217,7 @@ class ProcessTable(ItemList[Row]):
 
     def tag(self) -> None:
         """Toggles the tag of the row under the cursor, and moves one down."""
-        row = self.chosen
+        row = self.item_under_cursor
         if isinstance(row, Process):
             self._tags ^= {process_identity(row)}
         self.move("down")
@@ -250,9 +250,9 @@ class ProcessTable(ItemList[Row]):
     # Moving
 
     @property
-    def chosen(self) -> Row | None:
+    def item_under_cursor(self) -> Row | None:
         """The row under the cursor; None after its process has gone."""
-        return None if self._process_gone else super().chosen
+        return None if self._process_gone else super().item_under_cursor
 
     def pin(self) -> None:
         """Keeps the cursor on the process under it, also if it was never moved."""
@@ -314,7 +314,7 @@ class ProcessTable(ItemList[Row]):
         """Moves the cursor to a row, and from now on with its process."""
         super().put_cursor(number)
         self._process_gone = False
-        self._cursor_key = self.chosen.key if self.chosen is not None else None
+        self._cursor_key = self.item_under_cursor.key if self.item_under_cursor is not None else None
 
     # Events
 
@@ -383,7 +383,9 @@ class ProcessTable(ItemList[Row]):
                 self.cursor = keys.index(self._cursor_key)
             else:
                 self.cursor = min(number, max(len(self.items) - 1, 0))
-                self._cursor_key = self.chosen.key if self.chosen is not None else self._cursor_key
+                self._cursor_key = (
+                    self.item_under_cursor.key if self.item_under_cursor is not None else self._cursor_key
+                )
             if visible:
                 self.bring_into_view()
         self._collected = view.snapshot, self.only_device

@@ -198,13 +198,13 @@ class ItemList(ScrollList, Generic[Item]):
         return len(self.items), self.total
 
     @property
-    def chosen(self) -> Item | None:
+    def item_under_cursor(self) -> Item | None:
         place = self.cursor or 0
         return self.items[place] if place < len(self.items) else None
 
     def set_items(self, items: list[Item], key: Callable[[Item], object], *, follow_first: bool = False) -> None:
         """Replaces the items; the cursor stays with the item of its ``key``, or on the first line if it is there."""
-        before = self.chosen if self.cursor or follow_first else None
+        before = self.item_under_cursor if self.cursor or follow_first else None
         self.items = items
         places = {key(item): place for place, item in reversed(list(enumerate(items)))}
         if before is not None:

@@ -1,4 +1,4 @@
-"""The sheets to choose columns: which are shown, in which order, and the one to sort by."""
+"""Sheets of choices: which columns, fields or graphs are shown and in which order, and the column to sort by."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpuwatch.ui.widgets.preferences_app import key_name
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnChoice:
-    """A column or field that can be shown or hidden."""
+class Choice:
+    """A column, field or graph that can be shown or hidden."""
 
     id: str
     title: str
@@ -29,7 +29,7 @@ class ColumnChoice:
     """Why it is not visible although it is on."""
 
 
-def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[ColumnChoice]:
+def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
     """Every process column; ``shown``: those visible at this width."""
 
     def why_hidden(column: process_columns.Column) -> str:
@@ -37,31 +37,31 @@ def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence
         return absent or _no_room(column.id, shown, chosen)
 
     columns = process_columns.COLUMNS
-    return [ColumnChoice(column.id, column.title, column.help, column.unit, why_hidden(column)) for column in columns]
+    return [Choice(column.id, column.title, column.help, column.unit, why_hidden(column)) for column in columns]
 
 
-def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[str]) -> list[ColumnChoice]:
+def fields_of(devices: Sequence[Device], shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
     """Every GPU field; ``shown``: those visible at this size."""
 
     def why_hidden(field: gpu_fields.GpuField) -> str:
         return gpu_fields.why_unavailable(field, devices) or _no_room(field.id, shown, chosen)
 
     fields = gpu_fields.OPTIONAL_FIELDS
-    return [ColumnChoice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in fields]
+    return [Choice(field.id, field.id, field.help, field.unit, why_hidden(field)) for field in fields]
 
 
-def graphs_of(count: int, chosen: Sequence[str]) -> list[ColumnChoice]:
+def graphs_of(count: int, chosen: Sequence[str]) -> list[Choice]:
     """Every graph; ``count``: how many are visible at this size."""
     shown = chosen[:count]
     fields = gpu_fields.GRAPHS.values()
-    return [ColumnChoice(f.id, f.id, f.graph.help, why_hidden=_no_room(f.id, shown, chosen)) for f in fields]
+    return [Choice(f.id, f.id, f.graph.help, why_hidden=_no_room(f.id, shown, chosen)) for f in fields]
 
 
 def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
     return "no room at this size" if name in chosen and name not in shown else ""
 
 
-class ColumnChooser(LinesModal[None]):
+class ChoiceSheet(LinesModal[None]):
     """A line for each choice: first those that were on when it was opened, in order. Every change applies at once."""
 
     BINDINGS = sheet_bindings(
@@ -79,7 +79,7 @@ class ColumnChooser(LinesModal[None]):
         title: str,
         chosen: Sequence[str],
         default: Sequence[str],
-        choices: Callable[[Sequence[str]], list[ColumnChoice]],
+        choices: Callable[[Sequence[str]], list[Choice]],
         changed: Callable[[tuple[str, ...]], object],
     ) -> None:
         self._chosen = list(chosen)
@@ -99,7 +99,7 @@ class ColumnChooser(LinesModal[None]):
         return [*chosen, *(name for name in self._ids if name not in chosen)]
 
     @property
-    def choices(self) -> list[ColumnChoice]:
+    def choices(self) -> list[Choice]:
         place = {name: number for number, name in enumerate(self._order)}
         return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
 
@@ -110,7 +110,7 @@ class ColumnChooser(LinesModal[None]):
     # Actions
 
     @property
-    def _under_cursor(self) -> ColumnChoice:
+    def _under_cursor(self) -> Choice:
         return self.choices[self.sheet.cursor or 0]
 
     def action_switch(self) -> None:
@@ -164,7 +164,7 @@ class ColumnChooser(LinesModal[None]):
         style = "warning" if choice.why_hidden else "dim"
         return [Line(()), LineBuilder(width).add(cut_to_width(text, width - 1), style).line()]
 
-    def _line(self, choice: ColumnChoice, title: int, width: int) -> list[Span]:
+    def _line(self, choice: Choice, title: int, width: int) -> list[Span]:
         builder = LineBuilder(width)
         on = choice.id in self._chosen
         builder.add("  ").add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
@@ -181,7 +181,7 @@ _OTHER_CELLS = 3 + 11 + 4
 
 
 class SortMenu(LinesModal[None]):
-    """Enter or a click selects a column; its typed name goes to it."""
+    """Enter or a click sorts by a column; typing its name moves the cursor to it."""
 
     BINDINGS = sheet_bindings({"enter": "choose", "f6": "close"})
 
