@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_behavior import Retraced
+from gpuwatch.core.model.program_behavior import RetracedFunction
 from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, RunProcess
 from gpuwatch.core.model.snapshot import Driver
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -160,7 +160,7 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "idle.memory-held": lambda: diagnose(Evidence(snapshot=machine(processes=(process(7, 20 * GIB),)))),
     "input.bound": lambda: watched(seconds(360, training)).findings,
     "function.retraced": lambda: diagnose(
-        Evidence(run=draft(retraced=(Retraced(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
+        Evidence(run=draft(retraced=(RetracedFunction(name="f", place="x.py:1", traces=20, calls=20, made=20),)))
     ),
     "memory.growing": lambda: watched(seconds(300, filling)).findings,
     "function.constant": lambda: diagnose(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_behavior import Retraced, TraceChange
+from gpuwatch.core.model.program_behavior import RetracedFunction, TraceChange
 from gpuwatch.core.model.run import Devices, Placement, Throughput
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from tests.diagnosis.cases import CPU, GPU, draft
 
 
-def retraced(traces: int, calls: int, *changes: TraceChange, made: int = 1, caller: str = "") -> Retraced:
-    return Retraced(
+def retraced(traces: int, calls: int, *changes: TraceChange, made: int = 1, caller: str = "") -> RetracedFunction:
+    return RetracedFunction(
         name="step", place="train.py:4", traces=traces, calls=calls, made=made, changes=changes, caller=caller
     )
 
@@ -22,7 +22,7 @@ def changed(kind: str, times: int, argument: str = "x") -> TraceChange:
     return TraceChange(argument=argument, kind=kind, times=times, examples=("7", "8"))
 
 
-def told(*functions: Retraced) -> list[Finding]:
+def told(*functions: RetracedFunction) -> list[Finding]:
     found = diagnose(Evidence(run=draft(group="run", retraced=functions)))
     return [one for one in found if one.id == "function.retraced"]
 
@@ -47,7 +47,7 @@ def told(*functions: Retraced) -> list[Finding]:
         (retraced(40, 40, changed("shape", 5)), "in 40 of 40 calls", "what differs"),
     ],
 )
-def test_the_argument_that_changes_is_named(function: Retraced, title: str, action: str) -> None:
+def test_the_argument_that_changes_is_named(function: RetracedFunction, title: str, action: str) -> None:
     (found,) = told(function)
     assert title in found.title
     assert action in found.action

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_behavior import Pipeline, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_behavior import PipelineStage, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import Outcome, Phases, Run, RunError, RunProcess, Throughput, TimedStep
 from gpuwatch.core.model.run_memory import Memory, MemoryPoint
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -91,7 +91,7 @@ def test_time_at_the_input_is_told_with_its_line(seen: Waiting, says: str, line:
 
 
 def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
-    run = stepping(waiting=waiting(), pipeline=Pipeline(seconds=10.0, busy_seconds=9.6, stage="MapAndBatch"))
+    run = stepping(waiting=waiting(), pipeline=PipelineStage(seconds=10.0, busy_seconds=9.6, stage="MapAndBatch"))
     (found,) = told(run, "input.bound")
     assert "MapAndBatch works 96 %" in found.title
     assert found.evidence[0].startswith("9.6 of 10.0 s ")
@@ -99,9 +99,9 @@ def test_a_stage_of_a_dataset_that_never_rests_is_told() -> None:
 
 @every(
     [
-        stepping(waiting=waiting(), pipeline=Pipeline(seconds=10.0, busy_seconds=8.0, stage="Map")),  # it rests
-        stepping(waiting=waiting(), pipeline=Pipeline(seconds=4.0, busy_seconds=4.0, stage="Map")),
-        stepping(waiting=waiting(), busy=85.0, pipeline=Pipeline(seconds=10.0, busy_seconds=9.9, stage="Map")),
+        stepping(waiting=waiting(), pipeline=PipelineStage(seconds=10.0, busy_seconds=8.0, stage="Map")),  # it rests
+        stepping(waiting=waiting(), pipeline=PipelineStage(seconds=4.0, busy_seconds=4.0, stage="Map")),
+        stepping(waiting=waiting(), busy=85.0, pipeline=PipelineStage(seconds=10.0, busy_seconds=9.9, stage="Map")),
         stepping(waiting=waiting(waited=4.0)),  # evaluations, checkpoints: other time
         stepping(waiting=waiting(looked=1.5, waited=1.5, looks=3)),  # hardly looked at
         stepping(waiting=waiting(looked=0.9, fed=0.9, looks=18)),  # nobody notices

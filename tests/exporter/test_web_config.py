@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.core.errors import UsageError
+from gpuwatch.share.exporter.access_control import AccessControl
 from gpuwatch.share.exporter.web_config import WebConfig
 from tests.exporter.certificates import Authority
 
@@ -77,21 +78,21 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 def test_an_empty_file_asks_for_nothing(folder: Path) -> None:
     config = read(folder, "")
-    assert config.settings.context is None
-    assert config.is_authorized(None)
+    assert config.settings.tls_context is None
+    assert AccessControl(config).is_authorized(None)
     assert not config.settings.protected
 
 
 def test_settings_of_tls_hold(folder: Path) -> None:
     more = "  min_version: TLS13\n  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]\n"
     more += "  curve_preferences: [CurveP256]\n  prefer_server_cipher_suites: false\n"
-    context = read(folder, TLS + more).settings.context
+    context = read(folder, TLS + more).settings.tls_context
     assert context is not None
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
     assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
     old = {cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"}
     assert old == {"ECDHE-ECDSA-AES128-GCM-SHA256"}
-    default = read(folder, TLS).settings.context
+    default = read(folder, TLS).settings.tls_context
     assert default is not None
     assert default.minimum_version == ssl.TLSVersion.TLSv1_2
 
@@ -101,7 +102,7 @@ def test_certificates_may_stand_in_the_file_itself(folder: Path) -> None:
         return "|\n" + "".join(f"    {line}\n" for line in (folder / name).read_text().splitlines())
 
     config = read(folder, f"tls_server_config:\n  cert: {block('server.crt')}  key: {block('server.key')}")
-    assert config.settings.context is not None
+    assert config.settings.tls_context is not None
 
 
 def test_hashes_of_other_tools_are_taken(folder: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_password_is_compared_once(folder: Path, monkeypatch: pytest.MonkeyPat
     import bcrypt
 
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
-    config = read(folder, f"basic_auth_users:\n  alice: {hashed}\n")
+    access = AccessControl(read(folder, f"basic_auth_users:\n  alice: {hashed}\n"))
     compared: list[bytes] = []
     real = bcrypt.checkpw
 
@@ -124,11 +125,11 @@ def test_a_password_is_compared_once(folder: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(bcrypt, "checkpw", counted)
     right, wrong = "Basic YWxpY2U6c2VjcmV0", "Basic YWxpY2U6d3Jvbmc="
-    assert [config.is_authorized(right) for _ in range(3)] == [True] * 3
-    assert [config.is_authorized(wrong) for _ in range(3)] == [False] * 3
+    assert [access.is_authorized(right) for _ in range(3)] == [True] * 3
+    assert [access.is_authorized(wrong) for _ in range(3)] == [False] * 3
     assert compared == [b"secret", b"wrong"]
-    monkeypatch.setattr("gpuwatch.share.exporter.web_config._UNKNOWN_USER_HASH", hashed)
-    assert not config.is_authorized("Basic Ym9iOnNlY3JldA==")  # bob, with the password of nobody
+    monkeypatch.setattr("gpuwatch.share.exporter.access_control._UNKNOWN_USER_HASH", hashed)
+    assert not access.is_authorized("Basic Ym9iOnNlY3JldA==")  # bob, with the password of nobody
     assert len(compared) == 3
 
 
@@ -136,24 +137,25 @@ def test_users_change_with_the_file(folder: Path) -> None:
     said: list[str] = []
     path = folder / "web.yml"
     path.write_text("")
-    config = WebConfig(path, said.append)
-    assert config.is_authorized(None)
+    access = AccessControl(WebConfig(path, said.append))
+    assert access.is_authorized(None)
     path.write_text(f"basic_auth_users:\n  alice: {HASH}\n")
-    assert not config.is_authorized(None)
+    assert not access.is_authorized(None)
     path.write_text("basic_auth_users: [")
-    assert not config.is_authorized(None)
+    assert not access.is_authorized(None)
     path.unlink()
-    assert not config.is_authorized(None)
+    assert not access.is_authorized(None)
     assert len(said) == 2
     assert all("remains in effect" in line for line in said)
 
 
 def test_the_rate_is_limited(folder: Path) -> None:
     config = read(folder, "rate_limit:\n  interval: 1m30s\n  burst: 2\n")
-    assert config.settings.interval == 90
-    assert [config.within_rate_limit(1000.0) for _ in range(3)] == [True, True, False]
-    assert not config.within_rate_limit(1080.0)
-    assert config.within_rate_limit(1095.0)
-    assert not config.within_rate_limit(1096.0)
-    free = read(folder, "rate_limit:\n  interval: 0\n  burst: 0\n")
+    assert config.settings.rate_interval == 90
+    access = AccessControl(config)
+    assert [access.within_rate_limit(1000.0) for _ in range(3)] == [True, True, False]
+    assert not access.within_rate_limit(1080.0)
+    assert access.within_rate_limit(1095.0)
+    assert not access.within_rate_limit(1096.0)
+    free = AccessControl(read(folder, "rate_limit:\n  interval: 0\n  burst: 0\n"))
     assert all(free.within_rate_limit(1000.0) for _ in range(100))

@@ -6,31 +6,31 @@ import msgspec
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the thread that makes the steps of a program stood, by looks at its stack a few times a second."""
+    """Where the thread that makes the steps of a program waited, from samples of its stack a few times a second."""
 
     looked_seconds: float
-    """Time that the looks stand for: after the first steps, and up to the last one."""
+    """Sampled time: from after the first steps to the last one."""
     looks: int = 0
-    """How many looks that were."""
+    """Number of samples."""
     input_seconds: float
     """Of it, waiting for the next batch: in an iterator of a framework, or in a generator of the program."""
     feeding_seconds: float
     """Of it, while a dataset of TensorFlow ran Python code of the program for the next element, in another thread."""
     places: tuple[str, ...] = ()
-    """Lines of the program at which it waited longest: ``train.py:12 in batches``."""
+    """Lines of the program at which it waited longest for a batch: ``train.py:12 in batches``."""
     feeds: tuple[str, ...] = ()
-    """Lines at which that Python code stood longest."""
+    """Lines of the dataset's Python code that took longest."""
     between_seconds: float = 0.0
     """Of ``looked_seconds``, in Python code of the program between its steps: not in a framework, not saving."""
     between: tuple[str, ...] = ()
-    """Lines at which that code stood longest."""
+    """Lines of the code between steps that took longest."""
 
 
-class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineStage(msgspec.Struct, frozen=True, kw_only=True):
     """How busy the busiest stage of a tf.data pipeline was: TensorFlow measures it for its autotuning."""
 
     seconds: float
-    """Time that was looked at: after the first steps."""
+    """Measured time: after the first steps."""
     busy_seconds: float
     """Of it, in which the stage worked on elements, all its parallel calls at once."""
     stage: str
@@ -71,12 +71,12 @@ class TraceChange(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """What differed: ``shape`` (or dtype), ``Python int``, ``object``, ``length``, ``type``, ``structure``."""
     times: int
-    """In how many traces it was this that changed."""
+    """Number of traces before which this argument changed."""
     examples: tuple[str, ...] = ()
     """The latest of them; no text of the program's, which may be a secret."""
 
 
-class Retraced(msgspec.Struct, frozen=True, kw_only=True):
+class RetracedFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A Python function that tf.functions of a program traced several times."""
 
     name: str
@@ -89,6 +89,6 @@ class Retraced(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     """Calls outside of other tf.functions, with those that were traced."""
     made: int
-    """How many tf.functions were made of it: each is traced at its first call."""
+    """How many tf.functions were created from it: each is traced at its first call."""
     changes: tuple[TraceChange, ...] = ()
     """Arguments that differed, the most frequent first."""

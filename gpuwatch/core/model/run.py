@@ -11,7 +11,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
-from gpuwatch.core.model.program_behavior import Pipeline, Retraced, Standstill, Waiting
+from gpuwatch.core.model.program_behavior import PipelineStage, RetracedFunction, Standstill, Waiting
 from gpuwatch.core.model.run_memory import HostMemory, Memory
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
@@ -386,11 +386,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     step_times: tuple[TimedStep, ...] = ()
     """The latest steps of a watched program, at most 1,000, oldest first; of what ``throughput`` counts."""
     phases: Phases = Phases()
-    retraced: tuple[Retraced, ...] = ()
+    retraced: tuple[RetracedFunction, ...] = ()
     """Functions of a watched program that TensorFlow traced several times."""
     waiting: Waiting | None = None
     """Of a watched program whose steps were counted."""
-    pipeline: Pipeline | None = None
+    pipeline: PipelineStage | None = None
     """Of a watched program with a dataset of TensorFlow 2.17 or later."""
     standstill: Standstill | None = None
     """Of a watched program that makes no more steps; None once it does again."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.probes import BrokenEventLine, Event, decode_event
-from gpuwatch.core.model.program_behavior import Pipeline, Retraced, Standstill, ThreadStack, Waiting
+from gpuwatch.core.model.program_behavior import PipelineStage, RetracedFunction, Standstill, ThreadStack, Waiting
 from gpuwatch.core.model.run import (
     DeviceMapping,
     Devices,
@@ -67,7 +67,7 @@ _REPLACED_EVENTS = {
     "devices": Devices,
     "applied": AppliedSetting,
     "waiting": Waiting,
-    "pipeline": Pipeline,
+    "pipeline": PipelineStage,
 }
 """Events that replace the attribute of their name."""
 
@@ -110,9 +110,9 @@ class ReceivedEvents:
         self.applied: AppliedSetting | None = None
         self.steps = StepCount()
         self.memory_records = MemoryRecordings()
-        self.retraced: tuple[Retraced, ...] = ()
+        self.retraced: tuple[RetracedFunction, ...] = ()
         self.waiting: Waiting | None = None
-        self.pipeline: Pipeline | None = None
+        self.pipeline: PipelineStage | None = None
         self.standstill: Standstill | None = None
         """With monotonic times, by the clock that all processes of the machine share."""
         self.killed_children: list[KilledChild] = []
@@ -195,7 +195,7 @@ class ReceivedEvents:
             case "steps":
                 self._take_steps(data, event.t)
             case "retraced":
-                self.retraced = msgspec.convert(data["functions"], tuple[Retraced, ...])
+                self.retraced = msgspec.convert(data["functions"], tuple[RetracedFunction, ...])
             case "standing":
                 self.standstill = None if data["since"] is None else _standstill(data)
             case "child_killed":

@@ -18,7 +18,7 @@ from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.allocation_replay import AllocatorEvent
 from gpuwatch.explain.traces.allocation_stacks import NO_STACK, Stack, StackReader
 from gpuwatch.explain.traces.safe_pickle import load
-from gpuwatch.explain.traces.torch_memory_groups import Change, find_groups
+from gpuwatch.explain.traces.torch_memory_groups import MemoryChange, assign_groups
 
 MAX_ENTRIES = 2_000_000
 """Entries and blocks that are looked at; a file may name one of them many times."""
@@ -69,7 +69,7 @@ class DeviceHistory:
     refused_line: str = ""
     """The line of the program that made the request."""
 
-    def add_holder(self, change: Change, stacks: StackReader) -> str:
+    def add_holder(self, change: MemoryChange, stacks: StackReader) -> str:
         """Adds the holder of an allocation to :attr:`holders`, if it is new, and returns its key."""
         stack = change.stack
         line = stacks.shorten(stack.line)
@@ -94,7 +94,7 @@ def read(data: bytes) -> list[DeviceHistory]:
         raise InvalidTrace("it is not a snapshot of PyTorch's allocator")
     reader = _Reader()
     found: dict[int, DeviceHistory] = {}
-    blocks: dict[int, dict[int, Change]] = {}
+    blocks: dict[int, dict[int, MemoryChange]] = {}
     for segment in reader.each(value["segments"]):
         device = _device(segment, found)
         if device is None:
@@ -161,12 +161,12 @@ def _add_segment(device: DeviceHistory, segment: Mapping[str, Any], in_use: int,
     )
 
 
-def _change_of_block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> Change:
+def _change_of_block(at: int, size: int, block: Mapping[str, Any], reader: _Reader) -> MemoryChange:
     history = block.get("history")  # PyTorch 2.0
     last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
     requested = _non_negative_int(block.get("requested_size")) or _non_negative_int(last.get("real_size")) or size
     stack = reader.stacks.read(block.get("frames") or last.get("frames"))
-    return Change(0, False, at, size, requested, stack, before_history=True)
+    return MemoryChange(0, False, at, size, requested, stack, before_history=True)
 
 
 def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> DeviceHistory | None:
@@ -177,13 +177,13 @@ def _device(entry: Mapping[str, Any], found: dict[int, DeviceHistory]) -> Device
 
 
 def _add_history(
-    device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, Change], reader: _Reader
+    device: DeviceHistory, entries: list[Mapping[str, Any]], blocks: Mapping[int, MemoryChange], reader: _Reader
 ) -> None:
     """The events of a device: first what was alive before its history begins, then the history."""
     started = min((_non_negative_int(entry.get("time_us")) for entry in entries if entry.get("time_us")), default=0)
     device.history_began = started
-    changes: list[Change] = []
-    before: dict[int, Change] = {}
+    changes: list[MemoryChange] = []
+    before: dict[int, MemoryChange] = {}
     live: set[int] = set()
     stack_of_free: dict[int, Stack] = {}
     for entry in entries:
@@ -192,7 +192,9 @@ def _add_history(
         size = _non_negative_int(entry.get("size"))
         if action == "alloc":
             live.add(address)
-            changes.append(Change(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames"))))
+            changes.append(
+                MemoryChange(at, False, address, _rounded(size), size, reader.stacks.read(entry.get("frames")))
+            )
         elif action == "free_requested":
             stack_of_free[address] = reader.stacks.read(entry.get("frames"))
         elif action in ("free_completed", "free"):
@@ -200,10 +202,10 @@ def _add_history(
                 live.discard(address)
             else:
                 before.setdefault(
-                    address, Change(0, False, address, _rounded(size), size, NO_STACK, before_history=True)
+                    address, MemoryChange(0, False, address, _rounded(size), size, NO_STACK, before_history=True)
                 )
             freed_by = stack_of_free.pop(address, NO_STACK)
-            changes.append(Change(at, True, address, 0, size, freed_by))
+            changes.append(MemoryChange(at, True, address, 0, size, freed_by))
         elif action in ("segment_alloc", "segment_map"):
             device.reserved_changes.append((at, size))
         elif action in ("segment_free", "segment_unmap"):
@@ -217,18 +219,18 @@ def _add_history(
     device.recorded = bool(changes)
     changes = [*before.values(), *changes]
     device.refused_line = reader.stacks.shorten(device.refused_line)
-    find_groups(changes, failed=device.refused_bytes is not None)
+    assign_groups(changes, failed=device.refused_bytes is not None)
     in_use = peak = 0
     sizes: dict[int, int] = {}
     for change in changes:
         size = sizes.pop(change.address, 0)
         in_use -= size
         if not change.is_free:
-            size = sizes[change.address] = change.size
+            size = sizes[change.address] = change.block_bytes
             in_use += size
         peak = max(peak, in_use)
         key = "" if change.is_free else device.add_holder(change, reader.stacks)
-        held = (size, change.requested, in_use, 0, peak, -1.0)
+        held = (size, change.requested_bytes, in_use, 0, peak, -1.0)
         device.events.append(AllocatorEvent(change.at, change.is_free, change.address, *held, key))
 
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.parsing import parse_integer
+from gpuwatch.share.exporter.access_control import AccessControl
 from gpuwatch.share.exporter.metrics_page import CONTENT_TYPES, MetricsPage
 from gpuwatch.share.exporter.web_config import WebConfig
 from gpuwatch.share.openmetrics_text import TextFormat
@@ -103,6 +104,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """
         self.page, self.plain_only, self.log = page, plain_only, log
         self.web = web or WebConfig(None)
+        self.access = AccessControl(self.web)
         self.max_requests = max_requests
         self.request_slots = threading.BoundedSemaphore(max_requests or sys.maxsize)
         self._lock = threading.Lock()
@@ -128,7 +130,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        scheme = "https" if self.web.settings.context is not None else "http"
+        scheme = "https" if self.web.settings.tls_context is not None else "http"
         host, port = str(self.server_address[0]), self.server_address[1]
         if host in ("0.0.0.0", "::"):  # noqa: S104  # compared with: it listens on all addresses of this machine
             host = socket.gethostname() or "localhost"
@@ -175,10 +177,10 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         """Serves one connection, in its thread."""
         settings = self.web.settings
         request.settimeout(_MAX_READ_SECONDS)
-        if settings.context is None:
+        if settings.tls_context is None:
             _Handler(request, client_address, self, request)
             return
-        tls_socket = settings.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        tls_socket = settings.tls_context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         with self._lock:
             if (connection := self._connections.get(request)) is not None:
                 connection.socket = tls_socket
@@ -240,10 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def _answer(self) -> None:
-        if not self.server.web.within_rate_limit(time.monotonic()):
+        if not self.server.access.within_rate_limit(time.monotonic()):
             self._send(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests.\n", {})
             return
-        if not self.server.web.is_authorized(self.headers.get("Authorization")):
+        if not self.server.access.is_authorized(self.headers.get("Authorization")):
             self._send(HTTPStatus.UNAUTHORIZED, "Unauthorized\n", {"WWW-Authenticate": 'Basic realm="gpuwatch"'})
             return
         path = self.path.partition("?")[0]

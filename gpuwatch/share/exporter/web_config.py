@@ -1,4 +1,4 @@
-"""The web configuration file of Prometheus's exporters: TLS, client certificates, users.
+"""The web configuration file of Prometheus's exporters: TLS, client certificates, users, headers, rate limit.
 
 Its format is that of prometheus/exporter-toolkit (docs/web-configuration.md). A setting that cannot be kept here is an
 error, never ignored. File and certificates are read again when they change; while they are wrong, the last ones hold.
@@ -6,10 +6,6 @@ error, never ignored. File and certificates are read again when they change; whi
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
-import os
 import re
 import ssl
 import tempfile
@@ -72,35 +68,30 @@ _TLS_SETTING_TYPES: dict[str, type] = {
     **dict.fromkeys(("client_allowed_sans", "cipher_suites", "curve_preferences"), list),
     "prefer_server_cipher_suites": bool,
 }
-_UNKNOWN_USER_HASH = "$2b$10$5yyahqD4U.TYz5ht3JnphObXQpQ7u7U8hEcPdzZKszH2KbbYcBWfy"
-"""The hash that the password of an unknown user is compared with, so that the time does not tell who is known."""
-_CACHE_KEY_SALT = os.urandom(32)
-_MAX_CACHED_PASSWORDS = 100
-"""Passwords whose comparison is remembered: bcrypt is slow on purpose."""
 
 
 class WebSettings(NamedTuple):
     """The settings of a file."""
 
-    context: ssl.SSLContext | None = None
+    tls_context: ssl.SSLContext | None = None
     users: Mapping[str, str] = {}
     """Hash of the password by name."""
     headers: Mapping[str, str] = {}
     allowed_names: frozenset[str] = frozenset()
     """Subject alternative names of which a client's certificate must have one."""
-    interval: float = 0.0
+    rate_interval: float = 0.0
     """Seconds between requests in the long run; 0: no limit."""
-    burst: int = 0
+    rate_burst: int = 0
     """How many requests may come at once."""
 
     @property
     def protected(self) -> bool:
         """Whether only some may read."""
-        return bool(self.users) or (self.context is not None and self.context.verify_mode is ssl.CERT_REQUIRED)
+        return bool(self.users) or (self.tls_context is not None and self.tls_context.verify_mode is ssl.CERT_REQUIRED)
 
 
 class WebConfig:
-    """A web configuration file, read again when it changes; checks passwords and the rate of requests by it."""
+    """A web configuration file, read again when it changes."""
 
     def __init__(self, path: Path | None, log: Callable[[str], None] = lambda text: None) -> None:
         """Reads the file (None: neither TLS nor users). ``log`` is called with errors in later versions of it.
@@ -113,11 +104,6 @@ class WebConfig:
         self._files: tuple[Path, ...] = ()
         self._file_stamps: tuple[object, ...] = ()
         self._settings = WebSettings()
-        self._password_results: dict[bytes, bool] = {}
-        self._requests_left = 0.0
-        """Requests that the limit of the rate allows now (token bucket)."""
-        self._requests_counted_at = float("-inf")
-        """When they were counted, by the monotonic clock."""
         if path is not None:
             self._settings, self._files = _read_config(path)
             self._file_stamps = self._read_file_stamps()
@@ -135,53 +121,8 @@ class WebConfig:
                 except UsageError as error:
                     self._log(f"gpuwatch: {error.message}; its last valid version remains in effect")
                 else:
-                    self._password_results.clear()
                     self._file_stamps = self._read_file_stamps()
             return self._settings
-
-    def within_rate_limit(self, now: float) -> bool:
-        """Whether the limit of the rate lets a request through at this moment of the monotonic clock (token bucket)."""
-        settings = self.settings
-        if not settings.interval:
-            return True
-        with self._lock:
-            self._requests_left = min(
-                self._requests_left + (now - self._requests_counted_at) / settings.interval, settings.burst
-            )
-            self._requests_counted_at = now
-            if self._requests_left < 1:
-                return False
-            self._requests_left -= 1
-            return True
-
-    def is_authorized(self, authorization: str | None) -> bool:
-        """Whether a request with this header (Basic, RFC 7617) may be answered."""
-        users = self.settings.users
-        if not users:
-            return True
-        scheme, _, encoded = (authorization or "").partition(" ")
-        try:
-            name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            return False
-        if scheme.lower() != "basic" or not colon:
-            return False
-        matches = self._password_matches(name, password, users.get(name, _UNKNOWN_USER_HASH))
-        return matches and name in users
-
-    def _password_matches(self, name: str, password: str, hashed: str) -> bool:
-        import bcrypt
-
-        key = hmac.digest(_CACHE_KEY_SALT, "\0".join((name, hashed, password)).encode(), "sha256")
-        is_correct = self._password_results.get(key)
-        if is_correct is None:
-            # bcrypt itself ignores what is behind 72 bytes; newer versions of the library refuse such passwords.
-            is_correct = bcrypt.checkpw(password.encode()[:72], hashed.encode())
-            with self._lock:
-                while len(self._password_results) >= _MAX_CACHED_PASSWORDS:
-                    del self._password_results[next(iter(self._password_results))]
-                self._password_results[key] = is_correct
-        return is_correct
 
     def _read_file_stamps(self) -> tuple[object, ...]:
         """What tells whether a file has changed."""
@@ -230,7 +171,7 @@ def _read_config(path: Path) -> tuple[WebSettings, tuple[Path, ...]]:
             raise _ConfigError("a header has more than one line")
         users = _parse_users(config.get("basic_auth_users") or {})
         rate = _check_table(config.get("rate_limit") or {}, {"interval": object, "burst": int}, "rate_limit.")
-        rate_limit = {"interval": _parse_duration(rate.get("interval", 0)), "burst": rate.get("burst", 0)}
+        rate_limit = {"rate_interval": _parse_duration(rate.get("interval", 0)), "rate_burst": rate.get("burst", 0)}
         if "tls_server_config" not in config:
             return WebSettings(None, users, headers, **rate_limit), (path,)
         tls = _check_table(config["tls_server_config"] or {}, _TLS_SETTING_TYPES, "tls_server_config.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.program_behavior import Retraced, TraceChange
+from gpuwatch.core.model.program_behavior import RetracedFunction, TraceChange
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -143,7 +143,7 @@ def large_constants(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _retrace_reason(retraced: Retraced) -> tuple[str, str]:
+def _retrace_reason(retraced: RetracedFunction) -> tuple[str, str]:
     """The reason of most traces, as the end of a title, and what to do."""
     if 2 * retraced.made > retraced.traces:
         return (
