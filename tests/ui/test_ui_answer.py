@@ -20,7 +20,7 @@ from gpuwatch.share.metric_families import PROCESS_IDLE
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.panes.overview_summary import draw_summary, idle_text
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, time_column_text
 from tests.diagnosis.watching import BEGIN, gpu, program
 from tests.diagnosis.watching import sample as watching_sample
@@ -210,7 +210,7 @@ async def test_each_part_leads_to_what_it_is_about(stage: Stage) -> None:
         assert overview.focused_pane == "processes"
         overview.summary.focus()
         await press(pilot, "right", "enter")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
 
 
 async def test_a_key_goes_through_the_idle_holders_which_are_marked_from_the_first_minute(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fuzz import DIGITS, session
@@ -18,7 +18,7 @@ async def test_digits_and_closing_keys_in_one_burst_close_a_sheet_once(stage: St
         stage.push(machines.pair())
         await pilot.pause()
         await pilot.press("question_mark")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         for digit in "23":
             stage.app.post_message(events.Key(digit, digit))
         await pilot.pause()

@@ -13,7 +13,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import fit_columns
 from gpuwatch.ui.screens.choice_sheets import ChoiceSheet
 from gpuwatch.ui.screens.save_preferences import BrokenFile
-from gpuwatch.ui.screens.sheet import Sheet
+from gpuwatch.ui.screens.sheet_bases import SheetPane
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path, load_settings
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, OPTIONAL_FIELDS, card_spans, line_spans
@@ -356,7 +356,7 @@ async def test_the_table_of_the_gpu_tab_has_the_same_columns(stage: Stage) -> No
 async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[int, int]) -> None:
     async with stage.opened(past=machines.pair, seconds=5, size=size) as pilot:
         await press(pilot, "c")
-        sheet = stage.app.screen.query_one("#sheet", Sheet)
+        sheet = stage.app.screen.query_one("#sheet", SheetPane)
         for column in COLUMNS:
             lines = sheet.plain.splitlines()
             assert len(lines) <= sheet.size.height

@@ -17,7 +17,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.app import make_tab
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpGroup, help_groups, help_lines
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.settings.actions import ACTIONS, tab_actions
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from gpuwatch.ui.tables.device_notes import attention_mark
@@ -237,7 +237,7 @@ async def test_keys_typed_into_the_filter_do_not_act(stage: Stage) -> None:
         await press(pilot, "slash", "q", "s", "space", "i")
         assert stage.app.is_running
         assert not stage.app.session.paused
-        assert not isinstance(stage.app.screen, LinesModal)
+        assert not isinstance(stage.app.screen, LinesSheet)
 
 
 async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> None:
@@ -367,7 +367,7 @@ async def test_unknown_is_a_dash_and_never_zero(stage: Stage) -> None:
 async def test_why_a_cell_is_empty(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, "down", "down", "i")
-        modal = stage.screen(LinesModal)
+        modal = stage.screen(LinesSheet)
         text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
         assert "denied, NVML code 4" in text
         assert "nvmlDeviceGetProcessUtilization" in text
@@ -379,7 +379,7 @@ async def test_why_a_cell_is_empty(stage: Stage) -> None:
 async def test_findings_open_by_key_and_their_action_is_copied(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, "f")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         assert "SM 0 % since 11:50:12" in stage.app.screen.sheet.plain
         await pilot.press("c")
         assert stage.app.clipboard == machines.HELD.action
@@ -408,13 +408,13 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stag
             assert stage.app.session.paused is frozen, text
         await pilot.click(keys, offset=(keys.plain.index("missing"), 0))
         await settle(pilot)
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
 
 
 async def test_help_lists_every_action_of_every_tab_once(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         await press(pilot, "question_mark")
-        modal = stage.screen(LinesModal)
+        modal = stage.screen(LinesSheet)
         text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
         for action in (
             one for tab in TABS for one in tab_actions(tab.id) if one.help and not one.id.startswith("show_tab")
@@ -432,7 +432,7 @@ async def test_help_lists_every_action_of_every_tab_once(stage: Stage) -> None:
 async def test_the_whole_help_fits_on_120x40_in_two_columns(stage: Stage, tab: Tab) -> None:
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, str(TABS.index(tab) + 1), "question_mark")
-        modal = stage.screen(LinesModal)
+        modal = stage.screen(LinesSheet)
         assert str(modal.sheet.border_subtitle) == "Esc closes", "something is left below"
         shown = modal.sheet.plain
         for group in help_groups(tab.id):
@@ -444,7 +444,7 @@ async def test_the_whole_help_fits_on_120x40_in_two_columns(stage: Stage, tab: T
 async def test_the_help_is_one_column_on_a_narrow_terminal(stage: Stage) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "4", "question_mark")
-        modal = stage.screen(LinesModal)
+        modal = stage.screen(LinesSheet)
         assert [one.title for one in help_groups("probes")][:2] == ["First", "4 Probes"], "then this tab"
         assert modal.sheet.plain.startswith("First")
         assert [keys.split()[0] for keys, _ in help_groups("probes")[0].rows] == list("↵/sKufP;?q")
@@ -472,7 +472,7 @@ async def test_hostile_names_are_shown_and_never_obeyed(stage: Stage) -> None:
         assert "NVIDIA [red]H200[/red]\\x1b[31m" in text
         assert not any(ord(char) < 32 and char != "\n" for char in text)
         await press(pilot, "i")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         svg = stage.app.export_screenshot()
         assert "\x1b" not in svg
 
@@ -483,7 +483,7 @@ async def test_data_go_on_behind_a_sheet(stage: Stage) -> None:
         await stage.show(pilot, machines.many(3, 5, tick=9))
         await pilot.resize_terminal(100, 30)
         await settle(pilot)
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         await press(pilot, "q")
         assert stage.app.screen is stage.app.overview, "q closes a sheet, and only that"
         assert machines.many(3).devices[2].pci_bus_id in everything(stage) or "  2 H200" in everything(stage)

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.settings.tabs import number_of, tab_labels
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 from tests.ui import machines
@@ -65,7 +65,7 @@ async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) 
         await stage.show(pilot, alone(3))
         assert screen.event_list.item_under_cursor is chosen
         await press(pilot, "enter")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         assert "process.exited · fact" in stage.app.screen.sheet.plain
 
 

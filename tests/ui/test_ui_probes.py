@@ -27,9 +27,9 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.session.background_probes import ProbeRuns
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import current_activity
-from gpuwatch.ui.screens.probe_sheets import ParametersModal, PreflightSheet
+from gpuwatch.ui.screens.probe_sheets import ParametersSheet, PreflightSheet
 from gpuwatch.ui.screens.probes import ProbesScreen
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.widgets.probe_details import probe_bar_lines
 from gpuwatch.ui.widgets.probe_table import ConfigRow, EarlierRunRow, GroupRow, fit_cell, place_columns
 from tests.terminal import family
@@ -301,12 +301,12 @@ async def test_enter_opens_a_run_and_the_settings_of_what_has_none(stage: Stage,
         bench.probe_runs.runs["soft-missing"] = run_of(bench.probe_runs.scripts["soft-missing"])
         screen.draw(stage.app.session.view())
         await press(pilot, "enter")
-        sheet = stage.screen(LinesModal)
+        sheet = stage.screen(LinesSheet)
         text = "\n".join("".join(t for t, _ in line) for line in sheet.sheet.content)
         for part in ("Device map", "Fallbacks", "GPU:7", "placement.device-missing", "End of the log", "gpu_device.cc"):
             assert part in text
         await press(pilot, "e")
-        code = stage.screen(LinesModal)
+        code = stage.screen(LinesSheet)
         assert "import tensorflow as tf" in "\n".join("".join(t for t, _ in line) for line in code.sheet.content)
         await pilot.press("c", "escape")
         assert "import tensorflow as tf" in stage.app.clipboard
@@ -353,7 +353,7 @@ async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(stage: St
         assert isinstance(rows[-2], GroupRow)
         screen.table.put_cursor(len(rows) - 1)
         await press(pilot, "enter")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         assert "\x1b" not in plain(stage)
 
 
@@ -390,7 +390,7 @@ async def test_parameters_are_checked_and_reach_the_runner(stage: Stage, bench: 
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await press(pilot, "p")
-        modal = stage.screen(ParametersModal)
+        modal = stage.screen(ParametersSheet)
         wrong = {"workload": "mlp", "seconds": "x", "gpu": "1", "fraction": "0.3", "visible": " 1,0 ", "virtual": "2.5"}
         for name, value in wrong.items():
             modal.query_one(f"#{name}", Input).value = value
@@ -448,7 +448,7 @@ async def test_p_on_a_gpu_asks_which_probe_to_run_there(stage: Stage, bench: Ben
         await press(pilot, "enter")
         assert isinstance(stage.app.screen, PreflightSheet)
         await press(pilot, "escape", "p")
-        assert isinstance(stage.app.screen, ParametersModal), "in the list it is what it was"
+        assert isinstance(stage.app.screen, ParametersSheet), "in the list it is what it was"
         assert not bench.runners
 
 

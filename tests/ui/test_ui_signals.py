@@ -16,7 +16,7 @@ from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.ui.screens.choice_sheets import SortMenu
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.tables.process_columns import COLUMNS
 from tests.ui import machines
@@ -51,7 +51,7 @@ def ended(child: Child) -> int:
     return child.wait(10)
 
 
-def marked(sheet: LinesModal[Any]) -> list[str]:
+def marked(sheet: LinesSheet[Any]) -> list[str]:
     """The selected line, recognized without colours."""
     return [line.rstrip()[:7] for line in sheet.sheet.plain.split("\n") if "▶" in line]
 
@@ -99,7 +99,7 @@ async def test_what_a_program_is_called_is_no_markup(stage: Stage, sleepers: lis
 async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, "s")
-        menu = stage.screen(LinesModal)
+        menu = stage.screen(LinesSheet)
         assert marked(menu) == ["▶● GPU-"]
         await pilot.press("up")
         assert marked(menu) == ["▶  VISI"]
@@ -111,7 +111,7 @@ async def test_the_mark_of_the_menu_is_at_what_will_be_sorted_by(stage: Stage, s
     async with stage.opened(machines.pair(), size=size) as pilot:
         for number, column in list(enumerate(COLUMNS))[::6]:
             await press(pilot, "s", "home", *["down"] * number)
-            menu = stage.screen(LinesModal)
+            menu = stage.screen(LinesSheet)
             assert marked(menu)[0].replace("●", " ").split()[1] == column.title[:4].split()[0], column.id
             await press(pilot, "enter")
             assert stage.app.overview.processes.sort_column == column.id
@@ -138,7 +138,7 @@ async def test_a_typed_name_goes_to_its_column(stage: Stage) -> None:
 async def test_a_word_for_a_filter_is_no_keys_of_a_sheet(stage: Stage) -> None:
     async with stage.opened(machines.pair(), size=(80, 24)) as pilot:
         await press(pilot, "question_mark", "slash", *"fqw4")
-        sheet = stage.screen(LinesModal)
+        sheet = stage.screen(LinesSheet)
         assert "nothing to filter here" in sheet.sheet._border_subtitle.plain  # type: ignore[union-attr]
         await press(pilot, "escape")
         assert stage.app.screen is stage.app.overview

@@ -18,7 +18,7 @@ from gpuwatch.session.process_history import process_identity
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.help_sheet import HelpSheet
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.screens.time_prompt import TimePrompt
 from gpuwatch.ui.settings.tabs import TABS, tab_labels
 from gpuwatch.ui.tables.reading_groups import SHORT_TITLES
@@ -285,7 +285,7 @@ async def test_findings_are_listed_with_evidence_and_action(stage: Stage) -> Non
         await pilot.press("c")
         assert stage.app.clipboard == "unset CUDA_VISIBLE_DEVICES"
         await press(pilot, "enter")
-        assert isinstance(stage.app.screen, LinesModal)
+        assert isinstance(stage.app.screen, LinesSheet)
         await press(pilot, "escape")
         assert isinstance(stage.app.screen, FindingsScreen)
 

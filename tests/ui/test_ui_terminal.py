@@ -245,7 +245,7 @@ def test_importing_the_app_loads_nothing_that_the_first_frame_does_not_need() ->
         "jinja2",
         "numpy",
         "gpuwatch.ui.screens.help_sheet",
-        "gpuwatch.ui.screens.sheet",
+        "gpuwatch.ui.screens.sheet_bases",
         "gpuwatch.ui.widgets.filter_bar",
     ):
         assert unwanted not in loaded

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.ui.panes.small_terminal import small_terminal_lines
-from gpuwatch.ui.screens.sheet import Sheet
+from gpuwatch.ui.screens.sheet_bases import SheetPane
 from gpuwatch.ui.widgets.one_line_panes import KeyLine
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -87,7 +87,7 @@ async def test_the_smallest_terminal_keeps_whole_sentences_and_the_way_out(stage
         await pilot.pause()
         await pilot.press("K")
         await pilot.pause()
-        sheet = stage.app.screen.query_one(Sheet)
+        sheet = stage.app.screen.query_one(SheetPane)
         assert sheet.ending.endswith("Esc cancels")
         assert len(sheet.ending) <= sheet.size.width
 

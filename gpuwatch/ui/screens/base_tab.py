@@ -382,9 +382,9 @@ class TabScreen(Screen[None]):
         save_preferences(self.gpuwatch, self.say)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
-        from gpuwatch.ui.screens.sheet import LinesModal
+        from gpuwatch.ui.screens.sheet_bases import LinesSheet
 
-        self.app.push_screen(LinesModal(title, lines))
+        self.app.push_screen(LinesSheet(title, lines))
 
     def action_pause(self) -> None:
         self.gpuwatch.toggle_pause()

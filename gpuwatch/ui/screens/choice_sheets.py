@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
-from gpuwatch.ui.screens.sheet import LinesModal, Sheet, sheet_bindings
+from gpuwatch.ui.screens.sheet_bases import LinesSheet, SheetPane, sheet_bindings
 from gpuwatch.ui.tables import gpu_fields, host_columns, process_columns
 from gpuwatch.ui.tables.process_columns import Column
 from gpuwatch.ui.widgets.preferences_app import key_name
@@ -61,7 +61,7 @@ def _no_room(name: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
     return "no room at this size" if name in chosen and name not in shown else ""
 
 
-class ChoiceSheet(LinesModal[None]):
+class ChoiceSheet(LinesSheet[None]):
     """A line for each choice: first those that were on when it was opened, in order. Every change applies at once."""
 
     BINDINGS = sheet_bindings(
@@ -89,7 +89,7 @@ class ChoiceSheet(LinesModal[None]):
         self._ids = [choice.id for choice in choices(self._chosen)]
         self._order = self._ordered_ids(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
-        sheet = Sheet([], cursor=0, wrap=self._lines, notes=self._help)
+        sheet = SheetPane([], cursor=0, wrap=self._lines, notes=self._help)
         sheet.ending = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
         sheet.always_shows_ending = True
         super().__init__(title, [], sheet=sheet)
@@ -180,7 +180,7 @@ _OTHER_CELLS = 3 + 11 + 4
 """Cells of mark, title, frame and padding."""
 
 
-class SortMenu(LinesModal[None]):
+class SortMenu(LinesSheet[None]):
     """Enter or a click sorts by a column; typing its name moves the cursor to it."""
 
     BINDINGS = sheet_bindings({"enter": "choose", "f6": "close"})

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of, page_lines
 from gpuwatch.ui.drawing.styled_lines import SpanLines
-from gpuwatch.ui.screens.sheet import LinesModal, sheet_bindings
+from gpuwatch.ui.screens.sheet_bases import LinesSheet, sheet_bindings
 
 
-class CauseSheet(LinesModal[None]):
+class CauseSheet(LinesSheet[None]):
     """What ``gpuwatch cause ID`` prints."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(f"gpuwatch cause {cause}", page_lines(page(cause)))
 
 
-class EvidenceSheet(LinesModal[None]):
+class EvidenceSheet(LinesSheet[None]):
     """Findings with evidence, as they are now; ``c`` copies the action, ``p`` opens the cause page."""
 
     BINDINGS = sheet_bindings({"p": "page", "f": "close"})

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, spans_width, wrap_line
 from gpuwatch.ui.drawing.text_width import align_left, width_of
-from gpuwatch.ui.screens.sheet import LinesModal, Sheet
+from gpuwatch.ui.screens.sheet_bases import LinesSheet, SheetPane
 from gpuwatch.ui.settings.actions import ACTIONS, REPLAY_ACTIONS, Action, absent_actions
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
 from gpuwatch.ui.tables.process_filter import EXAMPLES
@@ -168,13 +168,13 @@ _MAX_WIDTH_COLUMNS = 150
 """Beyond this, a key and its meaning are too far apart."""
 
 
-class HelpSheet(LinesModal[None]):
+class HelpSheet(LinesSheet[None]):
     """Uses the whole height: all keys fit on 120x40."""
 
     def __init__(self, tab: str, key_name: Callable[[str], str], *, replay: bool = False) -> None:
         """``key_name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
         found = help_groups(tab, key_name, replay=replay)
-        sheet = Sheet(help_lines(found, 0), wrap=partial(help_lines, found))
+        sheet = SheetPane(help_lines(found, 0), wrap=partial(help_lines, found))
         sheet.styles.width = "100%"
         sheet.styles.max_width = _MAX_WIDTH_COLUMNS
         sheet.styles.max_height = "100%"

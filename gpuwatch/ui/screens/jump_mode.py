@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
-from gpuwatch.ui.screens.sheet import Modal
+from gpuwatch.ui.screens.sheet_bases import SheetScreen
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _pane_targets(screen: TabScreen, pane: PaintedPane, region: Region) -> Itera
         yield Target(region.x + x, region.y + y, go)
 
 
-class JumpScreen(Modal[None]):
+class JumpScreen(SheetScreen[None]):
     """Transparent: only the labels and a hint are drawn over the screen."""
 
     def __init__(self, targets: Sequence[Target], hint: str = _HINT) -> None:

@@ -24,7 +24,7 @@ from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
-from gpuwatch.ui.screens.sheet import Choice, ChoiceModal, LinesModal, Modal, sheet_bindings
+from gpuwatch.ui.screens.sheet_bases import ActionSheet, LinesSheet, SheetAction, SheetScreen, sheet_bindings
 from gpuwatch.ui.settings.preferences import InvalidValue
 from gpuwatch.ui.tables.process_columns import short_command
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
@@ -93,7 +93,7 @@ def _device(text: str, devices: Sequence[Device]) -> str:
     return found[0].uuid
 
 
-class ParametersModal(Modal[ProbeParameters]):
+class ParametersSheet(SheetScreen[ProbeParameters]):
     """Enter applies the parameters, Esc cancels."""
 
     BINDINGS = sheet_bindings({"escape": "close", "up": "app.focus_previous", "down": "app.focus_next"})
@@ -135,7 +135,7 @@ class ParametersModal(Modal[ProbeParameters]):
             self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
 
 
-class PreflightSheet(ChoiceModal[bool]):
+class PreflightSheet(ActionSheet[bool]):
     """Result True: run. Enter cancels unless the cursor was moved; ``y`` runs."""
 
     def __init__(self, preflight: Preflight, seconds: float, width: int) -> None:
@@ -144,7 +144,10 @@ class PreflightSheet(ChoiceModal[bool]):
         count = len(preflight.configs)
         what = printable(preflight.configs[0] if count == 1 else f"{count} configurations")
         lines = wrap_lines(_preflight_lines(preflight, seconds, room), room)
-        choices = (Choice("Cancel", "start nothing", "starts nothing"), Choice("Run", what, f"runs {what}", "y"))
+        choices = (
+            SheetAction("Cancel", "start nothing", "starts nothing"),
+            SheetAction("Run", what, f"runs {what}", "y"),
+        )
         super().__init__(f"Run {what}?", [*lines, []], choices)
 
     def take(self, number: int) -> None:
@@ -278,7 +281,7 @@ def _log_lines(content: Content) -> SpanLines:
     return [[], head, *[[("  ", "dim"), (line, "dim")] for line in tail]]
 
 
-class RunModal(LinesModal[str]):
+class RunSheet(LinesSheet[str]):
     """A run; ``e`` shows its settings as code, ``o`` writes a report, ``y`` copies the command that shows it."""
 
     def __init__(self, run: Run, width: int) -> None:
@@ -289,7 +292,7 @@ class RunModal(LinesModal[str]):
         self.sheet.ending = "e as code  o report  y copy command  Esc closes"
 
 
-class CodeModal(LinesModal[None]):
+class CodeSheet(LinesSheet[None]):
     """Source code with dim comments."""
 
     def __init__(self, title: str, source: str) -> None:

@@ -364,7 +364,7 @@ class ProbesScreen(FilterableScreen):
         if run is None:
             self.action_code()
             return
-        from gpuwatch.ui.screens.probe_sheets import RunModal
+        from gpuwatch.ui.screens.probe_sheets import RunSheet
 
         opened: Run = run
 
@@ -376,12 +376,12 @@ class ProbesScreen(FilterableScreen):
             elif answer == "command":
                 self.copy_command(["report", str(self.probe_runs.store.path_of(opened))])
 
-        self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), answered)
+        self.app.push_screen(RunSheet(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), answered)
 
     def action_options(self) -> None:
-        from gpuwatch.ui.screens.probe_sheets import ParametersModal
+        from gpuwatch.ui.screens.probe_sheets import ParametersSheet
 
-        self.app.push_screen(ParametersModal(self.probe_runs.parameters, self.view.devices), self._parameters_taken)
+        self.app.push_screen(ParametersSheet(self.probe_runs.parameters, self.view.devices), self._parameters_taken)
 
     def _parameters_taken(self, parameters: ProbeParameters | None) -> None:
         if parameters is not None:
@@ -403,9 +403,9 @@ class ProbesScreen(FilterableScreen):
             self.say(f"{printable(config)} is no longer in the catalog", "warning")
             return
         from gpuwatch.experiment.probing.probe_scripts import example_code
-        from gpuwatch.ui.screens.probe_sheets import CodeModal
+        from gpuwatch.ui.screens.probe_sheets import CodeSheet
 
-        self.app.push_screen(CodeModal(config, example_code(script, options)))
+        self.app.push_screen(CodeSheet(config, example_code(script, options)))
 
     @property
     def _live_view(self) -> View:

@@ -9,7 +9,7 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.path_text import path_with_tilde
 from gpuwatch.core.safe_text import printable
 from gpuwatch.ui.drawing.styled_lines import SpanLines
-from gpuwatch.ui.screens.sheet import LinesModal
+from gpuwatch.ui.screens.sheet_bases import LinesSheet
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
@@ -42,7 +42,7 @@ def save_preferences(app: PreferencesApp, say: Callable[[str, str], object], pat
         say(f"saved, w again undoes it: {shown}", "ok")
 
 
-class BrokenFile(LinesModal[bool]):
+class BrokenFile(LinesSheet[bool]):
     """Enter saves to the other file, Esc cancels."""
 
     def __init__(self, broken: settings_file.LoadedSettings, other: Path) -> None:

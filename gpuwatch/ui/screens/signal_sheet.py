@@ -12,7 +12,7 @@ from gpuwatch.machine.sources.process_signals import SignalResult, why_refused
 from gpuwatch.ui.drawing.clock_text import date_and_time
 from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width
-from gpuwatch.ui.screens.sheet import Choice, ChoiceModal
+from gpuwatch.ui.screens.sheet_bases import ActionSheet, SheetAction
 from gpuwatch.ui.tables.process_columns import command_text, short_command
 
 SIGNALS = (
@@ -77,7 +77,7 @@ def _target_lines(processes: Sequence[Process], room: int) -> SpanLines:
     return lines
 
 
-class SignalSheet(ChoiceModal[int]):
+class SignalSheet(ActionSheet[int]):
     """Result: a signal, 0 for none. Enter sends nothing unless the cursor was moved; ``y`` sends TERM.
 
     No choice is offered if no process can be identified.
@@ -98,8 +98,8 @@ class SignalSheet(ChoiceModal[int]):
             text = "some pids here are from another PID namespace: is this the process you mean?"
             lines += [[(" ▲ ", "warning"), (text, "text")], []]
         target = f"{signalable} processes" if signalable > 1 else f"{processes[0].pid} {_short(processes[0])}"
-        choices = [Choice("Cancel", "send nothing", "sends nothing")]
-        choices += [Choice(name, text, f"sends {name} to {target}", key) for _, name, text, key in SIGNALS]
+        choices = [SheetAction("Cancel", "send nothing", "sends nothing")]
+        choices += [SheetAction(name, text, f"sends {name} to {target}", key) for _, name, text, key in SIGNALS]
         of = f"{len(processes)} processes" if len(processes) > 1 else str(processes[0].pid)
         title = f"Send a signal to {of}" if signalable else "No signal can be sent"
         super().__init__(title, lines, choices if signalable else ())

@@ -11,11 +11,11 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
 from gpuwatch.ui.drawing.styled_lines import Line
-from gpuwatch.ui.screens.sheet import Modal, sheet_bindings
+from gpuwatch.ui.screens.sheet_bases import SheetScreen, sheet_bindings
 from gpuwatch.ui.widgets.painted_pane import PaintedPane
 
 
-class TimePrompt(Modal[float]):
+class TimePrompt(SheetScreen[float]):
     """Enter goes there, Esc does not; seconds since the epoch."""
 
     BINDINGS = sheet_bindings({"escape": "close"})

@@ -16,7 +16,7 @@ from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.key_line import HELP_AND_QUIT_CELLS
-from gpuwatch.ui.screens.sheet import Choice, ChoiceModal
+from gpuwatch.ui.screens.sheet_bases import ActionSheet, SheetAction
 
 if TYPE_CHECKING:
     from gpuwatch.ui.app import GpuwatchApp
@@ -30,7 +30,7 @@ _WRITTEN_SECONDS = 15.0
 """Seconds that the path stays in the footer: long enough to copy it by hand."""
 
 
-class ReportSheet(ChoiceModal[bool]):
+class ReportSheet(ActionSheet[bool]):
     """Result: whether names are left out; None writes nothing. Enter or ``y`` writes it, ``w`` without names."""
 
     def __init__(self, what: str, without: str) -> None:
@@ -44,9 +44,9 @@ class ReportSheet(ChoiceModal[bool]):
         ]
         without = "users, hosts, paths, addresses and ids replaced"
         choices = (
-            Choice("Cancel", "write nothing", "writes nothing"),
-            Choice("Write", "with the names of users, hosts and files", "writes it", "y"),
-            Choice("Without names", without, "writes it without names", "w"),
+            SheetAction("Cancel", "write nothing", "writes nothing"),
+            SheetAction("Write", "with the names of users, hosts and files", "writes it", "y"),
+            SheetAction("Without names", without, "writes it without names", "w"),
         )
         super().__init__("Write a report", lines, choices, chosen=_WRITE)  # a file here harms nobody
 

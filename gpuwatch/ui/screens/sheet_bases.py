@@ -1,4 +1,4 @@
-"""The bases of the sheets over a screen: of lines (help, evidence, missing readings, menus), and of a few choices."""
+"""Bases of the sheets, which open over a screen: of lines (help, evidence, missing readings, menus), or of actions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def sheet_bindings(actions: Mapping[str, str]) -> list[BindingType]:
     return [Binding(keys, action, show=False) for keys, action in actions.items()]
 
 
-class Modal(ModalScreen[Result], Generic[Result]):
-    """A sheet that closes only once, however many keys and clicks are queued.
+class SheetScreen(ModalScreen[Result], Generic[Result]):
+    """The screen of a sheet. It closes only once, however many keys and clicks are queued.
 
     Keys typed in one burst are queued before the first one is handled, and Textual's own ``dismiss`` pops
     whatever screen is on top: a second one would close the tab below, or the last screen.
@@ -46,8 +46,8 @@ class Modal(ModalScreen[Result], Generic[Result]):
         self.dismiss(None)
 
 
-class Sheet(ScrollingPane, can_focus=True):
-    """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
+class SheetPane(ScrollingPane, can_focus=True):
+    """The scrolling lines in a sheet; a menu also has a cursor, and its lines begin with a blank cell."""
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class Sheet(ScrollingPane, can_focus=True):
         return True
 
 
-class LinesModal(Modal[Result], Generic[Result]):
-    """Closed by Esc, q, the key that opened it, or a click outside."""
+class LinesSheet(SheetScreen[Result], Generic[Result]):
+    """A sheet of lines. Esc, q, the key that opened it and a click outside close it."""
 
     BINDINGS = sheet_bindings(
         {
@@ -151,7 +151,7 @@ class LinesModal(Modal[Result], Generic[Result]):
         lines: SpanLines,
         *,
         cursor: int | None = None,
-        sheet: Sheet | None = None,
+        sheet: SheetPane | None = None,
         to_copy: str = "",
         keys: Mapping[str, Result | None] | None = None,
     ) -> None:
@@ -159,9 +159,9 @@ class LinesModal(Modal[Result], Generic[Result]):
         super().__init__()
         self._keys = dict(keys or {})
         self._type_ahead = TypeAhead()
-        self._filters = False
-        """Whether somebody types a filter, which sheets do not have."""
-        self.sheet = sheet or Sheet(lines, cursor=cursor)
+        self._typing_filter = False
+        """Whether the user types a filter as in a table, although sheets have none: its letters are then no keys."""
+        self.sheet = sheet or SheetPane(lines, cursor=cursor)
         self.sheet.border_title = title.replace("[", r"\[")
         self._to_copy = to_copy
 
@@ -175,9 +175,9 @@ class LinesModal(Modal[Result], Generic[Result]):
             self.dismiss(self._keys[event.key])
         elif event.is_printable and event.character and self._goes_to(event.character):
             event.stop()
-        elif event.character == "/" or (self._filters and event.is_printable):  # a word for a filter is no keys
+        elif event.character == "/" or (self._typing_filter and event.is_printable):  # a word for a filter is no keys
             event.stop()
-            self._filters = True
+            self._typing_filter = True
             self.sheet.ending, self.sheet.always_shows_ending = "nothing to filter here  Esc closes", True
             self.sheet.redraw()
         elif event.key == "c" and self._to_copy:
@@ -231,24 +231,24 @@ class LinesModal(Modal[Result], Generic[Result]):
         """Called for a click on a line."""
 
 
-class ChoiceSheet(Sheet):
+class ActionPane(SheetPane):
     """Lines of which only the last ones can be selected."""
 
-    def __init__(self, lines: SpanLines, does: Sequence[str], chosen: int) -> None:
-        """``does``: what Enter does on each choice (``sends TERM to 4711``); empty if there is no choice."""
+    def __init__(self, lines: SpanLines, effects: Sequence[str], chosen: int) -> None:
+        """``effects``: what Enter does on each choice (``sends TERM to 4711``); empty if there is no choice."""
         super().__init__(lines, cursor=None)
-        self._does = tuple(does)
+        self._effects = tuple(effects)
         self.choice = chosen
         self.always_shows_ending = True
         self._starts: list[int] = []
         """The line in which each choice begins."""
-        self._raised = 0
-        """Lines by which what stands above the choices was scrolled into view."""
+        self._lines_scrolled_up = 0
+        """Lines above the choices that were scrolled into view."""
 
     def resized(self) -> None:
         """Wraps the lines to the new width, and finds the choices among them."""
         heights = [len(wrap_line(line, self.size.width)) for line in self.content]
-        self._starts = list(accumulate(heights, initial=0))[len(heights) - len(self._does) : -1]
+        self._starts = list(accumulate(heights, initial=0))[len(heights) - len(self._effects) : -1]
         super().resized()
 
     def _draw(self, width: int, height: int) -> None:
@@ -257,10 +257,10 @@ class ChoiceSheet(Sheet):
         self.cursor = shown[0] if shown else None
         self.ending = "Esc closes"
         if shown:
-            self.top = max(self.count - height - self._raised, 0)
+            self.top = max(self.count - height - self._lines_scrolled_up, 0)
             behind = "  Esc cancels"
-            does = cut_to_width(f"{key_name(self, '↵')} {self._does[self.choice]}", width - len(behind) - 2)
-            self.ending = does + behind
+            effect = cut_to_width(f"{key_name(self, '↵')} {self._effects[self.choice]}", width - len(behind) - 2)
+            self.ending = effect + behind
         super()._draw(width, height)
 
     def with_cursor(self, line: list[Span]) -> list[Span]:
@@ -270,8 +270,8 @@ class ChoiceSheet(Sheet):
     def move_by(self, rows: int) -> None:
         """Moves the cursor among the choices; above the first one, scrolls to the facts."""
         hidden = max(self.count - self.size.height, 0)
-        self._raised = min(self._raised + 1, hidden) if rows < 0 and self.choice == 0 else 0
-        self.choice = min(max(self.choice + rows, 0), max(len(self._does) - 1, 0))
+        self._lines_scrolled_up = min(self._lines_scrolled_up + 1, hidden) if rows < 0 and self.choice == 0 else 0
+        self.choice = min(max(self.choice + rows, 0), max(len(self._effects) - 1, 0))
         self.redraw()
 
     def choice_at(self, row: int) -> int | None:
@@ -279,17 +279,17 @@ class ChoiceSheet(Sheet):
         return next((number for number, start in reversed(list(enumerate(self._starts))) if row >= start), None)
 
 
-class Choice(NamedTuple):
-    """A line that can be taken."""
+class SheetAction(NamedTuple):
+    """A line of a sheet that can be chosen."""
 
     name: str
     text: str
-    does: str
+    effect: str
     """What Enter does there: ``sends TERM to 4711``."""
     key: str = ""
 
 
-class ChoiceModal(LinesModal[Result], Generic[Result]):
+class ActionSheet(LinesSheet[Result], Generic[Result]):
     """Enter or a double click takes a choice, and so does its key; a single click only moves the cursor. ``n`` closes.
 
     The first choice does nothing, and is usually preselected: Enter harms nobody who expects another sheet.
@@ -297,14 +297,14 @@ class ChoiceModal(LinesModal[Result], Generic[Result]):
 
     BINDINGS = sheet_bindings({"enter": "choose", "n": "close"})
 
-    def __init__(self, title: str, lines: SpanLines, choices: Sequence[Choice], chosen: int = 0) -> None:
+    def __init__(self, title: str, lines: SpanLines, choices: Sequence[SheetAction], chosen: int = 0) -> None:
         width = max((len(choice.name) for choice in choices), default=0)
         self._numbers = {choice.key: number for number, choice in enumerate(choices) if choice.key}
         lines = lines + [
             [(f"   {name:<{width}}", "strong"), (f"  {text}", "dim"), (f"  {key}" * bool(key), "key")]
             for name, text, _, key in choices
         ]
-        self._choices = ChoiceSheet(lines, [choice.does for choice in choices], chosen)
+        self._choices = ActionPane(lines, [choice.effect for choice in choices], chosen)
         super().__init__(title, lines, sheet=self._choices)
 
     async def on_key(self, event: events.Key) -> None:
