@@ -137,10 +137,10 @@ class ProbeRuns:
     @property
     def why_earlier_unread(self) -> str:
         """Why earlier runs are not read; empty if they are. Once that has been mended, they are loaded."""
-        if self._has_loaded and self.store.distrust and not private_folders.why_untrusted(self.store.folder):
+        if self._has_loaded and self.store.why_untrusted and not private_folders.why_untrusted(self.store.folder):
             self._is_loading = self._has_loaded = False
             self._begin_loading()
-        return f"earlier runs are not read: {self.store.distrust}" if self.store.distrust else ""
+        return f"earlier runs are not read: {self.store.why_untrusted}" if self.store.why_untrusted else ""
 
     def _begin_loading(self) -> None:
         if not self._is_loading:

@@ -120,8 +120,8 @@ def _latest_runs(
     """The latest programs and probes of this machine; what is left out is added to ``missing``."""
     store = RunStore()
     saved = store.latest()
-    if store.distrust:
-        missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.distrust}"))
+    if store.why_untrusted:
+        missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.why_untrusted}"))
     if store.unreadable:
         missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
     recent = [run for run in saved if now - run.started_at <= MAX_AGE]
@@ -134,7 +134,7 @@ def _latest_runs(
         if count:
             missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
     programs, probes = newest_runs(of_this_machine, MAX_PROGRAMS)
-    some_unread = bool(store.distrust or store.unreadable)
+    some_unread = bool(store.why_untrusted or store.unreadable)
     program_count = sum(run.is_program for run in saved)
     for part, runs, count, command in (
         ("programs", programs, program_count, "gpuwatch run -- python train.py"),

@@ -21,9 +21,9 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.libraries import (
     ALIASES,
     DRIVER_FILE,
+    DRIVER_LIBRARIES,
     DRIVER_LIBRARY,
     FAST_SOURCES,
-    LIBRARIES,
     PLUGIN_LIBRARIES,
     PLUGIN_SHARES,
     TENSORFLOW_LIBRARY,
@@ -42,7 +42,7 @@ _CXX_FLAGS: Final = (
     # Lets loops with roots, rounding and sums be vectorized.
     *("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
 )
-DRIVER_RECIPE: Final = repr((_FLAGS, _FAST, LIBRARIES, ALIASES, DRIVER_FILE))
+DRIVER_RECIPE: Final = repr((_FLAGS, _FAST, DRIVER_LIBRARIES, ALIASES, DRIVER_FILE))
 PLUGIN_RECIPE: Final = repr((_CXX_FLAGS, PLUGIN_LIBRARIES, PLUGIN_SHARES))
 """What determines a build besides sources, compiler and CPU."""
 
@@ -98,8 +98,8 @@ def compile_driver(work: Path, compiler: list[str], sources: Path, cpu: tuple[st
     Raises:
         CompilerFailedError: with the compiler's output.
     """
-    _compile_all(LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name, cpu)])
-    for library in LIBRARIES:  # in order: each may need earlier ones
+    _compile_all(DRIVER_LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name, cpu)])
+    for library in DRIVER_LIBRARIES:  # in order: each may need earlier ones
         _link(compiler, work, library, "-Wl,--no-undefined")
     (work / DRIVER_LIBRARY).rename(work / DRIVER_FILE)
     _remove_objects(work)

@@ -38,7 +38,7 @@ class Library:
     """Its only symbols for others; empty: all that are not hidden. A C++ runtime that is linked in would be seen."""
 
 
-LIBRARIES: Final = (
+DRIVER_LIBRARIES: Final = (
     Library(CONTROL_LIBRARY, ("state.c", "state_script.c", "visible.c")),
     Library(
         "libnvidia-ml.so.1",
@@ -84,6 +84,7 @@ PLUGIN_LIBRARIES: Final = (
 # Shared with the driver tier. Without libcuda: TensorFlow must not find two kinds of GPUs.
 PLUGIN_SHARES: Final = (CONTROL_LIBRARY, "libnvidia-ml.so.1", "libnvidia-ml.so")
 FAST_SOURCES: Final = frozenset({"gemm.c"})
+"""Sources that are compiled with -O3 and for the CPU."""
 # Other names that frameworks look for: old sonames, and libraries of which nothing is called (an empty one will do).
 _EMPTY: Final = "libgpuwatchsim-empty.so"
 ALIASES: Final = {

@@ -16,7 +16,7 @@ from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim.compiler import DRIVER_RECIPE, PLUGIN_RECIPE, CompilerFailedError, compile_driver, compile_plugin
-from gpuwatch.sim.libraries import DRIVER_FILE, DRIVER_LIBRARY, LIBRARIES, PLUGIN_LIBRARIES
+from gpuwatch.sim.libraries import DRIVER_FILE, DRIVER_LIBRARIES, DRIVER_LIBRARY, PLUGIN_LIBRARIES
 
 SHIPPED_FOLDER: Final = "shipped"
 """In a wheel, beside this file."""
@@ -69,7 +69,7 @@ def fingerprint(sources: Path) -> str:
 
 def driver_files() -> set[str]:
     """The files of the driver tier."""
-    return {library.name for library in LIBRARIES} - {DRIVER_LIBRARY} | {DRIVER_FILE}
+    return {library.name for library in DRIVER_LIBRARIES} - {DRIVER_LIBRARY} | {DRIVER_FILE}
 
 
 def plugin_files() -> set[str]:

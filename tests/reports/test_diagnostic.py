@@ -16,7 +16,7 @@ from gpuwatch.core.model.json_codec import from_json
 from gpuwatch.core.model.run import Outcome
 from gpuwatch.explain.diagnosis.diagnostic_report import (
     DOCTOR,
-    MACHINE,
+    MACHINE_SOURCE,
     RECENT,
     diagnostic_report,
     source_of,
@@ -90,7 +90,7 @@ def test_only_the_latest_program_decides_the_verdict() -> None:
 
 def test_a_finding_of_several_parts_is_listed_once() -> None:
     (found,) = [entry for entry in without_driver().findings if entry.id == "driver.missing"]
-    assert found.sources == (DOCTOR, MACHINE)
+    assert found.sources == (DOCTOR, MACHINE_SOURCE)
 
 
 def test_what_a_probe_provoked_says_nothing_about_the_machine() -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.masking.mask_secrets import masked
-from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic, SourcedFinding
+from gpuwatch.core.model.diagnostic_report import MACHINE_SOURCE, Diagnostic, SourcedFinding
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.machine_diff import Diff, NumberChange, Spread
@@ -268,7 +268,9 @@ def test_redacted(folder: Path) -> None:
 
 
 def test_of_a_report_only_the_machine_is_compared_with_a_snapshot() -> None:
-    of_machine = SourcedFinding(**{name: getattr(BUS, name) for name in BUS.__struct_fields__}, sources=(MACHINE,))
+    of_machine = SourcedFinding(
+        **{name: getattr(BUS, name) for name in BUS.__struct_fields__}, sources=(MACHINE_SOURCE,)
+    )
     of_program = replace(of_machine, id="memory.fragmented", sources=("run of train.py",))
     shot = machine(findings=(BUS,))
     report = Diagnostic(

@@ -152,7 +152,7 @@ def planted(folder: Path, mark: Path) -> None:
     folder.mkdir(parents=True)
     library = folder / libraries.CONTROL_LIBRARY
     subprocess.run([*library_cache.find_compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    for name in (*libraries.ALIASES, *(one.name for one in libraries.LIBRARIES), libraries.DRIVER_FILE):
+    for name in (*libraries.ALIASES, *(one.name for one in libraries.DRIVER_LIBRARIES), libraries.DRIVER_FILE):
         if not (folder / name).exists():
             shutil.copy(library, folder / name)
 
@@ -312,7 +312,7 @@ def test_runs_behind_a_link_are_neither_read_nor_cleared(foreign_home: Path, mon
     monkeypatch.setenv(ENV_PRIVATE, "")
     store = RunStore(foreign_home / "runs")
     assert store.latest() == []
-    assert store.distrust == f"{foreign_home} belongs to user {ATTACKER}"
+    assert store.why_untrusted == f"{foreign_home} belongs to user {ATTACKER}"
     path = store.save(full_run())
     assert path.parent.name == "runs"
     assert foreign_home not in path.parents

@@ -52,7 +52,7 @@ async def test_labels_stand_on_what_they_go_to(stage: Stage, size: tuple[int, in
 async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         table = stage.app.overview.processes
-        x, y, _ = table.jump_rows()[1]
+        x, y, _ = table.jump_targets()[1]
         place = table.region.x + x, table.region.y + y
         first = table.item_under_cursor
         await press(pilot, label_at(await jump(stage, pilot), *place))
@@ -69,7 +69,7 @@ async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -
 async def test_a_label_goes_to_a_gpu_and_a_digit_to_a_tab(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         gpus = stage.app.overview.gpus
-        x, y, _ = gpus.jump_rows()[1]
+        x, y, _ = gpus.jump_targets()[1]
         place = gpus.region.x + x, gpus.region.y + y
         await press(pilot, label_at(await jump(stage, pilot), *place))
         assert gpus.has_focus
@@ -89,7 +89,7 @@ async def test_a_label_goes_to_a_gpu_and_a_digit_to_a_tab(stage: Stage) -> None:
 async def test_labels_of_many_rows_have_two_letters(stage: Stage) -> None:
     async with stage.opened(machines.many(2, 40), size=(120, 60)) as pilot:
         table = stage.app.overview.processes
-        x, y, _ = table.jump_rows()[9]
+        x, y, _ = table.jump_targets()[9]
         screen = await jump(stage, pilot)
         label = label_at(screen, table.region.x + x, table.region.y + y)
         assert len(label) == 2
@@ -110,7 +110,7 @@ async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_p
         number = next(
             n for n, row in enumerate(table.items) if isinstance(row, ConfigRow) and row.script.name == "growth"
         )
-        x, y, _ = table.jump_rows()[number - table.top]
+        x, y, _ = table.jump_targets()[number - table.top]
         screen = await jump(stage, pilot)
         await press(pilot, label_at(screen, table.region.x + x, table.region.y + y))
         assert table.item_under_cursor.script.name == "growth"

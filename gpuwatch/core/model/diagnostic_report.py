@@ -24,7 +24,7 @@ Effect = Literal["effect", "warning", "misspelt", "too-late", "unknown"]
 """
 
 
-MACHINE = "the machine now"
+MACHINE_SOURCE = "the machine now"
 """Source of findings of the snapshot, in :attr:`SourcedFinding.sources`."""
 
 

@@ -35,8 +35,8 @@ _CHILDREN_EXIT_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "yash", "ash", "busybox", "fish"})
 """Programs that run others in the foreground and leave Ctrl+C to them."""
-WATCHED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that are left to the program."""
+PASSED_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that end the program or are handled by it: the guard leaves them to it."""
 
 
 class Guard:
@@ -61,10 +61,10 @@ class Guard:
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _ignore_signal)
-        handled_signals = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
+        handled_signals = [number for number in PASSED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         for number in handled_signals:
             signal.signal(number, _ignore_signal)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)  # blocked by gpuwatch until the handlers were set
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_SIGNALS)  # blocked by gpuwatch until the handlers were set
         error_read, error_write = os.pipe()
         self._program = os.fork()
         if self._program == 0:

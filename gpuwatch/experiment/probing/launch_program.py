@@ -139,7 +139,7 @@ class GuardedProgram:
         self.status_line.begin()
         channel = self.channel
         # A signal that comes while the guard starts stays pending until the guard can report it.
-        previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, guard_process.WATCHED)
+        previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, guard_process.PASSED_SIGNALS)
         try:
             self.guard = subprocess.Popen(
                 [

@@ -56,7 +56,7 @@ class SignalReceiver:
         self._requests = 0
         self._answers = 0
         self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False) if receive else None
-        for number in (*guard_process.WATCHED, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
+        for number in (*guard_process.PASSED_SIGNALS, signal.SIGWINCH, signal.SIGTSTP) if receive else ():
             handler = signal.getsignal(number)
             if handler is not signal.SIG_IGN and handler is not None:
                 self._previous_handlers[number] = handler

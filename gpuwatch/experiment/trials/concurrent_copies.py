@@ -36,7 +36,10 @@ def run_copies(
     budget: float,
     share: bool,
 ) -> TryResult:
-    """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
+    """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step.
+
+    ``share``: even if other processes use the GPU.
+    """
     result = TryResult(rounds=1)
     budget_ends_at = time.monotonic() + budget
     visible = setup.visible({}).map
@@ -223,7 +226,9 @@ def _copies_answer(trials: Sequence[Trial], copies: int, configurations: Sequenc
     working.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
     _, name, single_run, copies_at_once = working[0]
     sentence = f"{name}: {copies} copies run at once on one GPU{_sharing_cost(single_run, copies_at_once)}"
-    other_sentences = [f"{other}: they also run{_sharing_cost(trial, two)}" for _, other, trial, two in working[1:]]
+    other_sentences = [
+        f"{other}: they also run{_sharing_cost(alone, at_once)}" for _, other, alone, at_once in working[1:]
+    ]
     code = next((each.setting.code_lines for each in configurations if each.setting.name == single_run.asked), ())
     return Answer(sentence="; ".join([sentence, *other_sentences, *failures]), best=name, code=code)
 

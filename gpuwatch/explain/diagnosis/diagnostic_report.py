@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
-from gpuwatch.core.model.diagnostic_report import MACHINE as MACHINE
+from gpuwatch.core.model.diagnostic_report import MACHINE_SOURCE as MACHINE_SOURCE
 from gpuwatch.core.model.diagnostic_report import Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -54,7 +54,7 @@ def diagnostic_report(
         primary = findings[0].id
     elif primary is not None and all(finding.id != primary for finding in findings):
         healthy = asdict(healthy_finding())
-        findings = (SourcedFinding(**healthy, sources=(MACHINE,)), *findings)
+        findings = (SourcedFinding(**healthy, sources=(MACHINE_SOURCE,)), *findings)
     host = snapshot.host.hostname if snapshot is not None else None
     return replace(
         gathered,
@@ -96,11 +96,11 @@ def _findings(
     if gathered.doctor is not None:
         yield from ((_DOCTOR, found, DOCTOR) for found in gathered.doctor.findings)
     if gathered.snapshot is not None:
-        yield from ((_MACHINE, found, MACHINE) for found in gathered.snapshot.findings)
+        yield from ((_MACHINE, found, MACHINE_SOURCE) for found in gathered.snapshot.findings)
     if why_no_snapshot:
         title = f"NVML does not answer: {why_no_snapshot}"
         action = "Look for a hung GPU (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot."
-        yield _MACHINE, error_finding("driver.bad-state", title=title, action=action), MACHINE
+        yield _MACHINE, error_finding("driver.bad-state", title=title, action=action), MACHINE_SOURCE
     for run in gathered.probes.runs if gathered.probes is not None else ():
         for found in run.findings:
             if not provoked_by_probe(run, found):

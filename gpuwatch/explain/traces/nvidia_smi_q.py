@@ -25,7 +25,7 @@ from gpuwatch.explain.traces.nvidia_smi_q_fields import (
     ECC_SUMS,
     FIELDS,
     VALUE_NAMES,
-    VERBATIM_METRICS,
+    VERBATIM_METRIC_PREFIXES,
 )
 
 _MAX_GPUS, _MAX_ROWS, _MAX_FIELDS = 256, 2000, 1500
@@ -286,7 +286,7 @@ def _value(metric: str, text: str) -> Value | None:
         return None
     spec = BY_ID[metric]
     if spec.unit is Unit.NAME:
-        if metric.startswith(VERBATIM_METRICS):
+        if metric.startswith(VERBATIM_METRIC_PREFIXES):
             return VALUE_NAMES.get(metric, {}).get(plain.lower(), plain)
         return VALUE_NAMES.get(metric, {}).get(plain.lower(), re.sub("[ _]", "-", plain.lower()))
     match = _NUMBER.match(plain)

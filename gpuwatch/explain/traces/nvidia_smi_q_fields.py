@@ -132,6 +132,7 @@ ECC_SUMS = {
     "ecc.uncorrected": ("volatile", ("sram_uncorrectable", "dram_uncorrectable")),
     "ecc.uncorrected_lifetime": ("aggregate", ("sram_uncorrectable", "dram_uncorrectable")),
 }
+"""Metrics that are sums of counters: the branch of the tree, and the names of the counters."""
 ECC_ERROR_SUFFIXES = ("_parity", "_secded", "_sec-ded")
 """Newer drivers print uncorrectable SRAM errors by kind."""
 CLOCK_REASON_IDS = {
@@ -152,5 +153,6 @@ VALUE_NAMES = {
     "health.recovery_action": {"reset": "gpu-reset", "reboot": "node-reboot"},
     "identity.architecture": {"ada lovelace": "Ada"},
 }
-VERBATIM_METRICS = ("identity.", "performance.")
-"""Metrics whose values are kept as they are printed."""
+"""gpuwatch's names of values by metric, where they are not the printed ones in lower case with dashes."""
+VERBATIM_METRIC_PREFIXES = ("identity.", "performance.")
+"""Beginnings of the ids of metrics whose values are kept as they are printed."""

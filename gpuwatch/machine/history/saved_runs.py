@@ -44,7 +44,7 @@ class RunStore:
         self.folder = runs_folder() if folder is None else folder
         self.unreadable = 0
         """Files that the last :meth:`latest` could not read."""
-        self.distrust = ""
+        self.why_untrusted = ""
         """Why the last :meth:`latest` did not read the folder: others can write to it."""
         self._experiments: dict[tuple[datetime.datetime, str], Path] = {}
         """Files of experiments, by start and configuration of their runs."""
@@ -67,14 +67,14 @@ class RunStore:
     def _write(self, document: Run | Experiment, name: str) -> Path:
         self.folder = private_folders.private_folder(self.folder, "XDG_STATE_HOME", "runs")
         path = self.folder / name
-        handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(to_json(masked(document), indent=0).encode())
-            Path(aside).replace(path)
+            Path(temporary).replace(path)
         except BaseException:
             with suppress(OSError):
-                Path(aside).unlink()
+                Path(temporary).unlink()
             raise
         self._prune()
         return path
@@ -87,23 +87,23 @@ class RunStore:
     def latest(self, count: int = MAX_FILES) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""
         self.unreadable = 0
-        self.distrust = private_folders.why_untrusted(self.folder)
-        if self.distrust:
+        self.why_untrusted = private_folders.why_untrusted(self.folder)
+        if self.why_untrusted:
             return []
         found: list[Run] = []
         for path in self._files():
             if len(found) >= count:
                 break
             try:
-                kept = from_json(private_folders.read_private_file(path, input_size_limits.DOCUMENT.bytes + 1))
+                document = from_json(private_folders.read_private_file(path, input_size_limits.DOCUMENT.bytes + 1))
             except (OSError, NotADocument):
-                kept = None
-            if not isinstance(kept, Run | Experiment):
+                document = None
+            if not isinstance(document, Run | Experiment):
                 self.unreadable += 1
                 continue
-            found += runs_in(kept)
-            if isinstance(kept, Experiment):
-                self._experiments.update({(run.started_at, run.config): path for run in runs_in(kept)})
+            found += runs_in(document)
+            if isinstance(document, Experiment):
+                self._experiments.update({(run.started_at, run.config): path for run in runs_in(document)})
         return sorted(found, key=lambda run: run.started_at, reverse=True)[:count]
 
     def _prune(self) -> None:
@@ -113,10 +113,10 @@ class RunStore:
                 room -= old.stat().st_size
                 if number >= MAX_FILES or (room < 0 and number > 0):
                     old.unlink()
-        for half in self.folder.glob(".*.tmp"):
+        for leftover in self.folder.glob(".*.tmp"):
             with suppress(OSError):
-                if time.time() - half.stat().st_mtime > _ABANDONED_SECONDS:
-                    half.unlink()
+                if time.time() - leftover.stat().st_mtime > _ABANDONED_SECONDS:
+                    leftover.unlink()
 
     def _files(self) -> list[Path]:
         """Newest first: file names begin with the time."""

@@ -311,8 +311,8 @@ async def _compare(context: ToolContext, arguments: CompareArguments) -> dict[st
 def _chosen_runs(arguments: CompareArguments) -> list[Run]:
     store = RunStore()
     saved_runs = store.latest()
-    if store.distrust:
-        raise GpuwatchError(f"{store.folder} is not read: {store.distrust}")
+    if store.why_untrusted:
+        raise GpuwatchError(f"{store.folder} is not read: {store.why_untrusted}")
     if arguments.configs:
         newest: dict[str, Run] = {}
         for run in saved_runs:

@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.diagnostic_report import MACHINE, Diagnostic
+from gpuwatch.core.model.diagnostic_report import MACHINE_SOURCE, Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
@@ -143,7 +143,9 @@ def side_of_document(document: Comparable, name: str, *, with_card_ids: bool) ->
             _add_snapshot(side, document.snapshot, with_card_ids)  # its findings are among those of the report
     side.findings = _by_cause(document.findings)
     if isinstance(document, Diagnostic):
-        side.findings_of_machine = _by_cause(finding for finding in document.findings if MACHINE in finding.sources)
+        side.findings_of_machine = _by_cause(
+            finding for finding in document.findings if MACHINE_SOURCE in finding.sources
+        )
     return side
 
 

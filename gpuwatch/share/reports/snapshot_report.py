@@ -75,7 +75,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
 
 def device_tables(snapshot: Snapshot) -> tuple[Table, ...]:
     """GPUs, MIG instances and processes."""
-    return (_gpu_table(snapshot), _mig_instances(snapshot), _processes_table(snapshot))
+    return (_gpu_table(snapshot), _mig_instances(snapshot), _gpu_processes_table(snapshot))
 
 
 def _gpu_table(snapshot: Snapshot) -> Table:
@@ -198,7 +198,7 @@ def _part_of_whole(part: str, whole: str) -> str:
     return f"{amount} / {whole}" if amount and whole.endswith(f" {unit}") else f"{part} / {whole}"
 
 
-def _processes_table(snapshot: Snapshot) -> Table:
+def _gpu_processes_table(snapshot: Snapshot) -> Table:
     """The processes on the GPUs; largest first on each."""
     processes = sorted(
         snapshot.processes,
@@ -207,14 +207,16 @@ def _processes_table(snapshot: Snapshot) -> Table:
             -(process.number("gpu_memory_bytes") or 0),
         ),
     )
-    return _process_table(
+    return _table_of_processes(
         "Processes",
         [_process_cells(process, snapshot) for process in processes],
         optional=("Type", "Time", "Host mem", "CPU", "SM", "User", "Framework"),
     )
 
 
-def _process_table(title: str, cells: Sequence[dict[str, str]], optional: tuple[str, ...], note: str = "") -> Table:
+def _table_of_processes(
+    title: str, cells: Sequence[dict[str, str]], optional: tuple[str, ...], note: str = ""
+) -> Table:
     return Table(
         title,
         *columns(cells),
@@ -238,7 +240,7 @@ def _busiest_table(snapshot: Snapshot) -> Table:
     if process_count is not None and process_count > len(rows):
         in_json = min(listed_count, process_count)
         note = f"The {len(rows)} busiest of {process_count} processes; --json has {in_json}. {note}"
-    return _process_table("Processes of the host", rows, ("Time", "Framework", "Host mem"), note)
+    return _table_of_processes("Processes of the host", rows, ("Time", "Framework", "Host mem"), note)
 
 
 def _process_cells(process: Process, snapshot: Snapshot) -> dict[str, str]:

@@ -67,13 +67,13 @@ def gpu_number_prompt(screen: TabScreen, devices: Sequence[Device]) -> JumpScree
 
 
 def _pane_targets(screen: TabScreen, pane: PaintedPane, region: Region) -> Iterable[Target]:
-    if not any(y == 0 for _, y, _ in pane.jump_rows()):  # what begins there focuses the pane, too
+    if not any(y == 0 for _, y, _ in pane.jump_targets()):  # what begins there focuses the pane, too
 
         def focus(opens: bool) -> None:
             pane.focus()
 
         yield Target(region.x + 1, region.y, focus)
-    for x, y, select in pane.jump_rows():
+    for x, y, select in pane.jump_targets():
 
         def go(opens: bool, select: Callable[[bool], object] = select) -> None:
             pane.focus()

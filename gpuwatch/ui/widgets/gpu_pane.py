@@ -18,7 +18,7 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import GpuDisplay
 from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, available_fields, fields_with_values
 from gpuwatch.ui.tables.gpu_loads import SteadyOrder, with_devices
-from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
+from gpuwatch.ui.widgets.painted_pane import JumpTarget, PaintedPane
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 _REDRAW_SECONDS = 5.0
@@ -128,10 +128,10 @@ class GpuPane(PaintedPane, can_focus=True):
         if number is not None:
             self._jump(self._devices[number].uuid, event.chain == 2)
 
-    def jump_rows(self) -> list[JumpRow]:
+    def jump_targets(self) -> list[JumpTarget]:
         across = max(self._overview_layout.columns, 1)
         lefts = [-(-column * self.size.width // across) for column in range(across)]
-        found: dict[int, JumpRow] = {}
+        found: dict[int, JumpTarget] = {}
         for y in range(self.size.height):
             for x in lefts:
                 number = self._device_at(x, y)

@@ -14,7 +14,7 @@ from gpuwatch.ui.panes.machine_lines import top_line
 from gpuwatch.ui.panes.overview_summary import PlacedItem, SummaryItem, draw_summary
 from gpuwatch.ui.settings.actions import Action, bindings
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.painted_pane import JumpRow, PaintedPane
+from gpuwatch.ui.widgets.painted_pane import JumpTarget, PaintedPane
 
 
 class OneLinePane(PaintedPane):
@@ -103,7 +103,7 @@ class SummaryLine(OneLinePane, can_focus=True):
             if start <= event.x < end:
                 self._jump(item, True)
 
-    def jump_rows(self) -> list[JumpRow]:
+    def jump_targets(self) -> list[JumpTarget]:
         return [(start, 0, partial(self._jump, item)) for start, _, item in self._places]
 
     def _jump(self, item: SummaryItem, opens: bool) -> None:

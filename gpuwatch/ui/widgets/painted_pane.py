@@ -1,8 +1,8 @@
 """The base of every pane: lines of (text, style) spans, of which only the changed ones are redrawn.
 
-A pane passes its lines as plain tuples to :meth:`PaintedPane.paint`, which compares them with those on
-screen and redraws those that differ. Equal lines cost
-only a comparison; strips are built when Textual requests a line and cached until it changes.
+A pane passes its lines as plain tuples to :meth:`PaintedPane.paint`, which compares them with those on screen and
+redraws those that differ. Equal lines cost only a comparison; strips are built when Textual requests a line and cached
+until it changes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _printable_line(line: Line) -> Line:
     return Line(tuple((printable(text), style) for text, style in line.spans), line.highlighted)
 
 
-JumpRow = tuple[int, int, Callable[[bool], object]]
+JumpTarget = tuple[int, int, Callable[[bool], object]]
 """Cell and line of something in a pane, and what selects it, or opens it too (True)."""
 
 
@@ -98,7 +98,7 @@ class PaintedPane(Widget):
             return
         self.refresh(*(Region(0, y, max(self.size.width, 1), 1) for y, _, _ in changes))
 
-    def jump_rows(self) -> list[JumpRow]:
+    def jump_targets(self) -> list[JumpTarget]:
         """What jump mode can go to inside this pane, where it is drawn now."""
         return []
 
@@ -161,21 +161,21 @@ class PaintedPane(Widget):
         return Color.parse(self.app.theme_variables[name])
 
     def _make_rich_style(self, name: str) -> Style:
-        background, sixteen = self.background_colors[1], self.app.native_ansi_color
+        background, has_16_colors = self.background_colors[1], self.app.native_ansi_color
         if name == "cursor":
             foreground = self._theme_color("foreground")
-            if not sixteen:
+            if not has_16_colors:
                 background = background.blend(self._theme_color(HIGHLIGHT_COLOR), HIGHLIGHT_SHARE)
-            return Style(color=foreground.rich_color, bgcolor=background.rich_color, reverse=sixteen or None)
+            return Style(color=foreground.rich_color, bgcolor=background.rich_color, reverse=has_16_colors or None)
         style_rule = STYLES[name]
         foreground = self._theme_color(style_rule.foreground)
-        if not sixteen:
+        if not has_16_colors:
             background = self._theme_color(style_rule.background) if style_rule.background else background
             foreground = background.blend(foreground, style_rule.strength)
         elif style_rule.sixteen == "reverse":
             foreground = self._theme_color(style_rule.background)
         style = Style(color=foreground.rich_color, bgcolor=background.rich_color, bold=style_rule.bold or None)
-        return style + Style.parse(style_rule.sixteen) if sixteen else style
+        return style + Style.parse(style_rule.sixteen) if has_16_colors else style
 
     def _stale_style(self) -> Style:
         """The style of stale data: as faint as this theme allows while readable."""

@@ -51,7 +51,7 @@ from gpuwatch.ui.tables.process_table_rows import (
     table_rows,
     tree_branches,
 )
-from gpuwatch.ui.widgets.painted_pane import JumpRow
+from gpuwatch.ui.widgets.painted_pane import JumpTarget
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 from gpuwatch.ui.widgets.scroll_list import ItemList
 
@@ -277,7 +277,7 @@ class ProcessTable(ItemList[Row]):
             self.cursor -= 1  # to the row that has taken the place
         super().move(where)
 
-    def jump_rows(self) -> list[JumpRow]:
+    def jump_targets(self) -> list[JumpTarget]:
         """The visible rows, each identified by its process in case the order changes."""
         inset, shown = int(self.framed), self.items[self.top : self.top + self.room]
         return [(inset, inset + 1 + y, partial(self._jump_to, row.key)) for y, row in enumerate(shown)]

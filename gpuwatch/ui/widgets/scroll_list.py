@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, with_bor
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, spans_width, wrap_line
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.tables.filter_language import WordFilter
-from gpuwatch.ui.widgets.painted_pane import JumpRow
+from gpuwatch.ui.widgets.painted_pane import JumpTarget
 from gpuwatch.ui.widgets.preferences_app import key_name
 from gpuwatch.ui.widgets.scrolling_pane import ScrollingPane
 
@@ -106,7 +106,7 @@ class ScrollList(ScrollingPane, can_focus=True):
         if where in steps:
             self.move_by(steps[where])
 
-    def jump_rows(self) -> list[JumpRow]:
+    def jump_targets(self) -> list[JumpTarget]:
         """The visible lines, if there is a cursor."""
         if self.cursor is None:
             return []
