@@ -38,10 +38,10 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
     """
     check_writable(output)
     documents = [(source, read_document(source)) for source in sources]
-    publish(_snapshots_side_by_side(documents), output, as_json=as_json, redact=redact)
+    publish(_compare_documents(documents), output, as_json=as_json, redact=redact)
 
 
-def _snapshots_side_by_side(documents: list[tuple[Path, Document]]) -> Document:
+def _compare_documents(documents: list[tuple[Path, Document]]) -> Document:
     from gpuwatch.fleet.cluster.node_comparison import compare_saved_runs
 
     runs: list[Run] = []

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def examine_machine(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
     """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
-    from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
+    from gpuwatch.explain.diagnosis.doctor.doctor_document import build_document
     from gpuwatch.explain.diagnosis.runs.finished_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
@@ -59,7 +59,7 @@ def examine_machine(python: str | None, framework: str | None, progress: Callabl
         named_by_user=python is not None or framework is not None,
         deadline=checks.DRIVER_SECONDS,
     )
-    return examine(facts, taken_at, time.monotonic() - started)
+    return build_document(facts, taken_at, time.monotonic() - started)
 
 
 def result_within(seconds: float, work: Callable[[], T]) -> T | None:

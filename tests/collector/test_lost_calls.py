@@ -108,7 +108,7 @@ class Looks:
         monkeypatch.setattr(collector_supervision.procfs, "state", lambda pid: self.state)
         monkeypatch.setattr(collector_supervision.procfs, "cpu_times", lambda pid: (self.ran, self.waited))
         monkeypatch.setattr(collector_supervision.procfs, "in_page_fault", lambda pid: self.faults)
-        monkeypatch.setattr(collector_supervision.procfs, "disk_faults", lambda pid: self.pages)
+        monkeypatch.setattr(collector_supervision.procfs, "major_faults", lambda pid: self.pages)
         monkeypatch.setattr(driver_call_tracking, "_shared_page", None)  # as it is afterwards
         self.page = driver_call_tracking.CallPage()
         driver_call_tracking.start_tracking(self.page.descriptor, {})

@@ -23,7 +23,7 @@ from gpuwatch.core.model.doctor import (
 from gpuwatch.core.model.run import DeviceMapping, Devices, Framework, Run
 from gpuwatch.core.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
 from gpuwatch.explain.diagnosis.doctor.check import Facts
-from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
+from gpuwatch.explain.diagnosis.doctor.doctor_document import build_document
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -166,7 +166,7 @@ def bare(**changes: Any) -> Facts:
 
 
 def examined(facts: Facts) -> Doctor:
-    return examine(facts, NOW, 1.0)
+    return build_document(facts, NOW, 1.0)
 
 
 def checks(facts: Facts) -> dict[str, Check]:

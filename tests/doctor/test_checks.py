@@ -23,7 +23,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json, to_json
 from gpuwatch.core.model.snapshot import Driver, Problem, Process
 from gpuwatch.explain.diagnosis.doctor.check import CHECKS, Answer, DeclaredCheck, Facts, check, run_checks
-from gpuwatch.explain.diagnosis.doctor.doctor_document import TOPICS, checks_in_order
+from gpuwatch.explain.diagnosis.doctor.doctor_document import CHECK_MODULES, checks_in_order
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import gpu_variables
 from gpuwatch.explain.logs.log_facts import CuInitError, LogFacts
@@ -373,7 +373,7 @@ def test_ids_are_dotted_unique_and_shown_by_topic() -> None:
     ids = [entry.id for entry in checks_in_order()]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z]+\.[a-z-]+", name) for name in ids)
-    groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
+    groups = [topic.__name__.rpartition(".")[2] for topic in CHECK_MODULES]
     assert list(dict.fromkeys(name.split(".")[0] for name in ids)) == groups
     with pytest.raises(ValueError, match=r"driver\.start"):
         check("driver.start", "again")

@@ -21,7 +21,7 @@ from gpuwatch.experiment.probing.interpreter_checks import (
 )
 from gpuwatch.experiment.probing.run_draft import RunDraft
 from gpuwatch.explain.diagnosis.doctor.check import Facts
-from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
+from gpuwatch.explain.diagnosis.doctor.doctor_document import build_document
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.machine.collector.live_feed import LiveFeed
@@ -103,7 +103,7 @@ class Looked:
     def again(self, before: Snapshot) -> tuple[Run, str | None, dict[str, str]]:
         run = complete(self.draft.run, self.draft.log, before)
         facts = Facts(snapshot=before, installation=self.look, run=run, log=self.draft.log, simulated=True)
-        document = examine(facts, NOW, 0.0)
+        document = build_document(facts, NOW, 0.0)
         return run, document.primary, {check.id: check.state for check in document.checks}
 
 

@@ -19,8 +19,9 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.share.reports.comparison_report import comparison_table
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
-from gpuwatch.share.reports.report_elements import Table, variable_value
+from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import BY_NAME
+from gpuwatch.share.reports.report_text import variable_value
 from gpuwatch.share.reports.run_report import fallback_text, run_content
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines

@@ -25,9 +25,10 @@ from gpuwatch.share.reports.diagnostic_summary import age_text, cause_meaning
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.literal_commands import command_to_paste, split_commands
 from gpuwatch.share.reports.memory_over_time import timeline_text
-from gpuwatch.share.reports.report_elements import Table, sentence_case
+from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.report_log_lines import readable
+from gpuwatch.share.reports.report_text import sentence_case
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.every import every

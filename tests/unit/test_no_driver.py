@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.core.model.doctor import PciCard, System
 from gpuwatch.core.model.driver_advice import missing_driver_action
 from gpuwatch.explain.diagnosis.doctor.check import Facts
-from gpuwatch.explain.diagnosis.doctor.doctor_document import examine
+from gpuwatch.explain.diagnosis.doctor.doctor_document import build_document
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.machine.sources.nvidia import nvml_errors
@@ -46,7 +46,7 @@ def test_snapshot_report_and_doctor_advise_the_same(name: str, monkeypatch: pyte
     problem = nvml_errors.open_problem(pynvml, nvml_errors.LIBRARY_NOT_FOUND)
     taken = machine(driver=False, problems=(problem,))
     (found,) = [entry for entry in diagnose(Evidence(snapshot=taken)) if entry.id == "driver.missing"]
-    judged = examine(Facts(system=system, snapshot=taken), NOW, 0.0)
+    judged = build_document(Facts(system=system, snapshot=taken), NOW, 0.0)
     told = [entry for entry in judged.findings if entry.id == "driver.missing"]
     assert {entry.action for entry in told} == {found.action} == {missing_driver_action(system)}
     assert problem.hint.startswith(found.action or "?")

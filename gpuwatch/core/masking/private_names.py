@@ -2,8 +2,8 @@
 
 Most stand after a word that tells what they are (``nodeName: x``, ``--job-name x``, ``pod "x"``), one of
 :data:`FIELD_NOUNS`. A name that only its place in a line reveals has a row in ``private_names.txt``: its
-kind, what a line must contain to be searched, and a pattern whose groups are names. Ids, addresses and paths are
-recognized by their form, whatever stands around them.
+kind, what a line must contain to be searched, and a pattern whose groups are names. Ids, addresses and paths,
+which their form shows, are in :mod:`gpuwatch.core.masking.address_and_path_patterns`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import NamedTuple
 
 from gpuwatch.core.masking.public_names import COMMON_WORDS, KNOWN_OWNERS, NUMBERED_WORDS
 from gpuwatch.core.parsing import lazy, table_rows, word_set
 
-TEMPORARY_FOLDER = lazy(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
-"""Shared folders: users choose the names in them, even plain ones such as ``venv``."""
 USER_FIELDS = word_set("user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER JUPYTERHUB_USER")
 """Fields and variables that name a user."""
 HOST_FIELDS = word_set("host node hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
@@ -90,13 +89,46 @@ _HEADINGS = lazy(
     r"(?:[A-Z%+][A-Z0-9%()_/:+-]*(?: +|$)){2,20}$"
 )
 _HEADING_KIND = {"USER": "user", "OWNER": "user", "LOGIN": "user", "USERNAME": "user", "HOST": "host", "NODE": "host"}
+_NUMBERED_NAME = lazy(r"([A-Za-z]+)(?:[-_.]?[\d.]+[A-Za-z]{0,2})*")
+_HYPHENS = lazy(r"[a-z]+(?:-[a-z0-9]+)+")
+_HEX_DIGITS = lazy(r"[a-f\d-]+")
+_NODE_NAME = lazy(
+    r"(?:[a-z]{2,}(?:-[a-z]+)*-?\d{2,5}|[a-z]{2,}(?:-[a-z]{1,12}){0,3}\d*(?:-(?!v\d)[a-z]?\d{1,5}){1,5})[a-z]?(?:\.[a-z][\w.-]*)?"
+)
+_BEFORE_NOUN = lazy(r"(?:\b(?:of|by|as|for|from|to|user|to the|that)|^|[:;(,.]) ?(?:the )?$", re.IGNORECASE)
+_AFTER_NAME = lazy(
+    r"[ .,;:)'\u2019]*(?:$|\n|[.,;:)'\u2019] ?"
+    r"|\s(?:is|has|may|does|did|was|not|exceeded|for|uses?|holds?|on|from|at|in|lost|died|went|failed|exited|timed)\b)"
+)
+USER_AT_HOST = lazy(
+    rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
+)
+"""``alice@node07``, in prompts and commands of ssh."""
+HOST_AFTER_AT = lazy(r"(?<=[\w.-])@([\w.-]{1,255}+):[~/]", re.ASCII)
+SHELL_PROMPT = lazy(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
+USER_OF_PROCESS = lazy(
+    r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
+    r"(?=,? (?:held|or)\b|;|$)"
+    r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
+)
+"""How ``diagnosis.memory.memory_holders`` names the owner of a process, which may have exited since."""
 
 
-def names_in(text: str) -> Iterator[tuple[str, str, str]]:
-    """Kind and name of what ``text`` names, and the name with what tells it, for names that are words elsewhere."""
+class FoundName(NamedTuple):
+    """A private name in a text."""
+
+    kind: str
+    """A kind of :data:`FIELD_NOUNS` or of a row of ``private_names.txt``."""
+    name: str
+    context: str
+    """The name with the words that show what it is, for a name that is a plain word elsewhere; empty without such."""
+
+
+def names_in(text: str) -> Iterator[FoundName]:
+    """The private names in ``text``."""
     # Arguments as Python prints them are also searched as the command line that they are.
     text += "".join("\n" + _SEPARATOR.sub(" ", match[1][1:-1]) for match in _ARGUMENTS.finditer(text))
-    forms = [pattern for kind, _, pattern in private_name_rows() if kind == "line"]
+    line_patterns = [pattern for kind, _, pattern in private_name_rows() if kind == "line"]
     columns: dict[int, str] = {}
     for line in text.split("\n"):
         if _HEADINGS.match(line):
@@ -109,46 +141,46 @@ def names_in(text: str) -> Iterator[tuple[str, str, str]]:
                 columns = {}
             for position, kind in columns.items():
                 if re.fullmatch(rf"{_NAME}\+?", cells[position]):
-                    yield kind, cells[position].rstrip("+"), ""
-        for pattern in forms:
-            if (form := pattern.match(line)) is not None:
-                for kind, name in form.groupdict().items():
-                    yield kind.partition("_")[0], name or "none", ""
+                    yield FoundName(kind, cells[position].rstrip("+"), "")
+        for pattern in line_patterns:
+            if (line_match := pattern.match(line)) is not None:
+                for kind, name in line_match.groupdict().items():
+                    yield FoundName(kind.partition("_")[0], name or "none", "")
     yield from _named_values(text)
     for kind, hints, pattern in private_name_rows():
         if kind == "line":
             continue
         seen = -1
-        for begin, end in _lines_with(text, hints, more=kind.endswith("+")):
+        for begin, end in _lines_with(text, hints, with_next_line=kind.endswith("+")):
             if begin > seen:
                 seen = begin
                 for match in pattern.finditer(text, begin, end):
                     for name in match.groups():
                         if name:
-                            yield kind.rstrip("+"), name, match[0]
+                            yield FoundName(kind.rstrip("+"), name, match[0])
 
 
-def _lines_with(text: str, hints: tuple[str, ...], *, more: bool) -> list[tuple[int, int]]:
-    """Where the lines with a hint begin and end; with ``more``, each with the line below it."""
+def _lines_with(text: str, hints: tuple[str, ...], *, with_next_line: bool) -> list[tuple[int, int]]:
+    """Where the lines with a hint begin and end; with ``with_next_line``, each with the line below it."""
     found: dict[int, int] = {}
     for hint in hints:
         position = text.find(hint)
         while position >= 0:
             end = text.find("\n", position)
-            end = text.find("\n", end + 1) if more and end >= 0 else end
+            end = text.find("\n", end + 1) if with_next_line and end >= 0 else end
             end = end if end >= 0 else len(text)
             found[text.rfind("\n", 0, position) + 1] = end
             position = text.find(hint, end)
     return sorted(found.items())
 
 
-def _named_values(text: str) -> Iterator[tuple[str, str, str]]:
+def _named_values(text: str) -> Iterator[FoundName]:
     """``nodeName: x``, ``--job-name x``, ``"user": "x"``, ``pod "x"``, ``<serial>x``."""
     lowered = text.lower()
     if len(lowered) != len(text):
         lowered = text
-    for hit in _NOUN.finditer(lowered):
-        start, end = hit.span()
+    for noun_match in _NOUN.finditer(lowered):
+        start, end = noun_match.span()
         before = text[start - 1 : start]
         if before.isalnum() and not (before.islower() and text[start].isupper()):
             continue
@@ -160,12 +192,12 @@ def _named_values(text: str) -> Iterator[tuple[str, str, str]]:
             while begin and (text[begin - 1].isalnum() or text[begin - 1] in "-_"):
                 begin -= 1
             if not text.startswith("--", begin):
-                yield from _names_after_noun(text, hit[0], start, match)
+                yield from _names_after_noun(text, noun_match[0], start, match)
                 continue
-        yield from _names_in_value(text, hit[0], start, match)
+        yield from _names_in_value(text, noun_match[0], start, match)
 
 
-def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[tuple[str, str, str]]:
+def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[FoundName]:
     begin, end = match.span("value")
     value, next_char = text[begin:end], match["next"]
     kind = _KIND_OF_NOUN.get(noun) or _KIND_OF_OTHER_NOUN[noun]
@@ -190,7 +222,7 @@ def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> I
         return  # "Error from server (Forbidden)"
     if value[0].isupper() and value[1:].islower() and not match["open"] and text[end : end + 1] == " ":
         return  # a sentence after a colon
-    sure = noun in _KIND_OF_NOUN or (match["more"] or "").strip(" _.-") in (
+    is_certain = noun in _KIND_OF_NOUN or (match["more"] or "").strip(" _.-") in (
         "name",
         "id",
         "list",
@@ -199,34 +231,26 @@ def _names_in_value(text: str, noun: str, start: int, match: re.Match[str]) -> I
         "hosts",
     )
     if kind == "host":
-        sure = sure or bool(noun in ("machine", "server") and match["open"] and not match["sign"])
-        if (sure and "_" not in value) or _looks_like_host(value):
-            yield kind, value, whole
+        is_certain = is_certain or bool(noun in ("machine", "server") and match["open"] and not match["sign"])
+        if (is_certain and "_" not in value) or _looks_like_host(value):
+            yield FoundName(kind, value, whole)
         position = end
-        while more := _MORE_HOSTS.match(text, position):
-            position = more.end()
-            if not is_numbered_name(more[1]):
-                yield kind, more[1], more[1]
+        while next_host := _MORE_HOSTS.match(text, position):
+            position = next_host.end()
+            if not is_numbered_name(next_host[1]):
+                yield FoundName(kind, next_host[1], next_host[1])
     elif kind == "image":
         if "/" in value:
-            yield kind, value, whole
+            yield FoundName(kind, value, whole)
     elif (
-        sure
+        is_certain
         or _NAME_FORM.fullmatch(value)
         or (match["open"] and not match["sign"] and noun != "run")
         or value.isdigit()
     ):
         for part in value.split("/") if kind in ("job", "id") and value.count("/") == 1 else (value,):
             if "/" not in part and not (kind == "serial" and ":" in part):
-                yield kind, part, whole
-
-
-_NUMBERED_NAME = lazy(r"([A-Za-z]+)(?:[-_.]?[\d.]+[A-Za-z]{0,2})*")
-_HYPHENS = lazy(r"[a-z]+(?:-[a-z0-9]+)+")
-_HEX_DIGITS = lazy(r"[a-f\d-]+")
-_NODE_NAME = lazy(
-    r"(?:[a-z]{2,}(?:-[a-z]+)*-?\d{2,5}|[a-z]{2,}(?:-[a-z]{1,12}){0,3}\d*(?:-(?!v\d)[a-z]?\d{1,5}){1,5})[a-z]?(?:\.[a-z][\w.-]*)?"
-)
+                yield FoundName(kind, part, whole)
 
 
 def _looks_like_host(name: str) -> bool:
@@ -238,7 +262,7 @@ def _looks_like_host(name: str) -> bool:
     )
 
 
-def looks_like_node(name: str) -> bool:
+def looks_like_node_in_sentence(name: str) -> bool:
     """Whether a word between others may be the name of a node, and is not of words that programs have."""
     words = [part.rstrip("0123456789") for part in name.partition(".")[0].split("-")]
     known = [word in COMMON_WORDS or word in NUMBERED_WORDS for word in words if len(word) > 1]
@@ -257,14 +281,7 @@ def is_numbered_name(name: str) -> bool:
     return word in NUMBERED_WORDS or word in COMMON_WORDS
 
 
-_BEFORE_NOUN = lazy(r"(?:\b(?:of|by|as|for|from|to|user|to the|that)|^|[:;(,.]) ?(?:the )?$", re.IGNORECASE)
-_AFTER_NAME = lazy(
-    r"[ .,;:)'\u2019]*(?:$|\n|[.,;:)'\u2019] ?"
-    r"|\s(?:is|has|may|does|did|was|not|exceeded|for|uses?|holds?|on|from|at|in|lost|died|went|failed|exited|timed)\b)"
-)
-
-
-def _names_after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[tuple[str, str, str]]:
+def _names_after_noun(text: str, noun: str, start: int, match: re.Match[str]) -> Iterator[FoundName]:
     """``of user x``, ``node gpu07 is down``, ``entity x not found``: what follows a noun in a sentence."""
     begin, end = match.span("value")
     name = text[begin:end].partition(":")[0]
@@ -273,8 +290,8 @@ def _names_after_noun(text: str, noun: str, start: int, match: re.Match[str]) ->
         return
     if kind == "host":
         name = name.partition("/")[0]
-        if looks_like_node(name) or (_looks_like_host(name) and _AFTER_NAME.match(text, end)):
-            yield kind, name, name
+        if looks_like_node_in_sentence(name) or (_looks_like_host(name) and _AFTER_NAME.match(text, end)):
+            yield FoundName(kind, name, name)
     elif kind == "user":
         is_user_name = (
             re.fullmatch(_NAME, name)
@@ -283,23 +300,23 @@ def _names_after_noun(text: str, noun: str, start: int, match: re.Match[str]) ->
             and noun in ("user", "owner", "account")
         )
         if is_user_name and (_BEFORE_NOUN.search(text[max(0, start - 12) : start]) or _AFTER_NAME.match(text, end)):
-            yield kind, name, name
+            yield FoundName(kind, name, name)
     elif kind == "serial":
         if re.fullmatch(r"(?=[A-Z]*\d)[A-Z0-9]{8,20}", name):
-            yield kind, name, name
+            yield FoundName(kind, name, name)
     elif kind in ("job", "id"):
         sentence_goes_on = noun in _KIND_OF_NOUN and (
             _AFTER_NAME.match(text, end) or text.startswith((" of ", " could "), end)
         )
-        named = "-" in name and (
+        is_named = "-" in name and (
             noun == "bucket" or (sentence_goes_on and COMMON_WORDS.isdisjoint(name.lower().split("-")))
         )
-        numbered = any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or named
+        numbered = any(map(str.isdigit, name)) or name.count("-") > 1 or "_" in name or is_named
         if (noun == "entity" and ("/" in name or text.startswith((" not ", " does "), end))) or (
             "/" not in name and numbered and _NAME_FORM.fullmatch(name) and not is_numbered_name(name)
         ):
             for part in name.split("/"):
-                yield kind, part, part
+                yield FoundName(kind, part, part)
 
 
 @cache
@@ -312,48 +329,3 @@ def private_name_rows() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], .
             text = text.replace(f"<{name}>", part)
         found.append((kind, tuple(hints.split("|")), lazy(text, re.MULTILINE)))
     return tuple(found)
-
-
-USER_AT_HOST = lazy(
-    rf"(?<![\w.+/@-])({_NAME})@(?!v?\d|@|GLIBC|CXX)([A-Za-z][\w-]{{1,63}})(?![\w-]|[\w.-]*/|\.(?:service|socket|target))"
-)
-"""``alice@node07``, in prompts and commands of ssh."""
-HOST_AFTER_AT = lazy(r"(?<=[\w.-])@([\w.-]{1,255}+):[~/]", re.ASCII)
-SHELL_PROMPT = lazy(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
-USER_OF_PROCESS = lazy(
-    r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
-    r"(?=,? (?:held|or)\b|;|$)"
-    r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
-)
-"""How ``diagnosis.memory.memory_holders`` names the owner of a process, which may have exited since."""
-
-_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
-GPU_UUID = lazy(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
-LONG_ID = lazy(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
-MAIL = lazy(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?!\.(?:service|socket|target|timer)\b)(?:\.[\w-]+)+")
-URL = lazy(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
-IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?!\w|-(?!\d{2,5}\b)|\.\d)")
-IPV6 = lazy(
-    r"(?:(?<![\w:.])|(?:(?<=[a-z]\d:)|(?<=[a-z]\d\d:))(?=[\da-fA-F:]{3,45}[<%]))"  # NCCL: eth0:fe80::1%eth0<0>
-    r"[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])"
-)
-PATH = lazy(r"(?<![\w.%/~)\]-])(?!(?<=<)/[\w:.-]{1,60}>)(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
-WINDOWS_SHARE = lazy(r"(?<![\w\\:])(\\{2,4})([A-Za-z][\w.-]{1,62})((?:\\{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-WINDOWS_PATH = lazy(r"(?<![\w])([A-Za-z]:)((?:[\\/]{1,2}[^\s\\/:;,'\"<>|()]+)+)")
-_DOMAINS = (
-    "com|org|net|edu|gov|mil|ai|cloud|local|internal|lan|corp|cluster|home|arpa"
-    "|de|fr|uk|ch|at|nl|se|eu|cn|jp|kr|in|au|ca|us"
-)
-FQDN = lazy(
-    rf"(?<![\w./@-])((?=[\w.-]*[\d-])(?:[A-Za-z0-9](?:[\w-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}(?:{_DOMAINS})"
-    r"|(?=[\w.-]*[\d-])(?:[A-Za-z0-9][\w-]{0,62}\.){2,8}(?:io|dev|info|no|fi|dk|pl|cz|it|es|pt|be|ie|ru|br|sg|tw|hk|il|za|nz|science|tech)"
-    r"|(?:[A-Za-z][\w-]{0,62}\.){1,8}(?:com|edu|gov|mil|example|invalid)"
-    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:internal|intra|corp|hpc|prod|svc)\.[a-z]{2,12}"
-    r"|(?:[A-Za-z0-9][\w-]{0,62}\.){1,8}(?:lan|internal|corp|intra)"
-    # Cut short before its end:
-    r"|(?!lib)[A-Za-z][A-Za-z-]{0,30}\d{2,6}\.(?:[a-z][a-z0-9-]{0,62}\.){1,7}[a-z0-9-]{0,62}(?=…))(?![\w-]|\.\w|\()"
-)
-MAC = lazy(
-    r"(?<![\w:.])(?:(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|(?=[\d.]*[a-f])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:])"
-)

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gpuwatch.core.masking import address_and_path_patterns as patterns
 from gpuwatch.core.masking import private_names as private
 from gpuwatch.core.masking import public_names as public
 from gpuwatch.core.masking.mask_secrets import COLOR
-from gpuwatch.core.masking.private_names import is_numbered_name, looks_like_node, names_in
+from gpuwatch.core.masking.private_names import is_numbered_name, looks_like_node_in_sentence, names_in
 from gpuwatch.core.model.json_codec import enumerated_values
 from gpuwatch.core.parsing import lazy
 
@@ -89,15 +90,15 @@ class Redactor:
 
     def _learn_text(self, text: str) -> None:
         """What the form of all texts together names, one line after the other."""
-        for kind, name, whole in names_in(text):
-            self._learn_name(kind, name, whole)
+        for found in names_in(text):
+            self._learn_name(found.kind, found.name, found.context)
         if "@" in text:
             for match in private.HOST_AFTER_AT.finditer(text):
                 self._learn_host(match[1])
             for match in private.USER_AT_HOST.finditer(text):
                 if not match[1].startswith(public.SYSTEMD_UNIT_PREFIXES):
                     self._learn_address(match[1], match[2])
-            for match in private.MAIL.finditer(text):
+            for match in patterns.MAIL.finditer(text):
                 if match[0][-1].isalpha():
                     self._learn_address(*match[0].rsplit("@", 1))
             for match in private.SHELL_PROMPT.finditer(text):
@@ -114,14 +115,14 @@ class Redactor:
             self._learn_host(site)
 
     def _learn_paths(self, key: str, text: str) -> None:
-        for match in private.PATH.finditer(text):
+        for match in patterns.PATH.finditer(text):
             if not _is_device(match):
                 self._replaced_path(match[2], home=match[1] == "~")
         if key == "command":
             self._replaced_command(text)
 
     def _learn_name(self, kind: str, text: str, whole: str) -> None:
-        """Takes a name that a text tells. ``whole``: with the words that tell it."""
+        """Replaces a name from now on; ``whole``: the name with the words that show what it is."""
         text = text.rstrip(".")
         lowered = text.lower()
         if lowered in public.WORD_NAMES or lowered in public.NOT_NAMES or _is_system_account(kind, text):
@@ -131,7 +132,7 @@ class Redactor:
                 self._replace_in_place(kind, text, whole)
             return
         if kind == "node":
-            if looks_like_node(text):
+            if looks_like_node_in_sentence(text):
                 self._learn_host(text, whole)
         elif kind == "peer" and (
             lowered in public.COMMON_WORDS or lowered in public.KNOWN_NAMES or is_numbered_name(text)
@@ -230,7 +231,7 @@ class Redactor:
         if isinstance(value, dict):
             fields = ((name, self.replaced(item, _field_name(value, str(name)))) for name, item in value.items())
             # Amounts are kept by UUID, parents by pid.
-            return {private.GPU_UUID.sub(self._gpu, n) if isinstance(n, str) else n: item for n, item in fields}
+            return {patterns.GPU_UUID.sub(self._gpu, n) if isinstance(n, str) else n: item for n, item in fields}
         if isinstance(value, (list, tuple)):
             return [self.replaced(item, key) for item in value]
         return value
@@ -262,29 +263,29 @@ class Redactor:
         for name, other in self._full_names.items():
             text = text.replace(name, other)
         if "@" in text:
-            text = private.MAIL.sub(lambda match: self.name("mail", match[0]), text)
+            text = patterns.MAIL.sub(lambda match: self.name("mail", match[0]), text)
         if "://" in text:
-            text = private.URL.sub(self._url, text)
+            text = patterns.URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
-            text = private.GPU_UUID.sub(self._gpu, text)
+            text = patterns.GPU_UUID.sub(self._gpu, text)
         if ":" in text or "-" in text or "." in text:
-            text = private.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
+            text = patterns.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
         if "." in text:
-            text = private.FQDN.sub(lambda m: m[0] if _is_public(m[0]) else self.name("host", m[0]), text)
-        text = private.LONG_ID.sub(self._long_id, text)
-        text = private.IPV4.sub(self._ipv4, text)
+            text = patterns.FQDN.sub(lambda m: m[0] if _is_public(m[0]) else self.name("host", m[0]), text)
+        text = patterns.LONG_ID.sub(self._long_id, text)
+        text = patterns.IPV4.sub(self._ipv4, text)
         if ":" in text:
-            text = private.IPV6.sub(self._ipv6, text)
+            text = patterns.IPV6.sub(self._ipv6, text)
         if "/" in text:
-            text = private.PATH.sub(
+            text = patterns.PATH.sub(
                 lambda m: m[0] if _is_device(m) else m[1] + self._replaced_path(m[2], home=m[1] == "~"), text
             )
         if "\\\\" in text:
-            text = private.WINDOWS_SHARE.sub(
+            text = patterns.WINDOWS_SHARE.sub(
                 lambda m: m[1] + self.name("host", m[2]) + self._replaced_windows_path(m[3]), text
             )
         if "\\" in text:
-            text = private.WINDOWS_PATH.sub(lambda m: m[1] + self._replaced_windows_path(m[2]), text)
+            text = patterns.WINDOWS_PATH.sub(lambda m: m[1] + self._replaced_windows_path(m[2]), text)
         return self._replace_words(text) if self._lengths_by_start else text
 
     def _replace_words(self, text: str) -> str:
@@ -374,7 +375,7 @@ class Redactor:
     def _replaced_path(self, path: str, *, home: bool = False) -> str:
         if public.SERVER_ROUTE.fullmatch(path):
             return path
-        temporary = private.TEMPORARY_FOLDER.match(path)
+        temporary = patterns.TEMPORARY_FOLDER.match(path)
         if temporary is None and (
             path.startswith(tuple(f"{place}/" for place in public.SYSTEM_FOLDERS)) or path in public.SYSTEM_FOLDERS
         ):

@@ -63,7 +63,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     """75th percentile."""
     points: int
-    """Values that there were: samples, or means of minutes or hours."""
+    """Number of values: samples, or means of minutes or hours."""
 
 
 class NumberChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from gpuwatch.experiment.probing.received_events import ReceivedEvents
 from gpuwatch.experiment.probing.run_gpu_memory import DeviceMemoryTracker, MemoryTimeline
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
-from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
+from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
 from gpuwatch.explain.logs.op_placement_lines import IDLE_OPS
 from gpuwatch.explain.logs.output_tail import OutputTail
 from gpuwatch.sim.environment import ENV_STATE

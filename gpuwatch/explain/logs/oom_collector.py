@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from gpuwatch.core.model.run import Oom, RunError
+from gpuwatch.core.model.run import Oom
 from gpuwatch.explain.logs.allocator_dump import OomDraft, starts_in_dump
 from gpuwatch.explain.logs.oom_messages import (
-    is_pytorch_oom,
     is_tensor_request_cut_off,
     may_be_same_bytes,
     parse_dump_head,
@@ -163,13 +162,3 @@ def _may_be_of(request: Oom, draft: OomDraft) -> bool:
         return request.requested_bytes == oom.requested_bytes
     # Without "(rounded to N)", the head is rounded to three digits: 2.25GiB.
     return may_be_same_bytes(request.requested_bytes, oom.requested_bytes)
-
-
-def is_out_of_memory_error(error: RunError) -> bool:
-    """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
-    if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
-        return True
-    if is_pytorch_oom(error.message) or parse_tensor_request(error.message) is not None:
-        return True
-    draft = parse_oom_without_dump(error.message)
-    return draft is not None and draft.oom.device != "CPU:0"

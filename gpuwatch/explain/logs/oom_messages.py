@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpuwatch.core.model.run import MemoryHolder, Oom
+from gpuwatch.core.model.run import MemoryHolder, Oom, RunError
 from gpuwatch.core.parsing import lazy
 from gpuwatch.explain.logs.allocator_dump import ALIGNMENT_BYTES, OomDraft
 from gpuwatch.explain.logs.sizes_and_device_names import device_name, size_bytes, tensor_bytes
@@ -304,3 +304,13 @@ def _parse_library_oom(message: str) -> OomDraft | None:
         requested = int(match[1]) if match[1] else size_bytes(match[2])
         return OomDraft(Oom(requested_bytes=requested, device=f"GPU:{int(match[3])}" if match[3] else None))
     return None
+
+
+def is_out_of_memory_error(error: RunError) -> bool:
+    """Whether an exception reports that GPU memory ran out: by its class, or by any framework's message."""
+    if "ResourceExhausted" in error.type or "OutOfMemory" in error.type:
+        return True
+    if is_pytorch_oom(error.message) or parse_tensor_request(error.message) is not None:
+        return True
+    draft = parse_oom_without_dump(error.message)
+    return draft is not None and draft.oom.device != "CPU:0"

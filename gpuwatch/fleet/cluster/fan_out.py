@@ -64,10 +64,10 @@ class NodeReply:
     def set_state(self, state: ReplyState, reason: str = "") -> None:
         """Changes the state, unless it has ended."""
         if self.state in UNFINISHED:
-            self.state, self.reason, self.since = state, one_line(reason), time.monotonic()
+            self.state, self.reason, self.since = state, safe_line(reason), time.monotonic()
 
 
-def one_line(text: str, most: int = 300) -> str:
+def safe_line(text: str, most: int = 300) -> str:
     """A text from a node as one short line without secrets and control characters."""
     return shorten(printable(" ".join(mask_text(text[: 4 * most]).split())), most)
 
@@ -240,7 +240,7 @@ class _FanOut:
             name = frame.node if job.node is None else job.node
             if name == NO_NODE or (name not in self.replies and len(self.replies) >= MAX_NODES):
                 continue
-            self._apply_frame(self.reply(one_line(name, 80)), frame)
+            self._apply_frame(self.reply(safe_line(name, 80)), frame)
         limit = input_size_limits.NODE_CHATTER
         if job.decoder.other_bytes > limit.bytes and job.stdin_closed_at is None:
             for reply in self._replies(job):
@@ -265,7 +265,7 @@ class _FanOut:
             reason = frame.payload.decode(errors="replace")
             reply.set_state("failed" if reply.state == "running" else "no-answer", reason)
         elif frame.kind == "progress":
-            reply.progress = one_line(frame.payload.decode(errors="replace"), 120)
+            reply.progress = safe_line(frame.payload.decode(errors="replace"), 120)
         elif frame.kind == "stderr":
             self._stderr[node] = (self._stderr.get(node, b"") + frame.payload)[-_MAX_MESSAGE_BYTES:]
         elif frame.kind == "data":
@@ -334,7 +334,7 @@ class _FanOut:
             reply.messages = reply.messages or self._stderr.pop(reply.node, b"").decode(errors="replace") or messages
             reply.set_state("failed" if answered else "no-answer", self._why_failed(code, messages, answered=answered))
         if job.node is None and not self.replies:
-            self.failure = self.failure or one_line(last_line(messages)) or f"the launcher ended with exit code {code}"
+            self.failure = self.failure or safe_line(last_line(messages)) or f"the launcher ended with exit code {code}"
 
     def _why_failed(self, code: int, messages: str, *, answered: bool) -> str:
         if reason := self._launcher.failure_reason(code, messages):
@@ -367,4 +367,4 @@ def _decode_json(payload: bytes, kind: type[_T]) -> _T:
 
 
 def _short_text(value: object) -> str | None:
-    return (one_line(value, 80) or None) if isinstance(value, str) else None
+    return (safe_line(value, 80) or None) if isinstance(value, str) else None

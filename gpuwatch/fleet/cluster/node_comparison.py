@@ -18,7 +18,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Experiment
 from gpuwatch.core.safe_text import last_line
-from gpuwatch.fleet.cluster.fan_out import UNFINISHED, NodeReply, one_line
+from gpuwatch.fleet.cluster.fan_out import UNFINISHED, NodeReply, safe_line
 from gpuwatch.fleet.cluster.odd_nodes import MIN_EQUAL_NODES, with_odd_nodes
 from gpuwatch.share.reports.runs_side_by_side import compare
 
@@ -110,9 +110,9 @@ def _why_unread(reply: NodeReply, error: str) -> str:
     if not reply.document.strip():
         code = f"exit code {reply.exit_code}" if reply.exit_code else "it sent nothing"
         last = last_line(reply.messages)
-        return one_line(f"{code}: {last.removeprefix('gpuwatch: ')}" if last else code)
+        return safe_line(f"{code}: {last.removeprefix('gpuwatch: ')}" if last else code)
     differs = _version_mismatch(reply)
-    return one_line(f"{differs}: {error}" if differs else f"its answer cannot be read: {error}")
+    return safe_line(f"{differs}: {error}" if differs else f"its answer cannot be read: {error}")
 
 
 def _version_mismatch(reply: NodeReply) -> str:
@@ -122,7 +122,7 @@ def _version_mismatch(reply: NodeReply) -> str:
 def _probe_note(command: str, reply: NodeReply) -> str:
     """What a probe had to say, such as which GPUs it left alone: its siblings may have run on others."""
     lines = [line for line in reply.messages.splitlines() if line.startswith("gpuwatch: ") and "compiling" not in line]
-    return one_line(lines[0].removeprefix("gpuwatch: ")) if lines and command == "probe" else ""
+    return safe_line(lines[0].removeprefix("gpuwatch: ")) if lines and command == "probe" else ""
 
 
 def _answer_of(document: Document) -> str:
@@ -137,8 +137,8 @@ def _answer_of(document: Document) -> str:
 def _exit_code_meaning(document: Document, code: int | None) -> str:
     """What an exit code of the command says, in words."""
     if isinstance(document, Snapshot) and document.problems:
-        return one_line(document.problems[0].detail)
+        return safe_line(document.problems[0].detail)
     if isinstance(document, Run | Comparison) and code == EXIT_PROBE_BROKEN:
         broken = [run for run in runs_in(document) if run.verdict in ("error", "timeout")]
-        return one_line(", ".join(f"{run.config}: {run.verdict}" for run in broken)) or f"exit code {code}"
+        return safe_line(", ".join(f"{run.config}: {run.verdict}" for run in broken)) or f"exit code {code}"
     return f"exit code {code}"

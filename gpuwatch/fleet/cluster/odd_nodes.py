@@ -26,7 +26,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.share.reports import comparable_runs
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.run_tables import device_map
 
 MIN_EQUAL_NODES = 4

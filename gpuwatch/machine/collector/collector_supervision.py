@@ -85,7 +85,7 @@ class _CallCheck(NamedTuple):
     """For which it waited for a CPU."""
     stuck_seconds: float
     """For which it has been in this call without running, although it could have run."""
-    disk_faults: int
+    major_faults: int
     """Pages from the disk so far."""
     paging: bool
     """Pages have come since the check before: it goes on, at the disk's pace. A check can fall between two of them."""
@@ -135,18 +135,18 @@ class CollectorWatch:
             return None
         now, state = time.monotonic(), procfs.state(self._pid)
         run_seconds, cpu_wait_seconds = procfs.cpu_times(self._pid)
-        disk_faults, paging = procfs.disk_faults(self._pid), False
+        major_faults, paging = procfs.major_faults(self._pid), False
         if before is None or before.call != call:
             stuck, added = 0.0, min(now - call.since, _FIRST_CHECK_SECONDS) - (cpu_wait_seconds - self._cpu_wait_before)
         else:
             stuck, seconds = before.stuck_seconds, min(now - before.at, 1.5 * LATE_CHECK_SECONDS)
             added = seconds - (cpu_wait_seconds - before.cpu_wait_seconds)
-            paging = disk_faults > before.disk_faults
+            paging = major_faults > before.major_faults
             if state == b"R" and run_seconds:
                 added = min(added, run_seconds - before.run_seconds)  # a virtual machine's CPU may stand still
         if paging or state in procfs.STOPPED or procfs.in_page_fault(self._pid):
             stuck = added = 0.0
-        return _CallCheck(call, now, run_seconds, cpu_wait_seconds, stuck + max(added, 0.0), disk_faults, paging)
+        return _CallCheck(call, now, run_seconds, cpu_wait_seconds, stuck + max(added, 0.0), major_faults, paging)
 
     def collector_fault(self) -> str:
         """What is wrong with the living process; completes "the collector …". Empty: it waits for the driver."""

@@ -164,7 +164,7 @@ def runs_python(pid: int) -> bool:
     return "python" in program and command != parent_command and not is_helper
 
 
-def disk_faults(pid: int) -> int:
+def major_faults(pid: int) -> int:
     """How many pages a process has waited for the disk to deliver, such as of its program; 0 when it has exited."""
     stat = process_stat(pid)
     return 0 if stat is None else int(stat.fields[9])

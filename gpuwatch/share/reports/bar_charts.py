@@ -11,7 +11,8 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, step_time_text
 from gpuwatch.machine.history.process_labels import program_name
-from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, clean
+from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow
+from gpuwatch.share.reports.report_text import clean
 
 _MAX_OWNERS = 6
 """Processes of a GPU with a color of their own; the others share one."""
@@ -24,7 +25,7 @@ def memory_by_owner_chart(snapshot: Snapshot) -> BarChart | None:
     rows = [row for device in snapshot.devices if (row := _owner_row(device, snapshot.processes)) is not None]
     if not rows:
         return None
-    return _chart("Memory by owner", rows, max(row.total or 0 for row in rows), "from 0 to the whole device")
+    return _chart("Memory by owner", rows, max(row.scale or 0 for row in rows), "from 0 to the whole device")
 
 
 def _owner_row(device: Device, processes: Iterable[Process]) -> BarRow | None:
@@ -51,7 +52,7 @@ def _owner_row(device: Device, processes: Iterable[Process]) -> BarRow | None:
         parts.append(BarPart("unexplained", "owned by no listed process", unexplained, size(unexplained)))
     if reserved := device.number("memory.reserved_bytes"):
         parts.append(BarPart("reserved", "reserved by the driver", reserved, size(reserved)))
-    return BarRow(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
+    return BarRow(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", scale=total)
 
 
 def speed_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:

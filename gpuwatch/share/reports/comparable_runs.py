@@ -11,7 +11,7 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run
 from gpuwatch.experiment.trials.step_times import why_not_comparable
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
-from gpuwatch.share.reports.report_elements import clean, framework_text, names_with_counts
+from gpuwatch.share.reports.report_text import clean, framework_text, names_with_counts
 
 _WORK_PARAMETERS = (
     *("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile"),

@@ -15,7 +15,7 @@ from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.run_report import ended_as_expected
 from gpuwatch.share.reports.runs_side_by_side import labels, names_by_config
 

@@ -21,16 +21,8 @@ from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.comparable_runs import gpus, is_user_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.doctor_report import doctor_content
-from gpuwatch.share.reports.report_elements import (
-    GLYPHS,
-    SIMULATED_MACHINE,
-    Content,
-    Table,
-    clean,
-    columns,
-    drawable,
-    framework_text,
-)
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table, columns, drawable
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, framework_text
 from gpuwatch.share.reports.run_report import ended_as_expected, gpu_percent, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,

@@ -12,15 +12,8 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.diagnostic_summary import nvml_silence, run_name, short_command, utc_text
 from gpuwatch.share.reports.doctor_report import GROUP_TITLES, check_row
-from gpuwatch.share.reports.report_elements import (
-    CheckMarks,
-    Table,
-    clean,
-    clean_or_empty,
-    columns,
-    drawable,
-    variable_value,
-)
+from gpuwatch.share.reports.report_elements import CheckMarks, Table, columns, drawable
+from gpuwatch.share.reports.report_text import clean, clean_or_empty, variable_value
 from gpuwatch.share.reports.run_tables import first_columns, short_device
 
 _EFFECTS = {

@@ -36,18 +36,9 @@ from gpuwatch.share.reports.diagnostic_summary import (
     utc_text,
 )
 from gpuwatch.share.reports.doctor_report import libraries_table, packages_table
-from gpuwatch.share.reports.report_elements import (
-    SIMULATED_MACHINE,
-    STATE_BY_SEVERITY,
-    VALUES_NOTE,
-    Content,
-    MemoryTimeline,
-    Table,
-    clean,
-    clean_finding,
-    redaction_text,
-)
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, MemoryTimeline, Table
 from gpuwatch.share.reports.report_log_lines import readable
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, VALUES_NOTE, clean, clean_finding, redaction_text
 
 _WATCH_HINT = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}

@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.share.reports import run_report
 from gpuwatch.share.reports.doctor_report import check_counts_text
-from gpuwatch.share.reports.report_elements import clean, framework_text, names_with_counts
+from gpuwatch.share.reports.report_text import clean, framework_text, names_with_counts
 
 _MAX_NAME_CHARS = 60
 _SYSTEM_VERSIONS = (("os", ""), ("kernel", "kernel "), ("libc", ""))

@@ -27,7 +27,8 @@ from gpuwatch.experiment.trials.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.diff_sides import COUNTER_IDS, NUMBER_METRICS, DiffSide
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.report_elements import Content, Table
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean
 
 _MIN_MEDIAN_CHANGE = 0.05
 """Share of the larger median: medians that are closer are the same, however little they vary."""

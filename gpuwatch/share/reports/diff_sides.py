@@ -28,7 +28,7 @@ from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report
 from gpuwatch.share.reports.doctor_report import CHECK_MARKS
-from gpuwatch.share.reports.report_elements import clean, framework_text
+from gpuwatch.share.reports.report_text import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map, short_device
 
 Comparable = Diagnostic | Doctor | Run | Snapshot

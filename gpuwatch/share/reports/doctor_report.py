@@ -10,16 +10,8 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.share.reports.report_elements import (
-    SIMULATED_MACHINE,
-    STATE_BY_SEVERITY,
-    Content,
-    Table,
-    clean,
-    clean_finding,
-    columns,
-    framework_text,
-)
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, framework_text
 from gpuwatch.share.reports.run_tables import device_map_table
 
 CHECK_MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}

@@ -13,7 +13,8 @@ from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.share.reports import run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
-from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, clean, clean_finding
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table
+from gpuwatch.share.reports.report_text import clean, clean_finding
 from gpuwatch.share.reports.run_memory_tables import profiles_table
 from gpuwatch.share.reports.snapshot_report import device_tables
 

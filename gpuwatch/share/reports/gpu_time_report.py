@@ -11,16 +11,8 @@ from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
-from gpuwatch.share.reports.report_elements import (
-    SIMULATED_MACHINE,
-    BarChart,
-    BarPart,
-    BarRow,
-    Content,
-    Table,
-    clean,
-    columns,
-)
+from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, Content, Table, columns
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean
 
 HoursText = Callable[[float | None], str]
 _DECIMALS_BY_HOURS = ((10.0, 1), (1.0, 2), (0.0, 3))
@@ -177,7 +169,7 @@ def groups_table(usage: Usage) -> Table:
         optional=("GPUs", "Process-hours", "SM max", "Processes", "Owner"),
         charts=tuple(_group_charts(usage)),
         sortable=True,
-        total=total,
+        has_total_row=total,
     ).without(*left_out)
 
 
@@ -250,7 +242,7 @@ def _group_charts(usage: Usage) -> Iterator[BarChart]:
             top,
             f"from 0 to {hours(top)} GPU-hours",
             note=f"{hidden_groups} more are in the table." if hidden_groups > 0 else "",
-            keys=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
+            legend=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
         )
 
 

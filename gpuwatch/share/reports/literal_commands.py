@@ -14,7 +14,7 @@ _COMMAND = re.compile(
     r"|\bgpuwatch run -- python train\.py"
     r"|\bgpuwatch sim fault clear\b"
     r"|\bgpuwatch cause [a-z][\w.-]*\w"
-    r"|\bgpuwatch (?:probe|doctor|report|explain|env|compare)\b"
+    r"|\bgpuwatch (?:probe|doctor|report|explain|compare)\b"
     r"(?: (?:-o|--(?:group|config|python|framework|output|sim|memory-limit|fraction)) [\w./=-]*\w| --?[a-z][\w-]*)*"
     r"|\bnvidia-smi(?: -d [A-Z][A-Z,_]*[A-Z]\b| -[\w-]+(?: \d)?)+"
     r"|\bdocker run(?: --[\w-]+(?:[ =][\w-]+)?)+(?: IMAGE)?"
@@ -40,10 +40,10 @@ def split_commands(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def command_to_paste(text: str) -> str | None:
-    """The one thing in it to paste into a shell: a command, else an assignment, exported so that programs see it;
+    """What to paste into a shell of a text: its first command, else an assignment, exported so that programs see it;
     None where there is none."""
     commands = [piece for piece, is_code in split_commands(text) if is_code]
     if (match := _UNSET.match(text)) is not None:
         return f"unset {match[1]}"  # a sentence that begins with the command
-    run = next((piece for piece in commands if piece.startswith(_COMMAND_STARTS)), None)
-    return run or next((f"export {piece}" for piece in commands if "=" in piece), None)
+    command = next((piece for piece in commands if piece.startswith(_COMMAND_STARTS)), None)
+    return command or next((f"export {piece}" for piece in commands if "=" in piece), None)

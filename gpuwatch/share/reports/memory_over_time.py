@@ -11,8 +11,10 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.memory_profile import MemoryMoment
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import shorten
+from gpuwatch.share.reports.memory_profile_tables import MEMORY_GROUPS
 from gpuwatch.share.reports.recorded_period_graphs import block_graph
-from gpuwatch.share.reports.report_elements import MEMORY_GROUPS, MemoryAreas, clean
+from gpuwatch.share.reports.report_elements import MemoryAreas
+from gpuwatch.share.reports.report_text import clean
 
 _AMOUNTS_IN_WORDS = 8
 """Amounts that describe a timeline in words."""

@@ -10,20 +10,39 @@ from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports.report_elements import (
-    MEMORY_GROUPS,
     BarChart,
     BarPart,
     BarRow,
     MemoryAreas,
     PartKind,
     Table,
-    clean,
     columns,
 )
+from gpuwatch.share.reports.report_text import clean
 
 PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
 _SNAPSHOT_TITLES = ("Memory alive at the snapshot", "Largest holders at the snapshot", "More holders")
 _FIRST_HOLDERS = 12
+MEMORY_GROUPS: dict[str, tuple[PartKind, str]] = {
+    "weights": ("weights", "parameters of the model"),
+    "weights and caches": ("kept", "in use since before the recording began: parameters, buffers, caches"),
+    "caches": ("kept", "keys and values kept between steps"),
+    "arrays": ("weights", "arrays that the program keeps"),
+    "executables": ("kept", "compiled programs, which the device holds too"),
+    "optimizer state": ("optimizer", "what the optimizer keeps, such as momentum"),
+    "other variables": ("variables", "variables that do not belong to Keras, and Keras variables that are not trained"),
+    "inputs": ("inputs", "data copied to the GPU that has the shape of an input"),
+    "created": ("inputs", "tensors that the program creates outside modules, such as torch.zeros"),
+    "activations": ("activations", "results of the layers' forward ops"),
+    "gradients": ("gradients", "results of the backward pass"),
+    "workspace": (
+        "workspace",
+        "buffers of kernels, such as what cuBLAS keeps in each thread, and of the optimizer's update",
+    ),
+    "unattributed": ("unattributed", "recorded, but its name does not say what it was for"),
+}
+"""The groups of a memory profile, in the order in which they are stacked, what lives long at the bottom: how each is
+drawn, and what it is."""
 _OTHER_GROUP: tuple[PartKind, str] = ("unattributed", "")
 _BEFORE_RECORDING = "in use of the allocator when the recording began: variables, the optimizer's state, kept results"
 _MIN_SHARE = 0.0005

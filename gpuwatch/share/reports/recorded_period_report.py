@@ -18,17 +18,8 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_formatter, recording_subtitle
 from gpuwatch.share.reports.recorded_period_graphs import GRAPH_NAMES, recorded, value_text
-from gpuwatch.share.reports.report_elements import (
-    GLYPHS,
-    SIMULATED_MACHINE,
-    STATE_BY_SEVERITY,
-    Content,
-    PeriodGraphs,
-    Table,
-    clean,
-    clean_finding,
-    redaction_text,
-)
+from gpuwatch.share.reports.report_elements import GLYPHS, STATE_BY_SEVERITY, Content, PeriodGraphs, Table
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, redaction_text
 
 _MAX_ROWS = 200
 """Events in the table; the last ones."""

@@ -18,19 +18,15 @@ from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
-from gpuwatch.share.reports.report_elements import (
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns, drawable
+from gpuwatch.share.reports.report_text import (
     SIMULATED_IGNORED_NOTE,
     SIMULATED_NOTE,
-    STATE_BY_SEVERITY,
     TORCH_VALUES_NOTE,
     VALUES_NOTE,
-    Content,
-    Table,
     clean,
     clean_finding,
     clean_or_empty,
-    columns,
-    drawable,
     framework_text,
     names_with_counts,
     variable_value,

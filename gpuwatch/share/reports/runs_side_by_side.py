@@ -16,7 +16,7 @@ from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, why
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.log_line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
-from gpuwatch.share.reports.report_elements import clean, framework_text
+from gpuwatch.share.reports.report_text import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map
 
 _UNKNOWN_FACTS = {UNKNOWN, f"driver {UNKNOWN}"}

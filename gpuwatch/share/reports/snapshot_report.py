@@ -19,15 +19,8 @@ from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.process_labels import short_framework
-from gpuwatch.share.reports.report_elements import (
-    SIMULATED_MACHINE,
-    Content,
-    Table,
-    clean,
-    clean_finding,
-    clean_or_empty,
-    columns,
-)
+from gpuwatch.share.reports.report_elements import Content, Table, columns
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, clean_or_empty
 
 _MAX_COMMAND_CHARS = 120
 _SILENCE_REASONS = {

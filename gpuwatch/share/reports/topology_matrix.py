@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
-from gpuwatch.share.reports.report_elements import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.share.reports.report_elements import Content, Table
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean
 
 LEGEND = {
     "NV#": "NVLinks, directly or through a switch, and how many",

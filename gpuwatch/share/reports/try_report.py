@@ -25,23 +25,20 @@ from gpuwatch.experiment.trials.trial_results import (
 from gpuwatch.explain.traces.largest_holder import holder_name
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports import bar_charts, run_report
+from gpuwatch.share.reports.memory_profile_tables import MEMORY_GROUPS
 from gpuwatch.share.reports.report_elements import (
-    EVERY_RUN,
     GLYPHS,
-    MEMORY_GROUPS,
     BarChart,
     BarPart,
     BarRow,
     Content,
     PartKind,
     Table,
-    clean,
-    clean_or_empty,
     columns,
     drawable,
-    framework_text,
 )
 from gpuwatch.share.reports.report_log_lines import USUAL_LINES
+from gpuwatch.share.reports.report_text import EVERY_RUN, clean, clean_or_empty, framework_text
 from gpuwatch.share.reports.run_report import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
 

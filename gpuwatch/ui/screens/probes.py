@@ -19,7 +19,7 @@ from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE, UNSTEADY, speed_marks
-from gpuwatch.share.reports.report_elements import clean
+from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
     GROUP_WORDS,

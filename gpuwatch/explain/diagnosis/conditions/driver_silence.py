@@ -89,7 +89,6 @@ def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
         f"no sample since {since.astimezone():%H:%M:%S}; the data shown is older, and findings are not updated until"
         " samples arrive"
     )
-    times = "once" if status.replaced == 1 else f"{status.replaced} times"
     if status.blame:
         found = error_finding(
             "unknown",

@@ -19,18 +19,18 @@ from gpuwatch.explain.diagnosis.doctor.check import CHECKS, DeclaredCheck, Facts
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, diagnose_machine, primary_cause
 
-TOPICS = (driver, devices, container, environment, framework)
+CHECK_MODULES = (driver, devices, container, environment, framework)
 """The modules with checks, in display order."""
 _TAIL_LINES = 40
 
 
 def checks_in_order() -> list[DeclaredCheck]:
     """The checks by topic; within a topic, in the order of its file."""
-    topics = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
+    topics = [module.__name__.rpartition(".")[2] for module in CHECK_MODULES]
     return sorted(CHECKS, key=lambda entry: topics.index(entry.id.partition(".")[0]))
 
 
-def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
+def build_document(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
     """The doctor's document."""
     run, installation = facts.run, facts.installation
     run_findings = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))

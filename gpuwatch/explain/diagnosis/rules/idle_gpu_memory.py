@@ -25,7 +25,7 @@ _SMALL_MODEL_RATIO = 1000
 _UNTOUCHED_BYTES = 64 << 10
 """Bytes that an allocator uses itself before its device is used."""
 _ONE_SCALAR_BYTES, _MIN_MODEL_BYTES = 1 << 10, 1 << 20
-"""Bytes that no replica of a model gets by with, beside one with so many."""
+"""A device with at most the first has no replica of a model, if another one has at least the second."""
 _MIN_SAMPLES = 5
 """Samples of a GPU from which on its utilization tells that nothing ran there."""
 _MIN_HELD_SECONDS = 20.0
@@ -59,7 +59,7 @@ _OTHER_FRAMEWORK_ACTION = (
 
 @rule("idle.memory-held", needs="run")
 def allocated_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
-    """TensorFlow allocated nearly the whole device and used little of it."""
+    """The framework allocated nearly the whole device and used little of it."""
     if run.is_program and len(run.processes) > 1:
         return  # NVML's sum over processes, beside the peak of one
     if run.is_program and not _memory_matters(run):
@@ -72,7 +72,7 @@ def allocated_by_default(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if held >= _MIN_ALLOCATED_SHARE * total and peak <= _MAX_USED_SHARE * limit:
         yield info_finding(
             "idle.memory-held",
-            title=f"{_framework_text(evidence)} allocated {size(held)} of{_which_gpus(run)} {size(total)}"
+            title=f"{_framework_text(evidence)} allocated {size(held)} of{_of_gpu_text(run)} {size(total)}"
             f" and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
@@ -212,7 +212,7 @@ def steps_without_the_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]:
         evidence=(
             f"from {begin:.1f} to {last.t:.1f} s the framework held {size(max_bytes)} on the GPU in all {len(points)}"
             f" samples; its peak {size(run.memory.allocator_peak_bytes)}",
-            f"NVML: no kernel of it in {without_kernel} of these samples"
+            f"NVML: no kernel of the program in {without_kernel} of these samples"
             if without_kernel
             else "NVML does not report its kernels",
             f"according to NVML it kept {memory(points[-1].process_bytes)} of the GPU, its CUDA context included",
@@ -300,7 +300,7 @@ def _unused_gpus_finding(
     )
 
 
-def _which_gpus(run: Run) -> str:
+def _of_gpu_text(run: Run) -> str:
     """`` GPU 1's``, of several; the amounts are those of the fullest."""
     index = next((device.index for device in run.memory.devices if device.uuid == run.memory.device_uuid), None)
     return f" GPU {index}'s" if index is not None and len(run.memory.devices) > 1 else ""

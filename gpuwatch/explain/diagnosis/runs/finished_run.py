@@ -30,7 +30,7 @@ from gpuwatch.explain.diagnosis.runs.verdict_and_reason import (
 )
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.oom_collector import is_out_of_memory_error
+from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
 from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.sim.simulated_machine import context_bytes
 

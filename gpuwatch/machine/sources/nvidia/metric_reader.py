@@ -59,8 +59,8 @@ def _call_of(lib: Any, spec: MetricSpec) -> Callable[[Any], Any]:
     return (lambda handle: function(handle, *args)) if args else function
 
 
-def forget_permanent(device: NvmlDevice) -> None:
-    """Retry what the device did not support: a reset or a new mode may have changed that.
+def forget_unsupported(device: NvmlDevice) -> None:
+    """Forgets what the device did not support, so that it is asked again: a reset or a new mode may have changed that.
 
     Not GPM, which would take counters from a profiler.
     """
@@ -126,7 +126,7 @@ class MetricReader:
             readings.update(device.kept_readings[lane][0])
         lib, ecc_failed = self._lib, _ECC_CALL in device.permanent
         if lane is Lane.SLOW and ecc_failed and answer_or_none(lib, lib.nvmlDeviceGetEccMode, device.handle):
-            forget_permanent(device)  # ECC was switched on, and with it perhaps more
+            forget_unsupported(device)  # ECC was switched on, and with it perhaps more
         for query in self._queries[lane]:
             if not all(spec.id in readings for spec in query.specs):
                 self._read_query(device, query, readings, missing)

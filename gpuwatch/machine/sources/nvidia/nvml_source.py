@@ -27,7 +27,7 @@ from gpuwatch.machine.sources.device_source import (
 from gpuwatch.machine.sources.nvidia import mig, nvml_binding, nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_answers import text_from_nvml
 from gpuwatch.machine.sources.nvidia.gpm import GPU_TOO_OLD, GpmReader
-from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_permanent
+from gpuwatch.machine.sources.nvidia.metric_reader import MetricReader, forget_unsupported
 from gpuwatch.machine.sources.nvidia.nvml_devices import DeviceList, NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 from gpuwatch.machine.sources.nvidia.processes import Accounting, ProcessLists
@@ -132,7 +132,7 @@ class NvmlSource:
         if time.monotonic() - self._retried_at >= _RETRY_SECONDS:
             self._retried_at = time.monotonic()
             for device in self.devices:
-                forget_permanent(device)
+                forget_unsupported(device)
         try:
             changed = self._device_list.changed()
         except _LIB.NVMLError as error:

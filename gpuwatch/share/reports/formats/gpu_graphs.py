@@ -29,7 +29,8 @@ from gpuwatch.share.reports.recorded_period_graphs import (
     runs_on,
     value_text,
 )
-from gpuwatch.share.reports.report_elements import PeriodGraphs, clean
+from gpuwatch.share.reports.report_elements import PeriodGraphs
+from gpuwatch.share.reports.report_text import clean
 
 _LEFT = 92
 _LANE_HEIGHT, _GRAPH_HEIGHT, _GAP_HEIGHT, _AXIS_HEIGHT = 17, 58, 12, 26
@@ -220,7 +221,7 @@ def _hover_columns(
     if not count:
         return
     width, step = (svg.RIGHT_EDGE - _LEFT) / count, -(-count // _COLUMNS)
-    for first, last in svg.bins(count, _COLUMNS):
+    for first, last in svg.equal_parts(count, _COLUMNS):
         at = period.begin.timestamp() + first * period.step_seconds
         until = at + step * period.step_seconds
         values = []

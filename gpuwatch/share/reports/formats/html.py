@@ -19,7 +19,8 @@ from gpuwatch.share.reports.formats.gpu_graphs import period_graphs
 from gpuwatch.share.reports.formats.memory_charts import profile_memory_chart, run_memory_chart
 from gpuwatch.share.reports.literal_commands import command_to_paste, split_commands
 from gpuwatch.share.reports.report_by_document_kind import content_of
-from gpuwatch.share.reports.report_elements import GLYPHS, sentence_case
+from gpuwatch.share.reports.report_elements import GLYPHS
+from gpuwatch.share.reports.report_text import sentence_case
 
 _BREAK_POINTS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _FOLDER = Path(__file__).parent

@@ -14,16 +14,8 @@ from gpuwatch.share.reports.literal_commands import split_commands
 from gpuwatch.share.reports.memory_over_time import timeline_text
 from gpuwatch.share.reports.recorded_period_graphs import graph_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
-from gpuwatch.share.reports.report_elements import (
-    GLYPHS,
-    SIMULATED,
-    Content,
-    MemoryAreas,
-    MemoryTimeline,
-    PeriodGraphs,
-    Table,
-    sentence_case,
-)
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, MemoryAreas, MemoryTimeline, PeriodGraphs, Table
+from gpuwatch.share.reports.report_text import SIMULATED, sentence_case
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")

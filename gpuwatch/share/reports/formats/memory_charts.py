@@ -127,7 +127,7 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
 def _run_columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> Iterator[str]:
     """The values of the fullest moment of each column."""
     names = ("device", "largest process" if largest else "process", "in use by the framework")
-    for begin, end in svg.bins(len(points), _COLUMNS):
+    for begin, end in svg.equal_parts(len(points), _COLUMNS):
         amounts = [[value_of(point) for _, _, value_of in _SERIES] for point in points[begin:end]]
         fullest = max(
             range(end - begin), key=lambda index: [-1 if amount is None else amount for amount in amounts[index]]
@@ -148,7 +148,7 @@ def _path(
     """A path with gaps where nothing was read. Long series are thinned to the maximum of each bucket."""
     parts: list[str] = []
     pen_down = False
-    for begin, end in svg.bins(len(points), _MAX_POINTS):
+    for begin, end in svg.equal_parts(len(points), _MAX_POINTS):
         bucket = [(point.t, value) for point in points[begin:end] if (value := value_of(point)) is not None]
         if bucket:
             seconds, value = max(bucket, key=lambda item: item[1])
@@ -207,7 +207,7 @@ def _stacked_areas(moments: list[tuple[float, MemoryMoment]], visible: list[Laye
 
 def _profile_columns(places: list[tuple[float, MemoryMoment]], right: float, visible: list[Layer]) -> Iterator[str]:
     """The values of the fullest moment of each column."""
-    for begin, end in svg.bins(len(places), _COLUMNS):
+    for begin, end in svg.equal_parts(len(places), _COLUMNS):
         left, until = places[begin][0], places[end][0] if end < len(places) else right
         _, moment = max(places[begin:end], key=lambda pair: pair[1].in_use_bytes)
         amounts_by_layer = sorted(((layer.bytes_at(moment), layer.name) for layer in visible), reverse=True)

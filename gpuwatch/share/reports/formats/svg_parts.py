@@ -41,7 +41,7 @@ def text_label(x: float, y: float, text: str, anchor: str = "middle", css_class:
     return f'<text class="{css_class}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
-def bins(count: int, most: int) -> Iterator[tuple[int, int]]:
+def equal_parts(count: int, most: int) -> Iterator[tuple[int, int]]:
     """Start and end of at most ``most`` equal parts of ``count`` places."""
     step = max(1, -(-count // most))
     return ((begin, min(begin + step, count)) for begin in range(0, count, step))
@@ -62,9 +62,9 @@ def hover_column(x: float, y: float, width: float, height: float, title: str) ->
     )
 
 
-def legend_entry(rect: str, name: str, css_class: str = "key") -> str:
-    """An entry of the key: a square with the attributes ``rect``, and its meaning."""
+def legend_entry(rect_attributes: str, name: str, css_class: str = "key") -> str:
+    """An entry of the legend: a square with these attributes, and its meaning."""
     return (
         f'<span class="{css_class}"><svg class="swatch" viewBox="0 0 14 14" aria-hidden="true">'
-        f'<rect {rect} x="1" y="1" width="12" height="12"/></svg>{escape(name)}</span>'
+        f'<rect {rect_attributes} x="1" y="1" width="12" height="12"/></svg>{escape(name)}</span>'
     )

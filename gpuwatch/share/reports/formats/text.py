@@ -15,16 +15,8 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.formats.fold_text import fold, paragraph, uuid_shortener
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
-from gpuwatch.share.reports.report_elements import (
-    EVERY_RUN,
-    GLYPHS,
-    SIMULATED,
-    Content,
-    MemoryAreas,
-    MemoryTimeline,
-    PeriodGraphs,
-    Table,
-)
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, MemoryAreas, MemoryTimeline, PeriodGraphs, Table
+from gpuwatch.share.reports.report_text import EVERY_RUN, SIMULATED
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
