@@ -45,7 +45,9 @@ CREATE TABLE minutes (
     times BLOB NOT NULL,
     checksum INTEGER NOT NULL      -- of run, begin, end, boot, samples
 );
+-- The samples of the row of minutes with the same id.
 CREATE TABLE data (id INTEGER PRIMARY KEY, block BLOB NOT NULL);
+-- Summaries over so many seconds, many in a block.
 CREATE TABLE tiers (seconds INTEGER NOT NULL, begin INTEGER NOT NULL, block BLOB NOT NULL,
     PRIMARY KEY (seconds, begin)) WITHOUT ROWID;
 CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, severity TEXT NOT NULL,
@@ -57,7 +59,9 @@ CREATE TABLE findings (cause TEXT NOT NULL, device TEXT NOT NULL, pid INTEGER NO
 CREATE TABLE processes (pid INTEGER NOT NULL, create_time REAL NOT NULL, device TEXT NOT NULL, first REAL NOT NULL,
     last REAL NOT NULL, life BLOB NOT NULL,
     PRIMARY KEY (pid, create_time, device)) WITHOUT ROWID;
+-- GPU time of processes by hour.
 CREATE TABLE gpu_time (begin INTEGER PRIMARY KEY, block BLOB NOT NULL);
+-- How the recording was cut or redacted, and documents attached to it.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 

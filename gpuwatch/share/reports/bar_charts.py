@@ -107,7 +107,7 @@ def step_time_chart(run: Run) -> BarChart | None:
 
 
 def held_memory_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
-    """Peak memory of each named run by NVML, and what the framework was granted."""
+    """Peak memory of each named run by NVML, and what the framework granted to its devices."""
     rows = [(name, run.memory.nvml_peak_bytes, _max_granted(run), run.memory.device_total_bytes) for name, run in runs]
     return _amounts_chart("GPU memory held on the busiest device", rows, ", granted ", "granted by the framework")
 
