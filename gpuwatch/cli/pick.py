@@ -209,7 +209,7 @@ def _pick_host(
     ctx: click.Context, hosts: ChosenHosts, requirements: Requirements, deadline: float, wait: float, *, as_json: bool
 ) -> None:
     """Prints the host to log in to; exits with 1 if none has enough GPUs."""
-    from gpuwatch.fleet.host_with_free_gpus import refusal_reasons
+    from gpuwatch.fleet.host_with_free_gpus import hosts_refusal_reasons
 
     source = hosts.source(_POLL_SECONDS)
     changed = threading.Event()
@@ -225,7 +225,7 @@ def _pick_host(
         print_document(to_json(picked))
         ctx.exit(0 if picked.host is not None else EXIT_FAILED)
     if picked.host is None:
-        reason = refusal_reasons(picked)
+        reason = hosts_refusal_reasons(picked)
         raise GpuwatchError(
             f"no host has {requirements}{f': {reason}' if reason else ''}", hint="" if wait else _WAIT_HINT
         )
@@ -239,7 +239,7 @@ def _pick_host(
 def _pick_host_until(
     source: FleetSource, changed: threading.Event, requirements: Requirements, deadline: float, wait: float
 ) -> HostPick:
-    from gpuwatch.fleet.host_with_free_gpus import pick_host, refusal_reasons
+    from gpuwatch.fleet.host_with_free_gpus import hosts_refusal_reasons, pick_host
 
     until = time.monotonic() + wait
     while True:
@@ -250,7 +250,7 @@ def _pick_host_until(
         picked = pick_host(fleet, requirements)
         if picked.host is not None or seconds_left <= 0:
             return picked
-        _wait_for_gpus(requirements, fleet.problem or refusal_reasons(picked), seconds_left)
+        _wait_for_gpus(requirements, fleet.problem or hosts_refusal_reasons(picked), seconds_left)
 
 
 def _wait_for_answers(source: FleetSource, changed: threading.Event, deadline: float) -> Fleet:

@@ -62,7 +62,7 @@ def _pick(host: HostSummary, requirements: Requirements) -> Pick:
     return pick_gpus(view.snapshot, requirements, {}, {}, view.snapshot.findings, used)
 
 
-def refusal_reasons(picked: HostPick) -> str:
+def hosts_refusal_reasons(picked: HostPick) -> str:
     """Why no host was chosen: which come closest, and how many are silent."""
     closest = sorted(picked.refused, key=lambda refused: (-refused.fitting, refused.host))
     reasons: list[str] = []

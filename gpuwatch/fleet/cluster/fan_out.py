@@ -87,16 +87,16 @@ def fan_out(
     when this returns or raises.
     """
     plan = launcher.plan(arguments)
-    run = _FanOut(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
+    running = _FanOut(launcher, seconds, start_seconds or launcher.start_seconds, on_change)
     for node, why in plan.down:
-        run.reply(node).set_state("no-answer", why)
+        running.reply(node).set_state("no-answer", why)
     for job in plan.jobs:
         if job.node is not None:
-            run.reply(job.node)
-    interrupted = run.run(list(plan.jobs))
-    if not run.replies:
-        raise GpuwatchError(run.failure or "the launcher named no nodes")
-    return list(run.replies.values()), interrupted
+            running.reply(job.node)
+    interrupted = running.run(list(plan.jobs))
+    if not running.replies:
+        raise GpuwatchError(running.failure or "the launcher named no nodes")
+    return list(running.replies.values()), interrupted
 
 
 class _RunningJob:
