@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 _OF_PROGRAMS = (
     "logs.find_message_topics",
-    "logs.last_lines",
+    "logs.log_ending",
     "diagnosis.rules.driver_failures",
     "diagnosis.rules.out_of_memory",
 )

@@ -1,7 +1,6 @@
 """Finds the topics of a log line: what the texts of ``message_topic_texts.py`` and CUDA's errors mean.
 
-A topic that is a cause id is the text's meaning; other topics are evidence for rules. A text must contain one of the
-substrings in :func:`is_worth_parsing`, or be in a C++ line or an exception, which are always parsed (tests check this).
+A topic that is a cause id is the text's meaning; other topics are evidence for rules.
 """
 
 from __future__ import annotations
@@ -27,40 +26,6 @@ def plain_punctuation(text: str) -> str:
 def lower_plain(text: str) -> str:
     """Lower case with plain quotes and dashes, as the tables' texts are compared."""
     return plain_punctuation(text).lower()
-
-
-def is_worth_parsing(line: bytes) -> bool:
-    """Whether a line without a C++ source position is parsed. Written without a loop, which would be slower.
-
-    ``line`` is UTF-8, with or without its digits; it is searched as Latin-1, which is faster.
-    """
-    text = line.decode("latin-1").lower()
-    return (
-        "rror" in text or "evice" in text or "emory" in text or "cud" in text or "nvi" in text or "nvm" in text
-        or "nvrm" in text or "nvl" in text or "nvs" in text or "nvb" in text or "multicast" in text or "nvcc" in text
-        or "nvenc" in text or "pu:" in text or "gpu" in text or "fail" in text or "unable" in text
-        or "support" in text or "core dumped" in text or "xception" in text or "colocation" in text
-        or "e. process" in text or "nccl" in text or "dnn" in text or "blas" in text or "() " in text
-        or "symbol" in text or "sm_" in text or ".so" in text or ".dll" in text or "library" in text
-        or "bad_alloc" in text or "oom" in text or "retry" in text or "killed" in text or "terminat" in text
-        or "fault" in text or "abort" in text or "illegal" in text or "corrupt" in text or " peer" in text
-        or "(): " in text or "***" in text or "panicked" in text or "crash" in text or "command" in text
-        or "can't open" in text or "cancelled" in text or "exit" in text or "died" in text or "root cause" in text
-        or "term_" in text or "interrupt" in text or "nouveau" in text or "kernel" in text
-        or "jax" in text or "slowdown" in text or "module" in text or "adapters" in text or "platform" in text
-        or "assertion" in text or "instance" in text or "+c" in text or "docker" in text or "kube" in text
-        or "singularity" in text or "nv files" in text or "--nproc" in text or "local_rank" in text or "_vram" in text
-        or "root@" in text or "wsl" in text or "microsoft" in text or "outside the" in text or "% |" in text
-        or "initializing torch" in text or "tfrt" in text or "err!" in text or "running on" in text
-        or "ignoring inp" in text or "w backend" in text or "$ " in text
-        or (".py" in text and ("+ " in text or "running" in text or "executing" in text or "launching" in text))
-        or "/var/f" in text or "homebrew" in text or "startup comp" in text or "gui go to" in text
-        or "server ver" in text or "starting vllm" in text or "default args" in text or "server_args=" in text
-        or "fired up" in text or "lly completed" in text or "down with sig" in text
-        or "d reference" in text or "bin/sh: " in text or "only has: [" in text or "android" in text
-        or "sigkill" in text or "to quit" in text or "remapp" in text or "page blacklist" in text or "xla" in text
-        or "death sig" in text or "evicted" in text or "deleted at" in text or "walltime" in text or "wallclock" in text
-    )  # fmt: skip
 
 
 _SLURM_OOM = ": Out Of Memory"

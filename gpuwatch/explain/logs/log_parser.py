@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.run import Oom
 from gpuwatch.core.safe_text import bounded
-from gpuwatch.explain.logs import find_message_topics, log_ending
+from gpuwatch.explain.logs import log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_origins import program_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -31,6 +31,7 @@ from gpuwatch.explain.logs.log_line_text import (
     without_prefixes,
 )
 from gpuwatch.explain.logs.message_reader import TENSORFLOW_GPU_SOURCES, MessageReader, absl_thread
+from gpuwatch.explain.logs.message_topic_texts import is_worth_parsing
 from gpuwatch.explain.logs.multiline_messages import OpenMessages
 from gpuwatch.explain.logs.nvidia_tool_output import DCGM_PREFIX, driver_version_of_table, topics_of_dcgm_metric
 from gpuwatch.explain.logs.oom_collector import OomCollector
@@ -47,7 +48,6 @@ _ENVIRONMENT_OF_PATH = (("/users/", "macos"), ("webui", "webui"), ("/content/", 
 """The system or service on which a program ran, by a part of its path."""
 _MEMO_CHARS = 600
 _MEANINGLESS_KIND, _REFUSED_KIND, _TORCH_OOM_KIND, _ERROR_KIND = 1, 2, 3, 4
-_is_worth_parsing = find_message_topics.is_worth_parsing
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump; its sums have the same information."""
@@ -196,7 +196,7 @@ class LogParser:
                 elif kind == _ERROR_KIND:
                     self._failed_items.take(shape)
                 return
-            if not _is_worth_parsing(shape):
+            if not is_worth_parsing(shape):
                 self._remember(shape, _MEANINGLESS_KIND)
                 return
             if len(line) > _MEMO_CHARS:
@@ -428,7 +428,7 @@ class LogParser:
             not within
             and "\\" not in line
             and ".cc:" not in line
-            and not _is_worth_parsing(line.encode("utf-8", "replace"))
+            and not is_worth_parsing(line.encode("utf-8", "replace"))
         ):
             return False
         if (text := json_text(line)) is None:

@@ -6,7 +6,9 @@ CTranslate2, TensorRT, NCCL, cuDNN's frontend, Caffe, MXNet, PaddlePaddle, OpenC
 nvmlErrorString and nvidia-smi, the NVRM messages of NVIDIA's open kernel modules, the README of the Linux driver
 ("Common problems"), libnvidia-container, nvidia-container-toolkit, gpu_burn, gpustat, the kernel's amdgpu and nouveau.
 
-A text is in lower case (:func:`.find_message_topics.lower_plain`); several in brackets must all be in the line.
+A text is in lower case (:func:`.find_message_topics.lower_plain`); several in brackets must all be in the line. One of
+them must contain a word of :func:`is_worth_parsing`, at the end, unless the message comes as an exception or with a C++
+source position, which are always parsed (tests check this).
 """
 
 from __future__ import annotations
@@ -480,3 +482,37 @@ ENVIRONMENTS: Texts = {
     ),
 }  # fmt: skip
 """Texts that show where the program ran and what is already set, for the advice table."""
+
+
+def is_worth_parsing(line: bytes) -> bool:
+    """Whether a line without a C++ source position is parsed. Written without a loop, which would be slower.
+
+    ``line`` is UTF-8, with or without its digits; it is searched as Latin-1, which is faster.
+    """
+    text = line.decode("latin-1").lower()
+    return (
+        "rror" in text or "evice" in text or "emory" in text or "cud" in text or "nvi" in text or "nvm" in text
+        or "nvrm" in text or "nvl" in text or "nvs" in text or "nvb" in text or "multicast" in text or "nvcc" in text
+        or "nvenc" in text or "pu:" in text or "gpu" in text or "fail" in text or "unable" in text
+        or "support" in text or "core dumped" in text or "xception" in text or "colocation" in text
+        or "e. process" in text or "nccl" in text or "dnn" in text or "blas" in text or "() " in text
+        or "symbol" in text or "sm_" in text or ".so" in text or ".dll" in text or "library" in text
+        or "bad_alloc" in text or "oom" in text or "retry" in text or "killed" in text or "terminat" in text
+        or "fault" in text or "abort" in text or "illegal" in text or "corrupt" in text or " peer" in text
+        or "(): " in text or "***" in text or "panicked" in text or "crash" in text or "command" in text
+        or "can't open" in text or "cancelled" in text or "exit" in text or "died" in text or "root cause" in text
+        or "term_" in text or "interrupt" in text or "nouveau" in text or "kernel" in text
+        or "jax" in text or "slowdown" in text or "module" in text or "adapters" in text or "platform" in text
+        or "assertion" in text or "instance" in text or "+c" in text or "docker" in text or "kube" in text
+        or "singularity" in text or "nv files" in text or "--nproc" in text or "local_rank" in text or "_vram" in text
+        or "root@" in text or "wsl" in text or "microsoft" in text or "outside the" in text or "% |" in text
+        or "initializing torch" in text or "tfrt" in text or "err!" in text or "running on" in text
+        or "ignoring inp" in text or "w backend" in text or "$ " in text
+        or (".py" in text and ("+ " in text or "running" in text or "executing" in text or "launching" in text))
+        or "/var/f" in text or "homebrew" in text or "startup comp" in text or "gui go to" in text
+        or "server ver" in text or "starting vllm" in text or "default args" in text or "server_args=" in text
+        or "fired up" in text or "lly completed" in text or "down with sig" in text
+        or "d reference" in text or "bin/sh: " in text or "only has: [" in text or "android" in text
+        or "sigkill" in text or "to quit" in text or "remapp" in text or "page blacklist" in text or "xla" in text
+        or "death sig" in text or "evicted" in text or "deleted at" in text or "walltime" in text or "wallclock" in text
+    )  # fmt: skip

@@ -1,6 +1,6 @@
 """Causes that a log line states directly: the topic is the cause.
 
-To add one: its row in :mod:`gpuwatch.core.model.findings`, and its text in ``explain/logs/message_topic_texts.py``.
+To add one: its row in :mod:`gpuwatch.core.model.causes`, and its text in ``explain/logs/message_topic_texts.py``.
 """
 
 from __future__ import annotations
