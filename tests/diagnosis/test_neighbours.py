@@ -26,7 +26,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, Memory, MemoryPoint
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import known_variable_meant
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports.run_report import settings_text
 from tests.diagnosis.cases import GIB, MIB
 from tests.diagnosis.test_watched_program import GPU_0, placed, program

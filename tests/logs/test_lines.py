@@ -8,9 +8,9 @@ import pytest
 
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
-from gpuwatch.explain.logs import sizes_and_device_names
-from gpuwatch.explain.logs.find_message_topics import TEXTS_AND_TOPICS
+from gpuwatch.explain.logs import device_names
 from gpuwatch.explain.logs.log_parser import LogParser, parse
+from gpuwatch.explain.logs.message_topics import TEXTS_AND_TOPICS
 from gpuwatch.explain.logs.op_placement_lines import op_name
 from tests.every import every
 from tests.logs.logs import MIB, NAMES, text
@@ -268,7 +268,7 @@ def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
     ]
 )
 def test_sizes(text: str, expected: int | None) -> None:
-    assert sizes_and_device_names.size_bytes(text) == expected
+    assert device_names.size_bytes(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_sizes(text: str, expected: int | None) -> None:
     ],
 )
 def test_device_names(text: str, expected: str) -> None:
-    assert sizes_and_device_names.device_name(text) == expected
+    assert device_names.device_name(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_device_names(text: str, expected: str) -> None:
     [("00000000:0A:00.0", "0000:0a:00.0"), ("0000:0a:00.0", "0000:0a:00.0"), ("<undefined>", None), (None, None)],
 )
 def test_pci_addresses_of_nvml_and_tensorflow_meet(text: str | None, expected: str | None) -> None:
-    assert sizes_and_device_names.pci_address(text) == expected
+    assert device_names.pci_address(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Devices, Placement, PlacementCoverage
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.op_placement_lines import op_name, sorted_copies, sorted_placements
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _MAX_OP_KINDS = 4000
 """Kinds of op that are kept of one process."""

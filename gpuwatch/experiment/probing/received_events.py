@@ -22,7 +22,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.experiment.probing.memory_recording import MemoryRecordings
 from gpuwatch.experiment.probing.op_placement import OpCounts
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
+from gpuwatch.explain.logs.device_names import explain_device_type
 
 _MAX_ENTRIES = 100
 _MAX_TIMES = 20_000

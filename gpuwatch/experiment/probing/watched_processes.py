@@ -26,8 +26,8 @@ from gpuwatch.experiment.probing.quoted_failures import FailureCounts
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
 from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.machine.sources.procfs import descends, leader_of, runs_python, start_time
 
 _MAX_PROCESSES = 256

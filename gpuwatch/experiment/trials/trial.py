@@ -29,8 +29,8 @@ from gpuwatch.experiment.trials.trial_plan import (
 from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, Interrupted
 from gpuwatch.experiment.trials.trial_settings import TrialSetting, program_setting_text
 from gpuwatch.experiment.trials.trial_setup import Feed, StartedTrial, TrialSetup
+from gpuwatch.explain.diagnosis.runs.final_verdict import DESPITE_OOM
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
-from gpuwatch.explain.diagnosis.runs.verdict_and_reason import DESPITE_OOM
 
 _LAST_SAMPLE_SECONDS = 3.0
 _NO_GPU = "-1"

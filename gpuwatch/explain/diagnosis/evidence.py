@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from gpuwatch.core.model.run import DeviceMapping, Framework, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import read_visible
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 NO_LOG = LogFacts()
 _Result = TypeVar("_Result", int, list[Any], dict[str, Any])

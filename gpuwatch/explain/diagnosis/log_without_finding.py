@@ -13,8 +13,8 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
 from gpuwatch.explain.logs import interrupts, log_ending
-from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
 NOTHING_KNOWN = "Nothing recognized: no line says whether the program worked, or how it ended"

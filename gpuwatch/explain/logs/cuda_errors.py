@@ -16,7 +16,7 @@ class CudaError(msgspec.Struct, frozen=True):
     """One of CUDA's errors."""
 
     topic: str
-    """A topic of :mod:`gpuwatch.explain.logs.find_message_topics`."""
+    """A topic of :mod:`gpuwatch.explain.logs.message_topics`."""
     numbers: tuple[int, ...]
     """The current number, then the runtime's before CUDA 10.1."""
     names: tuple[str, ...]

@@ -14,6 +14,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from gpuwatch.explain.logs import interrupts
+from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.failure_lines import (
     ADD_ON_ERROR,
     FAILURE_AT_ANY_LEVEL,
@@ -21,7 +22,7 @@ from gpuwatch.explain.logs.failure_lines import (
     is_doubtful,
     reports_failure,
 )
-from gpuwatch.explain.logs.line_origins import MIN_SERVICE_LINES, gpu_related_lines, last_output_line, service_lines
+from gpuwatch.explain.logs.line_authors import MIN_SERVICE_LINES, gpu_related_lines, last_output_line, service_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_line_text import (
     MAX_LINE_CHARS,
@@ -40,7 +41,6 @@ from gpuwatch.explain.logs.progress_and_success_patterns import (
     SCRIPT_END,
     WORK_STARTS,
 )
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 WORK = "work"
 KERAS_WORK = "keras"

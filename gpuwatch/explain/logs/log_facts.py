@@ -12,7 +12,7 @@ import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 from gpuwatch.core.model.xids import Xid, xid_in_line
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
+from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import Frame
 
 LINES_PER_TOPIC = 6
@@ -209,7 +209,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     colocations: list[ColocationReport] = []
     refusals: RefusedAllocations = msgspec.field(default_factory=RefusedAllocations)
     topics: dict[str, int] = {}
-    """Count by topic of :mod:`gpuwatch.explain.logs.find_message_topics`."""
+    """Count by topic of :mod:`gpuwatch.explain.logs.message_topics`."""
     evidence: dict[str, list[str]] = {}
     """First lines by topic, without prefixes."""
     topic_line_numbers: dict[str, int] = {}

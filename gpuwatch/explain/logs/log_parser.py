@@ -16,7 +16,7 @@ from gpuwatch.core.model.run import Oom
 from gpuwatch.core.safe_text import bounded
 from gpuwatch.explain.logs import log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
-from gpuwatch.explain.logs.line_origins import program_lines
+from gpuwatch.explain.logs.line_authors import program_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import drop_unused_frameworks, only_imported_tensorflow
 from gpuwatch.explain.logs.log_line_text import (

@@ -8,7 +8,8 @@ from itertools import islice
 
 from gpuwatch.core.model.run import DeviceMapping, Oom
 from gpuwatch.core.parsing import lazy
-from gpuwatch.explain.logs import cuda_errors, find_message_topics, log_ending
+from gpuwatch.explain.logs import cuda_errors, log_ending, message_topics
+from gpuwatch.explain.logs.device_names import explain_device_type, pci_address
 from gpuwatch.explain.logs.failure_lines import is_warning, reports_skipping
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_WORDS
@@ -17,7 +18,6 @@ from gpuwatch.explain.logs.multiline_messages import MAX_LIST_ENTRIES, OpenMessa
 from gpuwatch.explain.logs.oom_collector import OomCollector
 from gpuwatch.explain.logs.oom_messages import is_oom_without_dump, is_pytorch_oom, parse_other_oom, parse_pytorch_oom
 from gpuwatch.explain.logs.python_exceptions import is_error
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type, pci_address
 from gpuwatch.explain.logs.tensorflow_device_lines import (
     FREE_AT_LIBRARY_START,
     HIDING_VISIBLE_DEVICES,
@@ -109,8 +109,8 @@ class MessageReader:
     def _read(self, source: str, line: str, message: str) -> None:
         facts = self._facts
         self._understood = False
-        message = find_message_topics.plain_punctuation(message)
-        for topic in (topics := find_message_topics.topics_of(message)):
+        message = message_topics.plain_punctuation(message)
+        for topic in (topics := message_topics.topics_of(message)):
             if topic == "driver.bad-state" and "ended.no-switch" in facts.topics:
                 continue  # the unit of a fabric manager that is not needed
             if topic == "ended.launch" and "No valid triton configs" in message:
@@ -206,7 +206,7 @@ class MessageReader:
             self._facts.note("memory.oom", line)
         elif (
             not source
-            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(find_message_topics.lower_plain(message))
+            and cuda_errors.OUT_OF_MEMORY in cuda_errors.topics(message_topics.lower_plain(message))
             and not self._ooms.is_full()
         ):
             self._ooms.add_complete(Oom())

@@ -1,4 +1,4 @@
-"""The texts of log messages by what they mean: the tables of :mod:`gpuwatch.explain.logs.find_message_topics`.
+"""The texts of log messages by what they mean: the tables of :mod:`gpuwatch.explain.logs.message_topics`.
 
 Sources: the messages in the sources of TensorFlow (``tensorflow/python/eager``, ``core/common_runtime``,
 ``stream_executor``), PyTorch, JAX and XLA, ONNX Runtime, CuPy, Numba, bitsandbytes, vLLM, SGLang, llama.cpp, Ollama,

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from gpuwatch.explain.logs.device_names import pci_address
 from gpuwatch.explain.logs.log_facts import LoggedGpu, SmiProcess
-from gpuwatch.explain.logs.sizes_and_device_names import pci_address
 
 MAX_TABLE_LINES = 400
 _MIB = 1 << 20

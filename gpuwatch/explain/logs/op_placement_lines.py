@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from gpuwatch.core.model.run import DeviceCopy, Placement
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 MAX_NODES = 50_000
 """Distinct nodes remembered; counts of larger graphs are lower bounds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
+from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _MAX_TAIL_LINES = 80

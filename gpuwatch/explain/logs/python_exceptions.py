@@ -7,9 +7,9 @@ import re
 import msgspec
 
 from gpuwatch.core.model.run import RunError
+from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_line_text import bare_message, undecorated
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder
 
 MAX_ERRORS = 20

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import signal
 
+from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 KILLED = "ended.killed"
 TERMINATED = "ended.terminated"

@@ -12,11 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.failure_lines import logs_failure
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_line_text import bare_message, rank_prefix, undecorated
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_ANSWER
-from gpuwatch.explain.logs.sizes_and_device_names import explain_device_type
 
 _MAX_LINES_AFTER_ERROR = 2000
 """Lines after an error that are read."""

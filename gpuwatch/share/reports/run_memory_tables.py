@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_memory import DeviceMemory
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, PartKind, Table, drawable
 from gpuwatch.share.reports.report_text import clean
 

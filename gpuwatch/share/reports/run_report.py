@@ -15,7 +15,7 @@ from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns, drawable

@@ -20,7 +20,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.experiment.trials.step_times import speed_text, why_not_comparable
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports.report_elements import Table, columns
 from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.run_memory_tables import expectation_note, expected_text

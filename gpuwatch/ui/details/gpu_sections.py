@@ -12,7 +12,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import EVENT_MARKS

@@ -26,7 +26,7 @@ from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
 from gpuwatch.explain.diagnosis.rules.framework_build import DRIVER_LIBRARIES
 from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 
 _TENSORFLOW_DISTRIBUTIONS = (
     "tensorflow",

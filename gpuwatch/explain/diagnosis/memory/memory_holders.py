@@ -19,7 +19,7 @@ from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 
 _NEGLIGIBLE_BYTES = 1 << 30
 _NEGLIGIBLE_SHARE = 0.05

@@ -22,8 +22,8 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import (
     samples_of,
     with_concurrent_holders,
 )
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _GIB = 1 << 30
 _USABLE_SHARE = 0.92

@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import CUDA_ERROR_ADVICE
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, error_lines, raised_at
 from gpuwatch.explain.logs import cuda_errors, log_ending
-from gpuwatch.explain.logs.find_message_topics import states_explicitly
+from gpuwatch.explain.logs.message_topics import states_explicitly
 from gpuwatch.explain.logs.removed_api import find_removed_api
 
 STATED = {cause: row for cause, row in CAUSE_TABLE.items() if row.stated is not None}

@@ -14,8 +14,8 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, quoted, raised_at
 from gpuwatch.explain.diagnosis.rules.process_ends import host_memory_evidence, signal_meaning
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 DESPITE_ERROR = "It exited with code 0, although"
 """Beginning of the title for a program whose exit code hides a failure."""

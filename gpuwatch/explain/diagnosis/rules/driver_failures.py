@@ -21,8 +21,8 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
 from gpuwatch.explain.logs import cuda_errors, log_ending
-from gpuwatch.explain.logs.find_message_topics import states_explicitly
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import states_explicitly
 
 _DRIVER_COMPLAINTS = word_set(
     "driver.bad-state driver.mismatch driver.too-old driver.not-running driver.no-device-node driver.other-module"

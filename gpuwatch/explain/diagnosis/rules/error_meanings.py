@@ -10,8 +10,8 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, frame_of, names_cause, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
-from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line, is_heading
 from gpuwatch.explain.logs.tracebacks import FRAMEWORK_OF_PACKAGE, Frame, file_name
 

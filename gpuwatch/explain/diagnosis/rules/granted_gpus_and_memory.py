@@ -28,8 +28,8 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import REFUSED_ACTION, REFUSE
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _MIB = 1 << 20
 _SHARE_ON_PURPOSE_ACTION = "To share it on purpose, set a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import held_at_once, is_ne
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import info_finding, likely_info, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name
 
 _MIN_ALLOCATED_SHARE, _MAX_USED_SHARE = 0.8, 0.1
 """Shares of the device that a program allocated, and of its limit that it used, for nearly all to be unused."""

@@ -26,9 +26,9 @@ from gpuwatch.explain.diagnosis.rules.driver_failures import (
     visibility_may_explain_no_device,
 )
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, names_cause, stated_error
-from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.log_ending import reports_completion
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 
 _DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _VISIBLE_DEVICES = "visible devices"

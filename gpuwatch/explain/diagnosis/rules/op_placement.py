@@ -14,11 +14,11 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines, stated_error
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
-from gpuwatch.explain.logs.find_message_topics import topics_of
+from gpuwatch.explain.logs.device_names import NOT_SIMULATED, device_name
 from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
-from gpuwatch.explain.logs.sizes_and_device_names import NOT_SIMULATED, device_name
 
 REFUSED = "refused"
 """Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""

@@ -32,9 +32,9 @@ from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memo
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, likely_error, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.oom_messages import may_be_of_request
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 
 ACTIONS = {row.key: row.action for row in section_rows("memory")} | {"memory.other-process": GENERAL_ADVICE}

@@ -23,8 +23,8 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     section_rows,
 )
 from gpuwatch.explain.logs import reported_ends
-from gpuwatch.explain.logs.find_message_topics import topics_of
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.message_topics import topics_of
 
 _FAULTHANDLER_ACTION = "Run it with python -X faulthandler, which prints the Python line at the crash."
 _NOT_BY_OOM_KILLER = "by SIGKILL, not by the kernel's OOM killer: its counter did not change"

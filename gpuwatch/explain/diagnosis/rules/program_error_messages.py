@@ -5,7 +5,7 @@ Sources of its texts: PyTorch (``aten/src/ATen/native``, ``torch/autograd``, ``t
 fairseq, Hugging Face's packages, scikit-learn, NumPy, wandb, Python's own exceptions; the operating system's errors
 (their number is the same in every language), Slurm, Environment Modules and Lmod, conda, pip, apt, CMake, GNU ld,
 Docker, kubelet, NVIDIA's installers of driver and CUDA, NCCL, Xorg, Triton, Ray, the kernel, gdb. What has a cause of
-its own is in :mod:`gpuwatch.explain.logs.find_message_topics`.
+its own is in :mod:`gpuwatch.explain.logs.message_topics`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
 from gpuwatch.explain.logs import cuda_errors
-from gpuwatch.explain.logs.find_message_topics import states_explicitly
 from gpuwatch.explain.logs.log_facts import XidErrors
+from gpuwatch.explain.logs.message_topics import states_explicitly
 
 _ILLEGAL_ACCESS_ERRORS = frozenset({700, 716})
 

@@ -19,19 +19,19 @@ from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
-from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks
-from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import predict, requested_devices_of
-from gpuwatch.explain.diagnosis.runs.verdict_and_reason import (
+from gpuwatch.explain.diagnosis.runs.final_verdict import (
     PLACEMENT_UNCHECKED,
     exited_with_code_0,
     placement_unchecked,
     reason_of,
     verdict_of,
 )
+from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log, find_fallbacks
+from gpuwatch.explain.diagnosis.runs.tensorflow_device_prediction import predict, requested_devices_of
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 from gpuwatch.sim.simulated_machine import context_bytes
 
 

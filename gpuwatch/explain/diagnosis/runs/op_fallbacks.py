@@ -14,9 +14,9 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
+from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
-from gpuwatch.explain.logs.sizes_and_device_names import device_name
 
 _NO_REQUEST = "auto"
 """In place of the requested device, where TensorFlow chose one."""

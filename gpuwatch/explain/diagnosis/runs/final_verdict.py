@@ -19,7 +19,7 @@ from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose, hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
-from gpuwatch.explain.logs.find_message_topics import topics_of
+from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 
 DESPITE_OOM = "It exited with code 0, although memory ran out."
