@@ -1,4 +1,4 @@
-"""What a source of hosts provides: the list of all of them, and the snapshots of one; its reader, in a thread."""
+"""What a source of hosts provides: the list of all of them, and the snapshots of one; the threads that read them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,42 @@ class FleetSource(ABC):
         """Ends what was started."""
 
 
+class ReaderThread(threading.Thread):
+    """Reads hosts with ``read``, which returns once ``stopping`` is set; ``wake`` is called if it fails."""
+
+    def __init__(self, name: str, read: Callable[[], None], wake: Callable[[], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._read, self._wake = read, wake
+        self.stopping = threading.Event()
+        self.failure: BaseException | None = None
+        """The error of gpuwatch itself that ended the thread: whoever shows the hosts raises it."""
+
+    def start(self) -> None:
+        """Starts it, unless it was started before."""
+        if self.ident is None:
+            super().start()
+
+    def run(self) -> None:
+        try:
+            self._read()
+        except BaseException as error:  # noqa: BLE001  # see failure
+            self.failure = error
+            self._wake()
+
+    def stop(self, seconds: float) -> None:
+        """Ends it; one that still waits for an answer after so many seconds is left to end by itself."""
+        self.stopping.set()
+        if self.is_alive() and self is not threading.current_thread():
+            self.join(seconds)
+
+
 class HostFeed(ABC):
-    """The snapshots of one host, put in ``_arrived`` by another thread, which then calls ``_wake``.
+    """The snapshots of one host, put in ``_arrived`` by a thread, which then calls ``_wake``.
 
     Implements :class:`gpuwatch.machine.collector.feed.Feed` with the methods of its subclasses.
     """
+
+    _thread: ReaderThread
 
     def __init__(self, host: str) -> None:
         self.host = ProcessAccess(host)
@@ -51,13 +82,12 @@ class HostFeed(ABC):
     def start(self, wake: Callable[[], None] | None = None) -> None:
         if wake is not None:
             self._wake = wake
-        self._start()
-
-    @abstractmethod
-    def _start(self) -> None:
-        """Starts the thread, unless it runs."""
+        self._thread.start()
 
     def drain(self) -> list[Snapshot]:
+        """The snapshots since the last call; the error that ended the thread is raised."""
+        if self._thread.failure is not None:
+            raise self._thread.failure
         return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
     @abstractmethod
@@ -87,10 +117,12 @@ class FleetPoller:
         """The newest; None before the first."""
         self._wake: Callable[[], None] = lambda: None
         self._read_due = threading.Event()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-        self.failure: BaseException | None = None
+        self._thread = ReaderThread("gpuwatch-fleet", self._read_hosts, lambda: self._wake())
+
+    @property
+    def failure(self) -> BaseException | None:
         """The error of gpuwatch itself that ended the thread."""
+        return self._thread.failure
 
     @property
     def interval(self) -> float:
@@ -105,36 +137,29 @@ class FleetPoller:
     def start(self, wake: Callable[[], None]) -> None:
         """Starts reading; ``wake`` is called from the thread after each read."""
         self._wake = wake
-        if self._thread is None:
-            self.source.start(self.read_now)
-            self._thread = threading.Thread(target=self._run, name="gpuwatch-fleet", daemon=True)
-            self._thread.start()
+        self.source.start(self.read_now)
+        self._thread.start()
 
     def read_now(self) -> None:
         """Reads at once instead of at the end of the interval."""
         self._read_due.set()
 
     def stop(self) -> None:
-        """Ends the thread; one that waits for an answer is left to end by itself."""
-        self._stopping = True
+        """Ends the thread and the source."""
+        self._thread.stopping.set()
         self._read_due.set()
-        if self._thread is not None:
-            self._thread.join(timeout=0.5)
-            self.source.stop()
+        self._thread.stop(0.5)
+        self.source.stop()
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping:
-                began = time.monotonic()
-                self._read_due.clear()
-                fleet = self.source.read()
-                if self._stopping:
-                    return
-                self.summary = summarize_fleet(fleet, self.summary)
-                self._wake()
-                seconds_left = began + self._interval - time.monotonic()
-                if seconds_left > 0:
-                    self._read_due.wait(seconds_left)
-        except BaseException as error:  # noqa: BLE001  # the screen raises it
-            self.failure = error
+    def _read_hosts(self) -> None:
+        while not self._thread.stopping.is_set():
+            began = time.monotonic()
+            self._read_due.clear()
+            fleet = self.source.read()
+            if self._thread.stopping.is_set():
+                return
+            self.summary = summarize_fleet(fleet, self.summary)
             self._wake()
+            seconds_left = began + self._interval - time.monotonic()
+            if seconds_left > 0:
+                self._read_due.wait(seconds_left)

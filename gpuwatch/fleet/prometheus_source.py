@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +23,7 @@ from gpuwatch.fleet.exporter_series import (
     target_host,
     with_exported_prefix,
 )
-from gpuwatch.fleet.fleet_source import FleetSource, HostFeed
+from gpuwatch.fleet.fleet_source import FleetSource, HostFeed, ReaderThread
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import INFO_SERIES, OTHER_SERIES, HostsBuilder
 
@@ -207,29 +206,20 @@ class PrometheusFeed(HostFeed):
         self._source = source
         self._last_taken_at: float | None = None
         self._problem = ""
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gpuwatch-host", daemon=True)
-            self._thread.start()
+        self._thread = ReaderThread("gpuwatch-host", self._run, lambda: self._wake())
 
     def _status(self) -> tuple[float | None, str]:
         return None if self._last_taken_at is None else time.time() - self._last_taken_at, self._problem
 
     def stop(self) -> None:
-        """Ends the thread; one that waits for an answer is left to end by itself."""
-        self._stopping.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=0.5)
+        self._thread.stop(0.5)
 
     # -- inside ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
         query = _readings_query(self._source.gpu_uuids(self.host.name)[:_MAX_GPUS])
         has_history = False
-        while not self._stopping.is_set():
+        while not self._thread.stopping.is_set():
             at = time.time()
             try:
                 if not has_history:
@@ -240,7 +230,7 @@ class PrometheusFeed(HostFeed):
             except NoAnswer as error:
                 self._problem = error.message
             self._wake()
-            self._stopping.wait(self.interval)
+            self._thread.stopping.wait(self.interval)
 
     def _deliver(self, snapshots: list[Snapshot]) -> None:
         self._arrived += snapshots

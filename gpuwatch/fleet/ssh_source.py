@@ -23,7 +23,7 @@ from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.json_codec import NotADocument, from_json
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import last_line, printable, shorten
-from gpuwatch.fleet.fleet_source import FleetSource, HostFeed
+from gpuwatch.fleet.fleet_source import FleetSource, HostFeed, ReaderThread
 from gpuwatch.fleet.ssh_command import SSH_FAILED_EXIT_CODE, ssh_command, ssh_failure
 
 CONNECTING = "connecting…"
@@ -98,10 +98,7 @@ class SshConnections:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-        self.failure: BaseException | None = None
-        """The error of gpuwatch itself that ended the thread."""
+        self.thread = ReaderThread("gpuwatch-hosts", self._run, self._report_failure)
 
     @property
     def interval(self) -> float:
@@ -115,17 +112,10 @@ class SshConnections:
             self._restart_at = time.monotonic() + 1.0  # more key presses may follow
             self._wake()
 
-    def start(self) -> None:
-        """Connects in a thread of its own."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gpuwatch-hosts", daemon=True)
-            self._thread.start()
-
     def stop(self) -> None:
-        self._stopping = True
+        self.thread.stopping.set()
         self._wake()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=3.0)
+        self.thread.stop(3.0)
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -133,9 +123,14 @@ class SshConnections:
         with suppress(OSError):
             os.write(self._wake_write, b".")
 
+    def _report_failure(self) -> None:
+        """Lets those who wait for a host ask again, and so find the failure."""
+        for connection in self.connections.values():
+            self._on_change(connection)
+
     def _run(self) -> None:
         try:
-            while not self._stopping:
+            while not self.thread.stopping.is_set():
                 self._start_due()
                 for key, _ in self._selector.select(0.25):
                     if key.data is None:
@@ -143,8 +138,6 @@ class SshConnections:
                     else:
                         self._read(*key.data)
                 self._check_silence()
-        except BaseException as error:  # noqa: BLE001  # who shows the hosts raises it
-            self.failure = error
         finally:
             for connection in self.connections.values():
                 self._kill(connection)
@@ -327,7 +320,7 @@ class SshSource(FleetSource):
     def start(self, request_read: Callable[[], None]) -> None:
         """Connects; ``request_read`` is called from another thread when :meth:`read` has something new."""
         self._wake = request_read
-        self._connections.start()
+        self._connections.thread.start()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -342,8 +335,8 @@ class SshSource(FleetSource):
 
     def read(self) -> Fleet:
         """All hosts as they are known now; an unchanged host is the same object."""
-        if self._connections.failure is not None:
-            raise self._connections.failure
+        if self._connections.thread.failure is not None:
+            raise self._connections.thread.failure
         for host, connection in self._connections.connections.items():
             snapshot, reason, view = connection.snapshot, connection.reason, self._views[host]
             if view.snapshot is not snapshot or view.reason != reason:
@@ -368,6 +361,7 @@ class SshHostFeed(HostFeed):
         super().__init__(host)
         self._connections = SshConnections([host], interval, self._on_sample, command, options)
         self._connection = self._connections.connections[host]
+        self._thread = self._connections.thread
         self._last: Snapshot | None = None
 
     @property
@@ -377,9 +371,6 @@ class SshHostFeed(HostFeed):
     @interval.setter
     def interval(self, seconds: float) -> None:
         self._connections.interval = seconds
-
-    def _start(self) -> None:
-        self._connections.start()
 
     def _status(self) -> tuple[float | None, str]:
         connection = self._connection

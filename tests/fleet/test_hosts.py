@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core import input_size_limits
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.fleet import HostView
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.snapshot import Problem
@@ -25,7 +27,7 @@ from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.test_fleet_screen import text_of
 from tests.ui import machines
 from tests.ui.waiting import until
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
@@ -173,6 +175,18 @@ def test_a_feed_of_a_host_that_is_gone(ssh: Path) -> None:
     try:
         wait_for(lambda: feed.status().state == "stopped")
         assert feed.status().detail == "refuses ssh connections"
+    finally:
+        feed.stop()
+
+
+def test_a_feed_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    feed, woken = SshHostFeed("good", 0.25), threading.Event()
+    feed.start(woken.set)
+    try:
+        assert woken.wait(PATIENCE)
+        with pytest.raises(GpuwatchError, match="ssh cannot be started"):
+            feed.drain()
     finally:
         feed.stop()
 

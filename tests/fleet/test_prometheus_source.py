@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,7 @@ from tests.every import every
 from tests.fleet.exporters import MIB, dcgm, gpuwatch, nvidia_smi
 from tests.fleet.prometheus_server import FakePrometheus, exposition, served
 from tests.ui import machines
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -196,6 +198,22 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
     assert [host.name for host in fleet.hosts] == ["n1"]
     assert fleet.answered == 0
     assert summarize_fleet(fleet).free == 0, "nothing is called free on old data"
+
+
+def test_a_failure_of_gpuwatch_itself_ends_a_feed_loudly(fake: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    source = PrometheusSource(Prometheus(fake.url))
+    monkeypatch.setattr(source, "host_view", fail)
+    feed, woken = source.feed("n1", 60.0), threading.Event()
+    feed.start(woken.set)
+    try:
+        assert woken.wait(PATIENCE), "the screen has to look"
+        with pytest.raises(ZeroDivisionError):
+            feed.drain()
+    finally:
+        feed.stop()
 
 
 @every(
