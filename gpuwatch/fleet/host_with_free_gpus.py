@@ -7,7 +7,7 @@ import datetime
 from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
-from gpuwatch.fleet.host_summary import HostSummary, summarize_host
+from gpuwatch.fleet.fleet_summary import HostSummary, summarize_host
 from gpuwatch.session.free_gpus import Requirements, pick_gpus
 
 _MAX_HOSTS_NAMED = 3

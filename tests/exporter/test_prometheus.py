@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.fleet import HostView
-from gpuwatch.fleet.host_summary import summarize_host
+from gpuwatch.fleet.fleet_summary import summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as PrometheusServer
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.share.exporter.http_server import Address, MetricsServer

@@ -47,7 +47,7 @@ async def test_what_is_free_who_has_it_what_is_wrong(many: FakePrometheus, size:
         assert "41 of 42" in lines[0]
         summary = app.summary
         assert summary is not None
-        assert f"○ {summary.free} of {summary.gpus} GPUs" in lines[1]
+        assert f"○ {summary.free_count} of {summary.gpu_count} GPUs" in lines[1]
         assert f"{summary.free_hosts[0][0]} {summary.free_hosts[0][1]}" in lines[1]
         assert "In use" in lines[2]
         assert f"{summary.holders[0][0]} ×{summary.holders[0][1]}" in lines[2]
@@ -98,8 +98,8 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
     ("typed", "wanted"),
     [
         ("host~dgx01", lambda host: host.name.startswith("dgx01")),
-        ("free", lambda host: host.free > 0),
-        ("mem>20GiB free", lambda host: host.free > 0 and not host.name.startswith("desk")),
+        ("free", lambda host: host.free_count > 0),
+        ("mem>20GiB free", lambda host: host.free_count > 0 and not host.name.startswith("desk")),
         ("silent", lambda host: not host.view.answered),
         ("wrong", lambda host: bool(host.errors_and_warnings) or not host.view.answered),
         ("user:alice", lambda host: any(name == "alice" for name, _ in host.holders)),
@@ -139,10 +139,10 @@ async def test_sorting(many: FakePrometheus) -> None:
         table = app.fleet_screen.hosts
         assert [host.name for host in table.items[:4]] == ["desk1", "desk2", "dgx001", "dgx002"]
         await pilot.press("s", "down", "enter")
-        free = [host.free for host in table.items]
+        free = [host.free_count for host in table.items]
         assert free == sorted(free, reverse=True)
         await pilot.press("S")
-        assert [host.free for host in table.items] == free[::-1]
+        assert [host.free_count for host in table.items] == free[::-1]
         table.sort_by("state")
         assert not table.items[0].view.answered
 
@@ -155,7 +155,7 @@ async def test_filter_and_order_of_the_command_line_are_those_of_the_copied_one(
         await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
         shown = app.fleet_screen.hosts.items
         assert 0 < len(shown) < app.fleet_screen.hosts.counts[1]
-        free = [host.free for host in shown]
+        free = [host.free_count for host in shown]
         assert free == sorted(free)
         assert free[0] > 0
         begun = ["--filter", "mem>20GiB free", "--sort", "free", "--no-descending"]

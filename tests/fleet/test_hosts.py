@@ -21,7 +21,7 @@ from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.fleet import ssh_source
 from gpuwatch.fleet.fleet_source import FleetPoller
-from gpuwatch.fleet.host_summary import summarize_host
+from gpuwatch.fleet.fleet_summary import summarize_host
 from gpuwatch.fleet.ssh_source import SshHostFeed, SshSource
 from gpuwatch.ui.fleet_app import FleetApp
 from tests.fleet.test_fleet_screen import text_of

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.fleet import Fleet, HostView
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_series import EXPORTER_METRICS, exporter_metric_names, parse_reading
-from gpuwatch.fleet.fleet_summary import summarize_fleet
-from gpuwatch.fleet.host_summary import HostSummary, summarize_host
+from gpuwatch.fleet.fleet_summary import HostSummary, summarize_fleet, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import HostsBuilder
 from gpuwatch.fleet.prometheus_source import PrometheusSource
@@ -121,7 +120,7 @@ def test_one_gpu_that_two_exporters_report_is_one(fake: FakePrometheus) -> None:
 def test_an_exporter_whose_driver_hangs_is_not_an_idle_host(fake: FakePrometheus) -> None:
     fake.series = exposition(gpuwatch("n1", 2, age=95.0), instance="n1:9836", job="gpuwatch")
     host = only(fake)
-    assert host.free == 0
+    assert host.free_count == 0
     assert host.view.reason.endswith("for 95 s")
 
 
@@ -185,7 +184,7 @@ def test_hosts_that_are_silent_are_counted(fake: FakePrometheus) -> None:
     assert found["n2"].reason == "its exporter does not answer"
     assert found["n3"].reason == "no new data in Prometheus"
     fleet = summarize_fleet(PrometheusSource(Prometheus(fake.url)).read())
-    assert (fleet.fleet.answered, len(fleet.hosts), fleet.gpus, fleet.free) == (1, 3, 2, 2)
+    assert (fleet.fleet.answered, len(fleet.hosts), fleet.gpu_count, fleet.free_count) == (1, 3, 2, 2)
 
 
 def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePrometheus) -> None:
@@ -197,7 +196,7 @@ def test_a_server_that_stops_answering_keeps_the_last_hosts_as_old(fake: FakePro
     assert fleet.problem.endswith(": HTTP error 503")
     assert [host.name for host in fleet.hosts] == ["n1"]
     assert fleet.answered == 0
-    assert summarize_fleet(fleet).free == 0, "nothing is called free on old data"
+    assert summarize_fleet(fleet).free_count == 0, "nothing is called free on old data"
 
 
 def test_a_failure_of_gpuwatch_itself_ends_a_feed_loudly(fake: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet.fleet_source import FleetPoller
-from gpuwatch.fleet.host_summary import HostSummary, summarize_host
+from gpuwatch.fleet.fleet_summary import HostSummary, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus as Server
 from gpuwatch.fleet.prometheus_source import PrometheusSource
 from gpuwatch.sim import faults

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.fleet import ssh_source
-from gpuwatch.fleet.host_summary import summarize_host
+from gpuwatch.fleet.fleet_summary import summarize_host
 from gpuwatch.fleet.ssh_source import SshSource
 from tests.cluster.nodes import running, wait_for_none
 from tests.cluster.test_sshd import Server, pytestmark, server  # noqa: F401

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.safe_text import printable
-from gpuwatch.fleet.fleet_summary import FleetSummary
-from gpuwatch.fleet.host_summary import GpuUse, HostSummary
+from gpuwatch.fleet.fleet_summary import FleetSummary, GpuUse, HostSummary
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder, vertical_bar
 from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width
@@ -72,8 +71,8 @@ def free_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     builder.add(align_left(" Free", _LABEL_CELLS), "strong")
     if summary is None:
         return
-    builder.add(f"○ {summary.free}", "ok" if summary.free else "dim")
-    builder.add(f" of {summary.gpus} GPU{'s' * (summary.gpus != 1)}", "text")
+    builder.add(f"○ {summary.free_count}", "ok" if summary.free_count else "dim")
+    builder.add(f" of {summary.gpu_count} GPU{'s' * (summary.gpu_count != 1)}", "text")
     _add_counts(builder, summary.free_hosts, "host", " ")
 
 
@@ -172,8 +171,8 @@ def _free_cell(builder: LineBuilder, host: HostSummary) -> None:
     if not host.view.answered or not host.gpus:
         _add_value(builder, None)
         return
-    text = f"{host.free}/{len(host.gpus)}"
-    builder.fill_to(builder.width - len(text)).add(str(host.free), "ok" if host.free else "dim")
+    text = f"{host.free_count}/{len(host.gpus)}"
+    builder.fill_to(builder.width - len(text)).add(str(host.free_count), "ok" if host.free_count else "dim")
     builder.add(f"/{len(host.gpus)}", "dim")
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import events
 from textual.app import ComposeResult
 
-from gpuwatch.fleet.fleet_summary import FleetSummary
-from gpuwatch.fleet.host_summary import HostSummary
+from gpuwatch.fleet.fleet_summary import FleetSummary, HostSummary
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.line_builder import LineBuilder, filtered_title
 from gpuwatch.ui.drawing.styled_lines import Line

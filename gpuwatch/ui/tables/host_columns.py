@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.safe_text import printable
-from gpuwatch.fleet.host_summary import HostSummary
+from gpuwatch.fleet.fleet_summary import HostSummary
 from gpuwatch.ui.tables.device_notes import short_name
 
 _DIGITS = re.compile(r"(\d+)")
@@ -61,7 +61,7 @@ def _used_share(host: HostSummary) -> float | None:
 # fmt: off
 COLUMNS = (
     Column("host", "HOST", "Name", lambda host: natural_sort_key(host.name)),
-    Column("free", "FREE", "GPUs that nobody uses", lambda host: float(host.free), descending=True, at_right=True),
+    Column("free", "FREE", "GPUs that nobody uses", lambda host: host.free_count, descending=True, at_right=True),
     Column("gpus", "GPUS", "Number of GPUs; a sign for each", lambda host: float(len(host.gpus)), descending=True),
     Column("util", "GPU%", "Average utilization", lambda host: host.utilization, descending=True, at_right=True),
     Column("mem", "GPU-MEM", "Used and total GPU memory", _used_share, descending=True, at_right=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuwatch.fleet.host_summary import GpuUse, HostSummary
+from gpuwatch.fleet.fleet_summary import GpuUse, HostSummary
 from gpuwatch.ui.tables import filter_language as language
 from gpuwatch.ui.tables.filter_language import FilterFields, Kind, NumberField
 
