@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.main import cli
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.explain.diagnosis.reference import cause_pages as pages
@@ -93,6 +94,15 @@ def test_every_probe_that_stands_for_a_cause_is_on_its_page() -> None:
 def test_an_unknown_id_has_no_page() -> None:
     with pytest.raises(KeyError):
         pages.page("../../errors")
+
+
+def test_a_page_whose_file_is_missing_is_an_error_for_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
+    with pytest.raises(GpuwatchError, match=r"memory\.fragmented") as caught:
+        pages.page("memory.fragmented")
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from gpuwatch.explain import byte_sizes
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.logs import device_names
@@ -268,7 +269,7 @@ def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
     ]
 )
 def test_sizes(text: str, expected: int | None) -> None:
-    assert device_names.size_bytes(text) == expected
+    assert byte_sizes.size_bytes(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -285,6 +286,22 @@ def test_sizes(text: str, expected: int | None) -> None:
 )
 def test_device_names(text: str, expected: str) -> None:
     assert device_names.device_name(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("/device:GPU:0", True),
+        ("/device:XLA_GPU:0", True),
+        ("cuda:1", True),
+        ("rocm:0", True),
+        ("/device:CPU:0", False),
+        ("/job:cuda/replica:0/task:0/device:CPU:0", False),
+        ("CUDA, not simulated", False),
+    ],
+)
+def test_names_of_gpus(name: str, expected: bool) -> None:
+    assert device_names.is_gpu(name) is expected
 
 
 @pytest.mark.parametrize(

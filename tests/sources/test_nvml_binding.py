@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpuwatch.core.model.snapshot import FAILED_ITSELF
+from gpuwatch.core.model.snapshot import FAILED_ITSELF, Problem
 from gpuwatch.machine.sources.nvidia import nvml_binding
+from gpuwatch.share.reports import snapshot_report
 from gpuwatch.ui.panes.verdict import why_no_gpus
 from tests.conftest import gpuwatch
 from tests.ui import machines
@@ -71,6 +72,15 @@ def test_the_dashboard_does_not_blame_the_driver() -> None:
     assert lack is not None
     snapshot = machines.snapshot((), (), problems=(lack,), driver=None)
     assert why_no_gpus(snapshot)[1] == "gpuwatch could not query the driver: GPUs unknown"
+
+
+@pytest.mark.parametrize("reason", ["driver.bad-state", "container.lost-devices"])
+def test_the_dashboard_and_snapshot_have_one_wording_for_a_driver_that_reports_an_error(reason: str) -> None:
+    problem = Problem(source="nvml", reason=reason, detail="Unknown Error")
+    snapshot = machines.snapshot((), (), problems=(problem,), driver=None)
+    words = why_no_gpus(snapshot)[1].removesuffix(": GPUs unknown")
+    assert words == "the driver reports an error"
+    assert snapshot_report._silence_text(snapshot) == words
 
 
 def test_nvidias_own_module_is_no_problem_and_one_that_is_missing_is() -> None:

@@ -26,7 +26,7 @@ from gpuwatch.experiment.probing.quoted_failures import FailureCounts
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
 from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
 from gpuwatch.explain.logs import tensorflow_device_lines
-from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
 from gpuwatch.machine.sources.procfs import descends, leader_of, runs_python, start_time
 
@@ -76,7 +76,7 @@ class _WatchedProcess:
     def rank(self) -> tuple[bool, bool, bool, int]:
         """Sort key: the process that does the work ranks highest."""
         received = self.received
-        has_gpu = any("GPU" in name or "cuda" in name for name in received.devices.logical)
+        has_gpu = any(map(is_gpu, received.devices.logical))
         peak_bytes = max(received.allocator_peaks.values(), default=0)
         return bool(received.throughput), has_gpu, bool(received.framework), peak_bytes
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from gpuwatch.core.model.run import DeviceMapping, Framework, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import read_visible
-from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.explain.logs.log_facts import LogFacts
 
 NO_LOG = LogFacts()
@@ -70,7 +70,7 @@ class Evidence:
         if self.device_map:
             return True
         logical = self.run.devices.logical if self.run is not None else ()
-        return any("GPU" in name or name.startswith(("cuda:", "rocm:")) for name in logical)
+        return any(map(is_gpu, logical))
 
     @property
     def program(self) -> Run | None:

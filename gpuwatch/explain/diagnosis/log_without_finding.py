@@ -13,6 +13,7 @@ from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
 from gpuwatch.explain.logs import interrupts, log_ending
+from gpuwatch.explain.logs.device_names import is_gpu
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 
@@ -194,4 +195,4 @@ def _names_a_gpu(log: LogFacts) -> bool:
         log.found_device_lines or log.kernel_module_version or {"device.used", "driver.answered"} & set(log.topics)
     )
     in_lines = any("GPU" in line for lines in log.evidence.values() for line in lines)
-    return bool(known or driver_seen or in_lines) or any("GPU" in placement.actual for placement in log.placements)
+    return bool(known or driver_seen or in_lines) or any(is_gpu(placement.actual) for placement in log.placements)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group
+from gpuwatch.explain.byte_sizes import DTYPE_BYTES
 from gpuwatch.explain.traces.allocation_replay import Allocation
 from gpuwatch.explain.traces.tensorflow_op_names import BACKWARD, in_xla_cluster, strip_calls
 
@@ -39,11 +40,6 @@ _GROUP_OF_KIND = {
     "state": "other variables",
     "": "other variables",
 }
-_DTYPE_BYTES = {
-    "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "float32": 4, "int32": 4, "uint32": 4,
-    "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1, "float8_e5m2": 1,
-    "float8_e4m3fn": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Variable:
     @property
     def size(self) -> int | None:
         """Its bytes; None for a type of unknown size."""
-        width = _DTYPE_BYTES.get(self.dtype)
+        width = DTYPE_BYTES.get(self.dtype)
         return None if width is None or any(part < 0 for part in self.shape) else width * math.prod(self.shape)
 
 
@@ -272,7 +268,7 @@ def _purpose_of_variable(variable: Variable, *, certain: bool = True) -> Purpose
 
 def _shape_of_bytes(program_input: FunctionInput, size: int) -> tuple[int, ...] | None:
     """The shape of an input that takes so many bytes; None if it cannot."""
-    width = _DTYPE_BYTES.get(program_input.dtype)
+    width = DTYPE_BYTES.get(program_input.dtype)
     if width is None or program_input.shape.count(-1) > 1:
         return None
     width *= math.prod(part for part in program_input.shape if part != -1)

@@ -22,6 +22,7 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic, SourcedFinding
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
+from gpuwatch.explain.logs.device_names import is_gpu
 from gpuwatch.share.reports import diagnostic_machine_tables as machine_tables
 from gpuwatch.share.reports import memory_over_time, run_report, run_tables
 from gpuwatch.share.reports.comparison_conclusion import run_failed
@@ -119,7 +120,7 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
 def _usable(doctor: Doctor | None) -> str:
     if doctor is None or doctor.framework is None:
         return ""
-    count = sum("GPU" in entry.framework_device for entry in doctor.device_map)
+    count = sum(is_gpu(entry.framework_device) for entry in doctor.device_map)
     name = _NAMES.get(doctor.framework.name, clean(doctor.framework.name))
     return f"{name} can use {count_text(count, 'GPU')}" if count else ""
 

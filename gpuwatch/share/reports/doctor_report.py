@@ -10,6 +10,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import shorten
+from gpuwatch.explain.logs.device_names import is_gpu
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, framework_text
 from gpuwatch.share.reports.run_tables import device_map_table
@@ -71,7 +72,7 @@ def _subtitle(document: Doctor) -> Iterator[str]:
 
 def _reason(document: Doctor, main: Finding | None) -> str:
     if main is None or main.id == "healthy":
-        gpus = sum("GPU" in entry.framework_device for entry in document.device_map)
+        gpus = sum(is_gpu(entry.framework_device) for entry in document.device_map)
         return f"{CAUSES['healthy']}." + (f" {count_text(gpus, 'GPU')} can be used." if gpus else "")
     return f"{clean(main.title).rstrip('.')}{'' if main.certainty == 'fact' else ' (likely)'}."
 

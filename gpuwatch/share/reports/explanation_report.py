@@ -10,6 +10,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.safe_text import shorten
+from gpuwatch.explain.logs.device_names import is_gpu
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.share.reports import run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
@@ -113,5 +114,5 @@ def _facts(document: Explanation, main: Finding | None) -> Iterator[tuple[str, s
         yield "OOM", "; ".join(refused) + more
     total = sum(placement.count for placement in document.placements)
     if total:
-        on_gpu = sum(placement.count for placement in document.placements if "GPU" in placement.actual)
+        on_gpu = sum(placement.count for placement in document.placements if is_gpu(placement.actual))
         yield "ops", f"{total:,} placed, {100 * on_gpu / total:.0f} % of them on a GPU"

@@ -15,7 +15,7 @@ from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.trials.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
 from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
-from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns, drawable
@@ -143,9 +143,7 @@ def gpu_percent(run: Run) -> float | None:
     total = sum(placement.count for placement in run.placements if placement.actual)
     if not total:
         return None
-    # ``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch
-    on_gpus = (entry.count for entry in run.placements if "GPU" in entry.actual or entry.actual.startswith("cuda"))
-    return 100 * sum(on_gpus) / total
+    return 100 * sum(entry.count for entry in run.placements if is_gpu(entry.actual)) / total
 
 
 def fallback_text(run: Run) -> str:

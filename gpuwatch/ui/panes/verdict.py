@@ -96,8 +96,8 @@ def _mostly_unexplained(devices: Sequence[Device]) -> bool:
 _WHY_UNKNOWN = {
     "driver.missing": "no NVIDIA driver",
     "driver.mismatch": "the driver cannot be queried",
-    "driver.bad-state": "the driver refuses",
-    "container.lost-devices": "the driver refuses",
+    "driver.bad-state": "the driver reports an error",
+    "container.lost-devices": "the driver reports an error",
     FAILED_ITSELF: "gpuwatch could not query the driver",
 }
 """By the reason of a problem, the most important first."""

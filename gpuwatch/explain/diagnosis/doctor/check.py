@@ -11,6 +11,7 @@ import msgspec
 from gpuwatch.core.model.doctor import Check, CheckState, DriverAnswer, FrameworkFacts, System
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.logs.device_names import is_gpu
 
 _PRODUCT_NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
@@ -60,7 +61,7 @@ class Facts(Evidence):
     @property
     def framework_has_gpu(self) -> bool:
         """Whether the framework got at least one GPU."""
-        return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
+        return self.run is not None and any(map(is_gpu, self.run.devices.logical))
 
     @property
     def checks_pytorch(self) -> bool:

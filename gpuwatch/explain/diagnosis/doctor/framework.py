@@ -26,7 +26,7 @@ from gpuwatch.explain.diagnosis.reference.cuda_compatibility import (
 from gpuwatch.explain.diagnosis.rules.framework_build import DRIVER_LIBRARIES
 from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import SIGNALS
-from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name, is_gpu
 
 _TENSORFLOW_DISTRIBUTIONS = (
     "tensorflow",
@@ -257,7 +257,7 @@ def framework_devices(facts: Facts, installation: FrameworkFacts) -> Answer | No
         if installation.late:
             return fail(_deadline_text(installation.late), "Check dmesg for a hung GPU.")
         return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed no devices", _SEE_FIRST_FINDING)
-    gpus = [name for name in run.devices.logical if "GPU" in name]
+    gpus = [*filter(is_gpu, run.devices.logical)]
     if not gpus:
         return fail(f"{facts.product} has no GPU", _SEE_FIRST_FINDING)
     if ignored := facts.log.ignored_gpus:
@@ -281,7 +281,7 @@ def op_on_each_device(facts: Facts, installation: FrameworkFacts) -> Answer | No
         return fail(f"{wrong[0].device} computes a wrong result", "Check dmesg for Xid and ECC errors; test the card.")
     places = [(device_name(test.ran_on or test.device), tenths_of_seconds(test.seconds)) for test in installation.tests]
     results = ", ".join(f"{device} in {seconds}" for device, seconds in places)
-    if not any("GPU" in (test.ran_on or "") for test in installation.tests):
+    if not any(is_gpu(test.ran_on or "") for test in installation.tests):
         return fail(f"it ran on {results}", _SEE_FIRST_FINDING)
     return ok(results)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.causes import CAUSES
 
 FOLDER = "docs/causes"
@@ -32,16 +34,25 @@ def causes_by_heading() -> list[tuple[str, list[str]]]:
 
 
 def page(cause: str) -> str:
-    """The page of a cause in Markdown; KeyError for an unknown id."""
+    """The page of a cause in Markdown; KeyError for an unknown id, GpuwatchError if its file is not there."""
     if cause not in CAUSES:
         raise KeyError(cause)
-    return (files("gpuwatch") / FOLDER / f"{cause}.md").read_text(encoding="utf-8")
+    try:
+        return _file(cause).read_text(encoding="utf-8")
+    except OSError as error:
+        raise GpuwatchError(
+            f"the page about {cause} cannot be read: {error}", hint="install gpuwatch again: the pages are part of it"
+        ) from error
 
 
 def page_path(cause: str) -> Path | None:
     """The file of a page; None if there is none, as in a zip archive."""
-    path = Path(str(files("gpuwatch") / FOLDER / f"{cause}.md"))
+    path = Path(str(_file(cause)))
     return path if path.is_file() else None
+
+
+def _file(cause: str) -> Traversable:
+    return files("gpuwatch") / FOLDER / f"{cause}.md"
 
 
 _OUT_OF_MEMORY = ("memory.model-too-large", "memory.other-process", "memory.limit-too-small")

@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.memory.memory_holders import held_at_once, is_ne
 from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import info_finding, likely_info, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules.op_placement import REPLICAS
-from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name, is_gpu
 
 _MIN_ALLOCATED_SHARE, _MAX_USED_SHARE = 0.8, 0.1
 """Shares of the device that a program allocated, and of its limit that it used, for nearly all to be unused."""
@@ -171,7 +171,7 @@ def shares_beside_an_idle_gpu(evidence: Evidence, run: Run) -> Iterator[Finding]
 
 def _physical_gpus(process: RunProcess) -> int:
     """GPUs that the framework sees in a process."""
-    return sum("GPU" in name for name in process.devices.physical)
+    return sum(map(is_gpu, process.devices.physical))
 
 
 def _others_free(evidence: Evidence, used: Collection[str | None]) -> bool:
@@ -241,7 +241,7 @@ def steps_in_a_cpu_scope(evidence: Evidence, run: Run) -> Iterator[Finding]:
     scope, count = next(iter(ops_by_scope.most_common(1)), (None, 0))
     in_scope = (placement for placement in run.placements if placement.scope == scope and placement.cuda_kernel)
     heavy = [placement for placement in in_scope if _HEAVY_OP.search(placement.op)]
-    on_gpu = any("GPU" in placement.actual for placement in run.placements)
+    on_gpu = any(is_gpu(placement.actual) for placement in run.placements)
     heavy_op = f"{heavy[0].op} {heavy[0].dtype or ''}" if heavy else ""
     if not scope or not heavy or count < _MIN_OPS_SHARE * total or on_gpu:
         return

@@ -11,6 +11,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import info_finding, likely_info, rule, warning_finding
+from gpuwatch.explain.logs.device_names import is_gpu
 
 _MIN_TRACES = 10
 """Traces below which a function may simply have so many kinds of arguments: buckets of lengths, a last batch."""
@@ -97,7 +98,7 @@ def loops_eagerly(evidence: Evidence, run: Run) -> Iterator[Finding]:
 
 def _many_eager_ops(run: Run, ops: int, seconds: float) -> Iterator[Finding]:
     """A loop without gradients, of which no steps can be counted."""
-    on_gpu = sum(placement.count for placement in run.placements if "GPU" in placement.actual)
+    on_gpu = sum(placement.count for placement in run.placements if is_gpu(placement.actual))
     if ops < _MIN_MANY_OPS or seconds < _MIN_NOTICED_SECONDS or seconds > _SMALL_OP_SECONDS * ops or on_gpu < ops / 2:
         return
     yield likely_info(

@@ -14,7 +14,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose
 from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, MADE_THERE
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
-from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 
@@ -196,7 +196,7 @@ def _any_device_fits(requested: str, actual: str) -> bool:
 
 
 def _reason(requested: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
-    logical = [device_name(name) for name in run.devices.logical if "GPU" in name]
+    logical = [device_name(name) for name in run.devices.logical if is_gpu(name)]
     logical = logical or [device_name(mapping.framework_device) for mapping in run.device_map]
     if usable and (requested in logical or any(_any_device_fits(requested, name) for name in logical)):
         return "placement.no-kernel", f"{requested} exists, but the op has no kernel for it"
