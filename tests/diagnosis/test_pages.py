@@ -96,9 +96,7 @@ def test_an_unknown_id_has_no_page() -> None:
         pages.page("../../errors")
 
 
-def test_a_page_whose_file_is_missing_is_an_error_for_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_whose_file_is_missing_is_an_error_for_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
     with pytest.raises(GpuwatchError, match=r"memory\.fragmented") as caught:
         pages.page("memory.fragmented")
