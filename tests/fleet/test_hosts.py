@@ -141,7 +141,7 @@ def test_a_driver_that_hangs_is_told_from_a_host_that_is_gone(ssh: Path, open_so
     source = open_source("hangs")
     wait_for(lambda: not views(source)["hangs"].pending)
     assert views(source)["hangs"].reason.endswith("for 12 s")
-    assert summarize_host(views(source)["hangs"]).free == 0
+    assert summarize_host(views(source)["hangs"]).free_count == 0
 
 
 def test_nothing_is_left_behind(ssh: Path) -> None:

@@ -74,7 +74,7 @@ def test_dcgm_tells_to_whom_a_scheduler_gave_a_gpu(fake: FakePrometheus) -> None
     assert [gpu.reason for gpu in found["n1"].gpus] == ["", "used by ml/train-0"]
     assert found["n2"].holders == (("job 4711", 1),)
     assert found["n3"].holders == (("ml/eval", 1),)
-    assert found["n3"].free == 1
+    assert found["n3"].free_count == 1
 
 
 def test_nvidia_gpu_exporter(fake: FakePrometheus) -> None:
