@@ -15,6 +15,7 @@ from gpuwatch.cli.shared_options import option_set
 from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import BY_ID
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.machine.sources.nvidia import decode_answers
 from gpuwatch.sim import faults
 from gpuwatch.sim.find_machines import choose_machine
@@ -182,7 +183,7 @@ def fail(
     """
     name = faults.checked_function(machine, function)
     if not name.startswith("cu"):
-        number = faults.nvml_code(code)
+        number = int(faults.nvml_code(code))
     elif code.isdecimal() and len(code) <= 3 and int(code):
         number = int(code)
     else:
@@ -207,7 +208,7 @@ def init(machine: SimMachine, code: str, seconds: float | None) -> str:
 @click.argument("seconds", type=_FAULT_SECONDS, required=False)
 def mismatch(machine: SimMachine, seconds: float | None) -> str:
     """Make driver library and kernel module differ in version."""
-    faults.fail_init(machine, faults.MISMATCH, seconds)
+    faults.fail_init(machine, NvmlReturn.LIB_RM_VERSION_MISMATCH, seconds)
     return f"NVML on {machine.shape} does not start (driver/library version mismatch) {_duration_text(seconds)}"
 
 

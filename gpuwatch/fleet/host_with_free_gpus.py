@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-
 from gpuwatch.core.formatting.sentences import first_and_more
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.pick_result import FittingHost, HostPick, Pick, RefusedHost, SilentHost
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.fleet.fleet_summary import HostSummary, summarize_host
 from gpuwatch.session.free_gpus import Requirements, pick_gpus
 
@@ -37,7 +36,7 @@ def pick_host(fleet: Fleet, requirements: Requirements) -> HostPick:
     candidates.sort(key=lambda choice: choice[0])
     best = candidates[0] if candidates else None
     return HostPick(
-        taken_at=datetime.datetime.fromtimestamp(fleet.taken_at, datetime.UTC),
+        taken_at=utc_datetime(fleet.taken_at),
         wanted=requirements.count,
         host=best[1].name if best else None,
         chosen=best[2].chosen if best else (),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from gpuwatch.core.model.fleet import Holder, HostView
 from gpuwatch.core.model.metrics import METRICS
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.fleet.exporter_series import (
     EXPORTER_METRICS,
     NVIDIA_SMI,
@@ -346,7 +346,7 @@ class HostsBuilder:
         age = self.age(targets)
         versions = [*(self.drivers.get(target) for target in targets), *(gpu.driver for gpu in gpus)]
         snapshot = Snapshot(
-            taken_at=datetime.datetime.fromtimestamp(at - (age or 0.0), datetime.UTC),
+            taken_at=utc_datetime(at - (age or 0.0)),
             took_seconds=0.0,
             simulated=any(gpu.simulated for gpu in gpus),
             driver=Driver(version=next(filter(None, versions), None), cuda_version=None, nvml_version=None),

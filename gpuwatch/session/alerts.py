@@ -5,7 +5,6 @@ A condition that flaps, or a storm of them, makes few alerts. Nothing here may d
 
 from __future__ import annotations
 
-import datetime
 import os
 import queue
 import time
@@ -19,6 +18,7 @@ from gpuwatch.core.masking.mask_secrets import masked
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding, FindingKey
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.session.alert_delivery import AlertCommand, DeliveryThread, TerminalNotification, Webhook
 
@@ -97,7 +97,7 @@ class AlertRules:
             if not open_finding.reported:
                 continue
             onset_at = open_finding.alert.at
-            last_held_at = datetime.datetime.fromtimestamp(open_finding.last_seen, datetime.UTC)
+            last_held_at = utc_datetime(open_finding.last_seen)
             yield replace(
                 open_finding.alert,
                 phase="end",

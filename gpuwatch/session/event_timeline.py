@@ -113,7 +113,7 @@ class EventTrack:
         """
         for event in self._events if direction > 0 else reversed(self._events):
             distance = event.at - moment if direction > 0 else moment - event.at
-            is_chosen = uuid is None or not event.device_uuid or event.concerns(uuid)
+            is_chosen = uuid is None or not event.device_uuid or uuid in event.all_device_uuids
             is_chosen = is_chosen and (not only_problems or event.severity in PROBLEM_SEVERITIES)
             if is_chosen and distance > _SAME_TIME_SECONDS:
                 return event
@@ -126,15 +126,14 @@ def incidents_of_events(events: Iterable[MachineEvent]) -> IncidentTrack:
     incidents: list[Incident] = []
     index_of_lasting: dict[object, int] = {}
     for event in events:
-        uuids = event.device_uuids or ((event.device_uuid,) if event.device_uuid else ())
         seen_at, is_problem = event.at if event.seen is None else event.seen, event.severity in PROBLEM_SEVERITIES
         if is_problem:
-            marks.append(Incident(event.at, event.at, event.severity, event.text, uuids))
+            marks.append(Incident(event.at, event.at, event.severity, event.text, event.all_device_uuids))
         name, _, phase = event.kind.rpartition(".")
         occurrence_key = (name, event.occurrence)
         if phase == "began" and is_problem:
             index_of_lasting[occurrence_key] = len(incidents)
-            incidents.append(Incident(seen_at, math.inf, event.severity, event.text, uuids))
+            incidents.append(Incident(seen_at, math.inf, event.severity, event.text, event.all_device_uuids))
         elif phase == "changed" and is_problem and occurrence_key in index_of_lasting:
             incident = incidents[index_of_lasting[occurrence_key]]
             worst_severity = max(event.severity, incident.severity, key=PROBLEM_SEVERITIES.index)

@@ -28,7 +28,7 @@ from gpuwatch.core.model.recorded_period import (
 )
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.history.saved_runs import RunStore, is_of_this_machine
@@ -94,8 +94,8 @@ def period_document(
         host=host,
         simulated=usage.simulated,
         gpuwatch_version=__version__,
-        begin=utc(graph_begin),
-        end=utc(max(end, graph_begin + point_seconds)),
+        begin=utc_datetime(graph_begin),
+        end=utc_datetime(max(end, graph_begin + point_seconds)),
         step_seconds=point_seconds,
         gaps=usage.gaps,
         primary=main_finding.finding.id if main_finding is not None else None if is_readable else "unknown",
@@ -104,15 +104,15 @@ def period_document(
         runs=tuple(_period_runs(runs or RunStore(), begin, end, host, simulated=usage.simulated)),
         events=tuple(
             PeriodEvent(
-                at=utc(event.at), kind=event.kind, severity=event.severity, text=event.text,
-                device_uuids=event.device_uuids or ((event.device_uuid,) if event.device_uuid else ()),
+                at=utc_datetime(event.at), kind=event.kind, severity=event.severity, text=event.text,
+                device_uuids=event.all_device_uuids,
             )
             for event in recording.events()
             if begin <= event.at <= end
         ),
         findings=findings,
-        trouble=utc(problem_at) if problem_at is not None else None,
-        changes_begin=utc(problem_at - LOOK_BACK_SECONDS) if problem_at is not None else None,
+        trouble=utc_datetime(problem_at) if problem_at is not None else None,
+        changes_begin=utc_datetime(problem_at - LOOK_BACK_SECONDS) if problem_at is not None else None,
         changes=tuple(changes_before(recording, problem_at, problem_gpu)) if problem_at is not None else (),
         usage=usage,
         notes=usage.notes,
@@ -135,7 +135,12 @@ def _period_findings(
     for finding in period_findings:
         key = finding.finding.key
         is_active = key in active_keys and latest_by_key[key] is finding  # earlier ones have ended
-        yield PeriodFinding(begin=utc(finding.since), end=utc(finding.until), finding=finding.finding, active=is_active)
+        yield PeriodFinding(
+            begin=utc_datetime(finding.since),
+            end=utc_datetime(finding.until),
+            finding=finding.finding,
+            active=is_active,
+        )
 
 
 def _period_devices(
@@ -224,8 +229,8 @@ def _period_processes(recording: Recording, begin: float, end: float) -> Iterato
             device_uuid=process.device_uuid,
             user=process.user,
             program=program_in_command(printable(process.command or process.name or "")) or None,
-            begin=utc(process.first),
-            end=utc(process.last),
+            begin=utc_datetime(process.first),
+            end=utc_datetime(process.last),
         )
 
 
@@ -336,4 +341,4 @@ def _reading_changes(recording: Recording, begin: float, moment: float, devices:
 
 
 def _change(at: float, kind: ChangeKind, text: str) -> Change:
-    return Change(at=utc(at), kind=kind, text=text)
+    return Change(at=utc_datetime(at), kind=kind, text=text)

@@ -8,45 +8,9 @@ from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.sim.mig_layout import layout_text
 from gpuwatch.sim.simulated_machine import NVML_LIBRARY, SimMachine
-
-# nvmlReturn_t of nvml.h
-CODES: Final = {
-    "UNINITIALIZED": 1,
-    "INVALID_ARGUMENT": 2,
-    "NOT_SUPPORTED": 3,
-    "NO_PERMISSION": 4,
-    "ALREADY_INITIALIZED": 5,
-    "NOT_FOUND": 6,
-    "INSUFFICIENT_SIZE": 7,
-    "INSUFFICIENT_POWER": 8,
-    "DRIVER_NOT_LOADED": 9,
-    "TIMEOUT": 10,
-    "IRQ_ISSUE": 11,
-    "LIBRARY_NOT_FOUND": 12,
-    "FUNCTION_NOT_FOUND": 13,
-    "CORRUPTED_INFOROM": 14,
-    "GPU_IS_LOST": 15,
-    "RESET_REQUIRED": 16,
-    "OPERATING_SYSTEM": 17,
-    "LIB_RM_VERSION_MISMATCH": 18,
-    "IN_USE": 19,
-    "MEMORY": 20,
-    "NO_DATA": 21,
-    "VGPU_ECC_NOT_SUPPORTED": 22,
-    "INSUFFICIENT_RESOURCES": 23,
-    "FREQ_NOT_SUPPORTED": 24,
-    "ARGUMENT_VERSION_MISMATCH": 25,
-    "DEPRECATED": 26,
-    "NOT_READY": 27,
-    "GPU_NOT_FOUND": 28,
-    "INVALID_STATE": 29,
-    "RESET_TYPE_NOT_SUPPORTED": 30,
-    "UNKNOWN": 999,
-}
-MISMATCH: Final = CODES["LIB_RM_VERSION_MISMATCH"]
-LOST: Final = CODES["GPU_IS_LOST"]
 
 HANG, SLOW, LOST_GPU, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 """Labels of faults: the subcommands that inject them."""
@@ -54,20 +18,19 @@ HANG, SLOW, LOST_GPU, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 # Longer than anybody waits: a call that hangs returns when its fault is cleared.
 _ENDLESS_MS: Final = 0xFFFFFFFF
 _MAX_DIGITS: Final = 10
-"""Longer numbers are neither codes nor GPUs; Python refuses to parse very long ones."""
+"""Longer numbers are no GPUs; Python refuses to parse very long ones."""
 _FIRST_FOREIGN_PID: Final = 4_100_000
 
 
-def nvml_code(text: str) -> int:
-    """NVML's number of an error code: ``GPU_IS_LOST``, ``NVML_ERROR_GPU_IS_LOST`` or ``15``."""
+def nvml_code(text: str) -> NvmlReturn:
+    """NVML's error code: ``GPU_IS_LOST``, ``NVML_ERROR_GPU_IS_LOST`` or ``15``."""
     name = text.strip().upper().replace("-", "_").removeprefix("NVML_").removeprefix("ERROR_")
-    if name in CODES:
-        return CODES[name]
-    if name.isdecimal() and len(name) < _MAX_DIGITS and int(name) in CODES.values():
-        return int(name)
+    for code in NvmlReturn:
+        if name in (code.name, str(code.value)):
+            return code
     raise UsageError(
-        f"{text!r} is not an NVML error code{did_you_mean(text, CODES)}",
-        hint=", ".join(f"{k} {v}" for k, v in CODES.items()),
+        f"{text!r} is not an NVML error code{did_you_mean(text, NvmlReturn.__members__)}",
+        hint=", ".join(f"{code.name} {code.value}" for code in NvmlReturn),
     )
 
 
@@ -110,7 +73,7 @@ def slow(machine: SimMachine, delay_seconds: float, seconds: float | None) -> No
 
 def lose(machine: SimMachine, device: int) -> None:
     """Makes every call about the GPU fail with "GPU is lost", as after it has fallen off the bus."""
-    machine.inject("*", code=LOST, device=device, label=LOST_GPU)
+    machine.inject("*", code=NvmlReturn.GPU_IS_LOST, device=device, label=LOST_GPU)
 
 
 def bring_back(machine: SimMachine, device: int) -> int:
@@ -121,7 +84,7 @@ def bring_back(machine: SimMachine, device: int) -> int:
 def fail_init(machine: SimMachine, code: int, seconds: float | None) -> None:
     """Makes nvmlInit fail, and every call of open sessions return "uninitialized"."""
     machine.inject("nvmlInit*", code=code, seconds=seconds, label=INIT)
-    machine.inject("*", code=CODES["UNINITIALIZED"], seconds=seconds, label=INIT)
+    machine.inject("*", code=NvmlReturn.UNINITIALIZED, seconds=seconds, label=INIT)
 
 
 def foreign_process(machine: SimMachine, device: int, memory_bytes: int, sm_percent: float, mig: int | None) -> int:
@@ -143,7 +106,7 @@ def fault_lines(machine: SimMachine) -> list[str]:
         if fault.device is not None:
             words.append(f"GPU {fault.device}")
         if fault.code:
-            words.append(f"fails with {next((name for name, code in CODES.items() if code == fault.code), fault.code)}")
+            words.append(f"fails with {next((code.name for code in NvmlReturn if code == fault.code), fault.code)}")
         if fault.delay_seconds:
             endless = fault.delay_seconds * 1000 >= _ENDLESS_MS
             words.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")

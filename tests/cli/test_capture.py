@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.machine.recording.cut_recording import cut_out
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.session.capture_driver_answers import SMI_FILE_NAME, mask_ids
@@ -54,7 +55,7 @@ def test_without_a_gpu_or_over_a_file_nothing_is_written(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
     machine, path = sim_machine("1x2GiB"), tmp_path / "gpu.gpuwatch"
-    faults.fail_init(machine, faults.CODES["DRIVER_NOT_LOADED"], None)
+    faults.fail_init(machine, NvmlReturn["DRIVER_NOT_LOADED"], None)
     done = gpuwatch("capture", "-o", str(path), "--for", "1s", environment=machine.environment(os.environ))
     assert done.code == 1
     assert "there is nothing to capture" in done.err

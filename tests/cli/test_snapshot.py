@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import Result, gpuwatch
@@ -58,7 +59,7 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
 def test_a_driver_that_does_not_start(
     machine: SimMachine, snapshot: Callable[..., Result], code: str, said: str
 ) -> None:
-    faults.fail_init(machine, faults.CODES[code], None)
+    faults.fail_init(machine, NvmlReturn[code], None)
     done = snapshot()
     assert done.code == 1
     assert done.out.startswith(MARK)

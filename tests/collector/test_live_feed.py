@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.collector import live_feed
 from gpuwatch.machine.collector.live_feed import LiveFeed
@@ -336,7 +337,7 @@ def test_a_driver_that_went_away_is_named_and_found_again(
     machine = sim_machine("2x8GiB")
     feed = start_feed(machine, 0.2)
     uuids = [device.uuid for device in feed.wait(1, 10)[-1].devices]
-    faults.fail_init(machine, faults.MISMATCH, None)
+    faults.fail_init(machine, NvmlReturn.LIB_RM_VERSION_MISMATCH, None)
     broken = wait_for_sample(feed, lambda s: not s.devices)
     assert broken.problems[0].reason == "driver.mismatch", "the reason of the new start, not of the old session"
     machine.clear_faults()

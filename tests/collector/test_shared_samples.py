@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.recorder_follower import hides_processes, merge_missed_xids
 from gpuwatch.machine.collector.samples_without_collector import IdleTimes, RecorderSampleCompleter
@@ -188,7 +188,7 @@ def test_idle_times_go_on_over_a_change_of_who_samples(
 
     def at(second: float, since: int | None, start: float = 5.0) -> Snapshot:
         row = replace(program(7), create_time=start, readings={} if since is None else {IDLE_SINCE: since})
-        return replace(sample(0, [gpu()], [row]), taken_at=utc(second))
+        return replace(sample(0, [gpu()], [row]), taken_at=utc_datetime(second))
 
     times = IdleTimes(at(100, 60))
     seen = [times.continue_in(at(106 + place, since)).processes[0] for place, since in enumerate(told)]
@@ -200,7 +200,9 @@ def test_idle_times_go_on_over_a_change_of_who_samples(
     )
     once = at(106, 105)
     times = IdleTimes(at(100, 60))
-    assert times.continue_in(once).unchanged(times.continue_in(replace(once, taken_at=utc(107)))), "the same objects"
+    assert times.continue_in(once).unchanged(times.continue_in(replace(once, taken_at=utc_datetime(107)))), (
+        "the same objects"
+    )
 
 
 def a_recorder_that_ends_as_told(here: Machine) -> None:

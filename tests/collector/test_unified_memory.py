@@ -9,12 +9,12 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, others_memory
 from gpuwatch.machine.collector.collector import _is_unified
-from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import FOR_EVER, SimMachine
 from gpuwatch.ui.tables.device_notes import memory_without_processes
 from tests.conftest import gpuwatch
@@ -24,7 +24,7 @@ from tests.diagnosis.watching import GIB, gpu, ids, sample, watched
 def _without(machine: SimMachine, device: int, *functions: str) -> None:
     for number, function in enumerate(functions):
         label = f"{device}.{number}"
-        machine.inject(function, code=CODES["NOT_SUPPORTED"], device=device, count=FOR_EVER, label=label)
+        machine.inject(function, code=NvmlReturn["NOT_SUPPORTED"], device=device, count=FOR_EVER, label=label)
 
 
 def test_its_memory_is_the_hosts_in_snapshot_and_pick(sim_machine: Callable[[str], SimMachine]) -> None:

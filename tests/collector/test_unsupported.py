@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from gpuwatch.sim.faults import CODES
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.sim.simulated_machine import SimMachine
 
 FAN = 'get("fan.speed_percent")'
@@ -30,7 +30,7 @@ print(one.sample().devices[0].METRIC, flush=True)
 def told(machine: SimMachine, again: str, metric: str) -> tuple[str, str]:
     """The reading before and after the device has come to support it."""
     command = [sys.executable, "-c", SAMPLES.replace("METRIC", metric), again]
-    machine.inject("nvmlDeviceGetFanSpeed*", code=CODES["NOT_SUPPORTED"], label="fan")
+    machine.inject("nvmlDeviceGetFanSpeed*", code=NvmlReturn["NOT_SUPPORTED"], label="fan")
     with subprocess.Popen(
         command, env=machine.environment(os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.recorded_period import Period
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.collector import Collector
@@ -68,7 +69,7 @@ class Fault:
 
 
 def _fails(label: str, gpu: int, function: str, code: str) -> Callable[[], object]:
-    return lambda: MACHINE.inject(function, code=faults.CODES[code], device=gpu, count=FOR_EVER, label=label)
+    return lambda: MACHINE.inject(function, code=NvmlReturn[code], device=gpu, count=FOR_EVER, label=label)
 
 
 def _throttled(gpu: int, cause: str, reasons: int) -> Fault:
@@ -80,7 +81,7 @@ def _no_session(cause: str, code: str) -> Fault:
     return Fault(
         None,
         cause,
-        lambda: faults.fail_init(MACHINE, faults.CODES[code], None),
+        lambda: faults.fail_init(MACHINE, NvmlReturn[code], None),
         lambda: MACHINE.clear_faults(faults.INIT),
     )
 

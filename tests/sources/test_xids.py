@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pynvml
 import pytest
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.live_feed import LiveFeed
@@ -17,7 +18,6 @@ from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.xids import XidReceiver
 from gpuwatch.session.snapshots import findings_of
-from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.waiting import wait_for_sample
@@ -81,7 +81,7 @@ def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], 
 
 def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("2x8GiB")
-    machine.inject("nvmlDeviceRegisterEvents", code=CODES["NOT_SUPPORTED"], device=1)
+    machine.inject("nvmlDeviceRegisterEvents", code=NvmlReturn["NOT_SUPPORTED"], device=1)
     feed, watcher = watched(machine), ConditionEngine()
     seen = wait_for_sample(feed, lambda snapshot: snapshot.devices[1].xids_missing is not None)
     assert seen.devices[0].xids_missing is None
@@ -122,7 +122,7 @@ class Driver:
 
 
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"])
-@pytest.mark.parametrize("code", sorted(set(CODES.values())))
+@pytest.mark.parametrize("code", NvmlReturn)
 def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
     driver, one = Driver(**{"nvmlEventSetWait_v2": pynvml.NVML_ERROR_TIMEOUT, call: code}), device()
     xids = XidReceiver(driver)

@@ -12,6 +12,7 @@ import pytest
 
 from gpuwatch.core.model.doctor import DeviceFile, PciCard, System
 from gpuwatch.core.model.driver_advice import missing_driver_action
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.machine.sources import system_and_driver_facts
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from tests.terminal import Terminal
@@ -42,28 +43,28 @@ def _problem(monkeypatch: pytest.MonkeyPatch, code: int, **facts: object) -> tup
 def test_a_missing_driver_says_what_this_machine_shows(
     facts: dict[str, object], shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reason, detail, hint = _problem(monkeypatch, nvml_errors.LIBRARY_NOT_FOUND, **facts)
+    reason, detail, hint = _problem(monkeypatch, NvmlReturn.LIBRARY_NOT_FOUND, **facts)
     assert reason == "driver.missing"
     assert detail.partition("; ")[2] == shown
     assert hint.startswith(missing_driver_action(System(**facts)))  # type: ignore[arg-type]
 
 
 def test_a_refusal_names_the_files_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reason, detail, hint = _problem(monkeypatch, nvml_errors.NO_PERMISSION, device_files=CLOSED)
+    reason, detail, hint = _problem(monkeypatch, NvmlReturn.NO_PERMISSION, device_files=CLOSED)
     assert reason == "driver.bad-state"
     assert detail.endswith("/dev/nvidiactl is crw-rw---- root video")
     assert "usermod" in hint
-    assert "usermod" not in _problem(monkeypatch, nvml_errors.NO_PERMISSION)[2]
+    assert "usermod" not in _problem(monkeypatch, NvmlReturn.NO_PERMISSION)[2]
 
 
 def test_a_mismatch_names_the_versions_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _problem(monkeypatch, nvml_errors.LIB_RM_VERSION_MISMATCH, kernel_module="580.65")[1].endswith("580.65")
-    assert ";" not in _problem(monkeypatch, nvml_errors.LIB_RM_VERSION_MISMATCH)[1]
+    assert _problem(monkeypatch, NvmlReturn.LIB_RM_VERSION_MISMATCH, kernel_module="580.65")[1].endswith("580.65")
+    assert ";" not in _problem(monkeypatch, NvmlReturn.LIB_RM_VERSION_MISMATCH)[1]
 
 
 def test_only_a_container_has_lost_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _problem(monkeypatch, nvml_errors.UNKNOWN, container="docker")[0] == "container.lost-devices"
-    assert _problem(monkeypatch, nvml_errors.UNKNOWN)[0] == "driver.bad-state"
+    assert _problem(monkeypatch, NvmlReturn.UNKNOWN, container="docker")[0] == "container.lost-devices"
+    assert _problem(monkeypatch, NvmlReturn.UNKNOWN)[0] == "driver.bad-state"
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU here")

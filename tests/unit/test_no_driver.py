@@ -7,6 +7,7 @@ import pytest
 
 from gpuwatch.core.model.doctor import PciCard, System
 from gpuwatch.core.model.driver_advice import missing_driver_action
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.explain.diagnosis.doctor.check import Facts
 from gpuwatch.explain.diagnosis.doctor.doctor_document import build_document
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -43,7 +44,7 @@ def test_the_advice_fits_the_system(name: str) -> None:
 def test_snapshot_report_and_doctor_advise_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system, _ = SYSTEMS[name]
     monkeypatch.setattr(nvml_errors.system_and_driver_facts, "read_system_facts", lambda environment: system)
-    problem = nvml_errors.open_problem(pynvml, nvml_errors.LIBRARY_NOT_FOUND)
+    problem = nvml_errors.open_problem(pynvml, NvmlReturn.LIBRARY_NOT_FOUND)
     taken = machine(driver=False, problems=(problem,))
     (found,) = [entry for entry in diagnose(Evidence(snapshot=taken)) if entry.id == "driver.missing"]
     judged = build_document(Facts(system=system, snapshot=taken), NOW, 0.0)

@@ -84,8 +84,8 @@ def test_a_program_on_several_gpus_comes_and_goes_in_one_line() -> None:
     assert "exited on GPUs 0-7 after 14 min, 16.0 GiB freed, peak 16.0 GiB in total, held them for 3 s (" in went.text
     assert "(14 s of GPU time), SM avg" in went.text
     for event in (came, went):
-        assert all(event.concerns(one.uuid) for one in eight)
-    assert not came.concerns("GPU-of-nobody")
+        assert all(one.uuid in event.all_device_uuids for one in eight)
+    assert "GPU-of-nobody" not in came.all_device_uuids
 
 
 @pytest.mark.parametrize("later", [on_gpus(1, mapped=8), ()])

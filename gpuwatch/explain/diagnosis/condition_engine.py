@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.diagnosis.conditions import gpu_faults
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, conditions, coverage_evidence
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
@@ -171,7 +171,7 @@ class ConditionEngine:
         for entry in self._entries.values():
             if entry.announced and self._inherit_start(entry) and entry.finding is not None:
                 entry.worded_at = float("-inf")
-                entry.finding = replace(entry.finding, since=utc(entry.occurrence.since))
+                entry.finding = replace(entry.finding, since=utc_datetime(entry.occurrence.since))
 
     def feed(self, status: FeedStatus, at: float) -> list[MachineEvent]:
         """Takes the state of the feed, also while no snapshots arrive."""
@@ -269,7 +269,7 @@ class ConditionEngine:
             self._healthy_since = self._healthy_since or at
             if self._healthy is None or at - self._healthy_worded_at >= REJUDGE_SECONDS:
                 nothing = healthy_finding(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
-                self._healthy_worded_at, self._healthy = at, replace(nothing, since=utc(self._healthy_since))
+                self._healthy_worded_at, self._healthy = at, replace(nothing, since=utc_datetime(self._healthy_since))
             current.append(self._healthy)
         found = tuple(by_severity(current))
         if found != self._current:
@@ -354,8 +354,8 @@ class ConditionEngine:
         severity = entry.finding.severity
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
             severity = before.severity  # never lowered while it holds
-        last = utc(entry.occurrence.last_held) if entry.occurrence.is_ending else None
-        since, older = utc(entry.occurrence.since), entry.occurrence.may_be_older or UNSET
+        last = utc_datetime(entry.occurrence.last_held) if entry.occurrence.is_ending else None
+        since, older = utc_datetime(entry.occurrence.since), entry.occurrence.may_be_older or UNSET
         entry.finding = replace(entry.finding, severity=severity, since=since, may_be_older=older, last=last)
         phase = "changed" if entry.announced else "began"
         if not entry.announced or (before is not None and before.severity != severity):
@@ -381,7 +381,7 @@ class ConditionEngine:
         if not entry.announced or ended is None:
             return
         if entry.is_listed:
-            self.past.append(replace(ended, last=None, until=utc(entry.occurrence.last_held)))
+            self.past.append(replace(ended, last=None, until=utc_datetime(entry.occurrence.last_held)))
         if text := entry.condition.end_text(entry.occurrence, ended, context):
             yield _event(context.at, f"{entry.condition.name}.ended", text, ended, entry, good=True)
 
@@ -394,7 +394,9 @@ class ConditionEngine:
 
     def _report_broken(self, condition: Condition, error: Exception, at: float) -> None:
         name = type(condition).__name__
-        self._broken.setdefault(name, replace(broken_rule_finding(name, condition.causes, error), since=utc(at)))
+        self._broken.setdefault(
+            name, replace(broken_rule_finding(name, condition.causes, error), since=utc_datetime(at))
+        )
 
 
 def _subject(found: Finding) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
 from gpuwatch.core.safe_text import printable
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.traces import InvalidTrace
 from gpuwatch.explain.traces.allocation_stacks import MAX_FRAMES, StackReader
 from gpuwatch.explain.traces.protobuf_reader import BYTES, VARINT, fields, signed, text, varint
@@ -115,7 +116,7 @@ def profiles(data: bytes) -> list[MemoryProfile]:
     devices = {sample.device for sample in samples if sample.device}
     alone = next(iter(devices)) if len(devices) == 1 else "all devices"
     by_device = group_by(samples, lambda sample: sample.device or alone)
-    at = datetime.datetime.fromtimestamp(taken_at / 1e9, datetime.UTC) if 0 < taken_at < _MAX_NANOSECONDS else None
+    at = utc_datetime(taken_at / 1e9) if 0 < taken_at < _MAX_NANOSECONDS else None
     found = [_profile(device, samples, at) for device, samples in by_device.items()]
     return sorted((profile for profile in found if profile.peak_bytes), key=lambda profile: -profile.peak_bytes)
 

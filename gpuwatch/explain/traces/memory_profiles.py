@@ -10,6 +10,7 @@ import msgspec
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
 from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
 from gpuwatch.explain.traces.tensorflow_allocation_purposes import AllocationPurposes, Purpose
@@ -142,7 +143,7 @@ def _time_of(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime
     if not _MIN_MICROSECONDS < device.history_began < _MAX_MICROSECONDS:
         return None
     span = min(at // 1_000_000, _MAX_MICROSECONDS)
-    return datetime.datetime.fromtimestamp((device.history_began + span) / 1e6, datetime.UTC)
+    return utc_datetime((device.history_began + span) / 1e6)
 
 
 def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:

@@ -6,12 +6,12 @@ A list of time in nanoseconds (-1 before the recording), action, signed bytes an
 
 from __future__ import annotations
 
-import datetime
 import re
 
 import msgspec
 
 from gpuwatch.core.model.memory_profile import Group, MemoryMoment, MemoryProfile
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.traces import InvalidTrace
 
 _MAX_MOMENTS = 300
@@ -77,6 +77,6 @@ def profile(content: bytes) -> MemoryProfile:
         moments=tuple(moments),
         recorded_seconds=(end - begin) / 1e9 if begin else 0.0,
         events=len(entries),
-        ended_at=datetime.datetime.fromtimestamp(end / 1e9, datetime.UTC) if end > 0 else None,
+        ended_at=utc_datetime(end / 1e9) if end > 0 else None,
         notes=("a memory timeline has no stacks: torch.cuda.memory._dump_snapshot() records the lines",),
     )

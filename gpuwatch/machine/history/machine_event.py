@@ -39,8 +39,10 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     seen: float | None = None
     """Of an onset or end: when the condition was first or last seen, which is told later; None: at :attr:`at`."""
 
-    def concerns(self, uuid: str) -> bool:
-        return uuid == self.device_uuid or uuid in self.device_uuids
+    @property
+    def all_device_uuids(self) -> tuple[str, ...]:
+        """Those of its device or devices; empty if it concerns none."""
+        return self.device_uuids or ((self.device_uuid,) if self.device_uuid else ())
 
 
 class LastingCondition(NamedTuple):

@@ -15,7 +15,7 @@ from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.safe_text import printable
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 from gpuwatch.machine.recording.gpu_time_and_energy import (
     HOUR_SECONDS,
@@ -82,8 +82,8 @@ def gpu_usage(
         simulated=time.simulated,
         gpuwatch_version=__version__,
         by=by,
-        begin=utc(since),
-        end=utc(until),
+        begin=utc_datetime(since),
+        end=utc_datetime(until),
         hours=(until - since) / HOUR_SECONDS,
         hours_recorded=time.seconds / HOUR_SECONDS,
         gaps=tuple(_gaps(recording, since, until)),
@@ -158,7 +158,7 @@ def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_MAX_GAPS_LISTED]
     for first, last in sorted(longest):
-        yield UsageGap(begin=utc(first), end=utc(last))
+        yield UsageGap(begin=utc_datetime(first), end=utc_datetime(last))
 
 
 def _notes(recording: Recording, begin: float, end: float) -> Iterator[str]:

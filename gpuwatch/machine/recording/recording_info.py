@@ -20,6 +20,7 @@ from gpuwatch.core.model.recording import (
     RecordingInfo,
 )
 from gpuwatch.core.safe_text import printable
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.machine.history.sample_gaps import gap_limit
 from gpuwatch.machine.recording.database_rows import RecordedFinding, RecorderSession
 from gpuwatch.machine.recording.reader import Recording
@@ -113,7 +114,7 @@ def _gap_line(gap: RecordingGap) -> str:
 def _datetime_of(at: float | None) -> datetime.datetime | None:
     """The time of seconds since the epoch; None for a damaged number, which is no time."""
     try:
-        return datetime.datetime.fromtimestamp(at, datetime.UTC) if at is not None else None
+        return utc_datetime(at) if at is not None else None
     except (ValueError, OverflowError, OSError, TypeError):
         return None
 

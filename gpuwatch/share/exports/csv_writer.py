@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 from collections.abc import Iterator
 
 from gpuwatch.core.safe_text import safe_cell
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.recording_tables import ColumnType, Table
 
@@ -40,7 +40,7 @@ def _iso_time(at: object) -> str | None:
     if not isinstance(at, (int, float)):
         return None
     try:
-        moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+        moment = utc_datetime(at)
     except (ValueError, OverflowError, OSError):  # of a damaged file
         return None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

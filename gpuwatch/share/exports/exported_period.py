@@ -182,7 +182,7 @@ class RedactedPeriod(ExportedPeriod):
         redactor.learn_parts(self.runs)
         self.runs = [redactor.part(run) for run in self.runs]
         uuids = [device.uuid for device in self.last.devices]
-        uuids += [uuid for event in period.events() for uuid in (event.device_uuid, *event.device_uuids) if uuid]
+        uuids += [uuid for event in period.events() for uuid in event.all_device_uuids]
         uuids += [uuid for finding in period.findings() if (uuid := finding.finding.device_uuid)]
         uuids += [lifetime.device_uuid for lifetime in period.process_lifetimes() if lifetime.device_uuid]
         self._original_uuid = {redactor.uuid(uuid): uuid for uuid in uuids}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.recording import EventLine, FindingLine, MeansLine, Statistics
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 
 
@@ -27,7 +27,7 @@ def write(period: ExportedPeriod) -> Iterator[bytes]:
         (
             event.at,
             EventLine(
-                at=utc(event.at), host=host, simulated=simulated, kind=event.kind, text=event.text,
+                at=utc_datetime(event.at), host=host, simulated=simulated, kind=event.kind, text=event.text,
                 severity=event.severity, certainty=event.certainty, device_uuid=event.device_uuid,
                 device_uuids=event.device_uuids, pid=event.pid, cause=event.cause, occurrence=event.occurrence,
             ),
@@ -37,7 +37,9 @@ def write(period: ExportedPeriod) -> Iterator[bytes]:
     findings = (
         (
             max(since, period.begin),
-            FindingLine(since=utc(since), until=utc(until), host=host, simulated=simulated, finding=finding),
+            FindingLine(
+                since=utc_datetime(since), until=utc_datetime(until), host=host, simulated=simulated, finding=finding
+            ),
         )
         for since, until, finding in sorted(period.findings(), key=itemgetter(0))
     )
@@ -49,7 +51,7 @@ def _means(period: ExportedPeriod) -> Iterator[tuple[float, msgspec.Struct]]:
     host, simulated = period.host, period.last.simulated
     for at, device, metrics in period.means():
         line = MeansLine(
-            at=utc(at),
+            at=utc_datetime(at),
             seconds=period.step,
             host=host,
             simulated=simulated,

@@ -228,7 +228,7 @@ class _TraceWriter:
                 "cause": event.cause or None,
                 "pid": event.pid,
             }
-            for uuid in event.device_uuids or (event.device_uuid,):
+            for uuid in event.all_device_uuids or (None,):
                 instant = Slice(event.at, event.at, printable(event.text), details)
                 by_device.setdefault(uuid, []).append(instant)
         for uuid, instants in by_device.items():

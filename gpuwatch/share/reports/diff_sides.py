@@ -23,7 +23,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.parsing import word_set
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import comparable_runs, run_report
@@ -155,7 +155,9 @@ def side_of_recording(
     """What a stretch of a recording says; ``snapshot``: :func:`last_sample_of` it. ``step``: :func:`step_for`."""
     numbers, samples = _recording_numbers(recording, begin, end, step)
     host = snapshot.host.hostname
-    source = Side(name=name, kind="recording", host=host, begin=utc(begin), end=utc(end), samples=samples)
+    source = Side(
+        name=name, kind="recording", host=host, begin=utc_datetime(begin), end=utc_datetime(end), samples=samples
+    )
     side = DiffSide(source, snapshot.simulated)
     _add_snapshot(side, snapshot, with_card_ids)
     side.findings = _by_cause(snapshot.findings)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.safe_text import printable
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.logs.output_tail import is_decisive, omitted_line_count
 
 _TIME_AND_THREAD = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
@@ -66,7 +66,7 @@ def _epoch_note(lines: Iterable[str]) -> Iterator[str]:
     """A note on the first time in a prefix, which is in seconds since 1970."""
     seconds = next((match[1] for line in lines if (match := _EPOCH.match(line)) is not None), None)
     if seconds is not None:
-        moment = datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
+        moment = utc_datetime(int(seconds))
         yield f"(times in seconds since 1970: {seconds} is {moment:%Y-%m-%d %H:%M:%S} UTC)"
 
 

@@ -21,18 +21,12 @@ from gpuwatch.ui.drawing.styled_lines import Span, SpanLines
 from gpuwatch.ui.drawing.text_width import align_left
 from gpuwatch.ui.panes.gpu_line import mig_spans, processes_by_instance, processes_text
 from gpuwatch.ui.settings.tabs import number_of
+from gpuwatch.ui.tables.gpu_fields import THROTTLE_REASONS
 from gpuwatch.ui.tables.gpu_loads import threshold_celsius
 
 if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode
 
-_THROTTLE_COUNTERS = (
-    ("events.power_seconds", "power cap"),
-    ("events.thermal_seconds", "thermal"),
-    ("events.reliability_seconds", "voltage"),
-    ("events.board_limit_seconds", "board limit"),
-    ("events.sync_boost_seconds", "sync boost"),
-)
 TOPOLOGY_LEVELS = {
     "INT": "on one board",
     "PIX": "behind one PCIe bridge",
@@ -58,7 +52,7 @@ def throttling_lines(
     ordered = sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL)
     lines: SpanLines = [_throttling_line(reason, episodes_of_reason, now) for reason, episodes_of_reason in ordered]
     lines = lines or [[("● ", "ok"), (f"not throttled since {since}", "text")]]
-    known = [(words, device.number(metric)) for metric, words in _THROTTLE_COUNTERS]
+    known = [(words, device.number(f"events.{name}_seconds")) for name, words in THROTTLE_REASONS]
     counted = [f"{words} {rounded_duration(seconds)}" for words, seconds in known if seconds and seconds >= 0.5]
     if counted:
         lines.append([("  driver counters since it was loaded: ", "dim"), (", ".join(counted), "text")])
@@ -203,7 +197,7 @@ def event_lines(device: Device, events: Sequence[MachineEvent], now: float, most
     """Events of the device, newest first; ``since``: from when on they are known."""
     lines: SpanLines = []
     for event in reversed(events):
-        if not event.concerns(device.uuid):
+        if device.uuid not in event.all_device_uuids:
             continue
         glyph, style = EVENT_MARKS[event.severity]
         text = event.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")

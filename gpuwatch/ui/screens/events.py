@@ -187,7 +187,7 @@ class EventsScreen(FilterableScreen):
         if event is None:
             return
         lines = _event_lines(event, self.gpuwatch.session.clock())
-        lines += [[(f"  {uuid}", "dim")] for uuid in event.device_uuids or (event.device_uuid,) if uuid is not None]
+        lines += [[(f"  {uuid}", "dim")] for uuid in event.all_device_uuids]
         self.open_sheet("Event", lines)
 
 
@@ -213,7 +213,7 @@ def moment_lines(event: MachineEvent, sample: StoredSample | None) -> SpanLines:
         return [*lines, [("no sample of that moment is kept", "dim")]]
     snapshot = sample.snapshot
     lines.append([("The machine then", "title"), (f"  sample of {clock_text(sample.at)}; v shows it", "dim")])
-    concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
+    concerned = [device for device in snapshot.devices if device.uuid in event.all_device_uuids]
     lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
     if not snapshot.devices:
         lines.append([("  no GPU was read", "dim")])

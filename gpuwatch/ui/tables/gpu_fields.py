@@ -110,8 +110,8 @@ def _ecc_text(device: Device) -> str:
 
 
 THROTTLE_REASONS = (
-    ("thermal", "thermal"),
     ("power", "power cap"),
+    ("thermal", "thermal"),
     ("reliability", "voltage"),
     ("board_limit", "board limit"),
     ("sync_boost", "sync boost"),
@@ -125,7 +125,7 @@ def _most_throttled(device: Device) -> tuple[float | None, str]:
     shares = [(share, words) for share, words in known if share is not None]
     if not shares:
         return None, ""
-    share, words = max(shares, key=lambda share: share[0])
+    share, words = max(shares, key=lambda share: (share[0], share[1] == "thermal"))
     return share, words if share else ""
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import printable
-from gpuwatch.core.utc import utc
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, likely_error, warning_finding
 from gpuwatch.machine.history.machine_event import MachineEvent
 
@@ -51,19 +51,19 @@ class DriverSilence:
                 ),
                 action="The Events tab shows what happened before.",
             )
-            self.replacement = replace(replaced, since=utc(at))
+            self.replacement = replace(replaced, since=utc_datetime(at))
             found.append(_event(at, "collector.replaced", self.replacement))
         if status.state == "not-answering":
             before = self.silence
             since = before.since if before is not None else None
-            silence = _silence_finding(status, since or utc(at - status.waiting_seconds))
+            silence = _silence_finding(status, since or utc_datetime(at - status.waiting_seconds))
             if silence != before:
                 self.silence = silence
             if before is None:
                 found.append(_event(at, "silence.began", silence))
         elif status.state == "ok" and self.silence is not None:
             what = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
-            since = self.silence.since or utc(at)
+            since = self.silence.since or utc_datetime(at)
             text = f"{what}, after {rounded_duration(at - since.timestamp())}"
             found.append(_event(at, "silence.ended", self.silence, text))
             self.silence = None

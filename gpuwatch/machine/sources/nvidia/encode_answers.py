@@ -9,9 +9,9 @@ import pynvml
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_answers import (
     FABRIC_CONFIGURATION_SHIFT,
     FABRIC_CONFIGURATIONS,
@@ -48,11 +48,11 @@ _CHANGED_BY_WORK = frozenset(
     }
 )
 """What a program's work changes: simulated once one uses the GPU."""
-_CODES_BY_REASON = {
-    "not_supported": nvml_errors.NOT_SUPPORTED,
-    "permission_denied": nvml_errors.NO_PERMISSION,
-    "device_lost": nvml_errors.GPU_IS_LOST,
-    "failed": nvml_errors.UNKNOWN,
+_CODES_BY_REASON: dict[str, int] = {
+    "not_supported": NvmlReturn.NOT_SUPPORTED,
+    "permission_denied": NvmlReturn.NO_PERMISSION,
+    "device_lost": NvmlReturn.GPU_IS_LOST,
+    "failed": NvmlReturn.UNKNOWN,
 }
 _UNKNOWN_NAME = re.compile(r"unknown \((\d{1,9})\)")
 _MAX_TEXT_BYTES = 63
@@ -181,10 +181,10 @@ def _answer(call: str, argument: int, specs: Sequence[MetricSpec], device: Devic
             place = int(spec.pick[1:-1]) if spec.pick.startswith("[") else _POSITIONS.get(spec.pick, 0)
             numbers_by_place[place] = _number(spec, readings[spec.id])
         return SimAnswer(call, argument, numbers=tuple(numbers_by_place), until_used=work)
-    why, code = device.missing.get(specs[0].id), nvml_errors.NO_DATA
+    why, code = device.missing.get(specs[0].id), int(NvmlReturn.NO_DATA)
     if why is not None:
         code = why.code or _CODES_BY_REASON.get(why.reason, code)
-    return SimAnswer(call, argument, code=code, until_used=work and code == nvml_errors.NO_DATA)
+    return SimAnswer(call, argument, code=code, until_used=work and code == NvmlReturn.NO_DATA)
 
 
 def _number(spec: MetricSpec, value: Reading | None) -> int:

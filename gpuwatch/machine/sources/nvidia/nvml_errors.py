@@ -1,7 +1,4 @@
-"""What NVML's return codes mean for a reading, a device, a session and the user.
-
-The numbers are those of nvml.h (``nvmlReturn_t``), part of NVML's binary interface; the texts are the library's.
-"""
+"""What NVML's return codes mean for a reading, a device, a session and the user; the codes' texts are the library's."""
 
 from __future__ import annotations
 
@@ -18,24 +15,10 @@ from gpuwatch.core.model.driver_advice import (
     missing_driver_action,
     missing_driver_evidence,
 )
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing, Reason
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.machine.sources import system_and_driver_facts
-
-UNINITIALIZED = 1
-INVALID_ARGUMENT = 2
-NOT_SUPPORTED = 3
-NO_PERMISSION = 4
-NOT_FOUND = 6
-DRIVER_NOT_LOADED = 9
-LIBRARY_NOT_FOUND = 12
-FUNCTION_NOT_FOUND = 13
-GPU_IS_LOST = 15
-RESET_REQUIRED = 16
-LIB_RM_VERSION_MISMATCH = 18
-NO_DATA = 21
-DEPRECATED = 26
-UNKNOWN = 999
 
 
 class OwnCode(int):
@@ -45,41 +28,45 @@ class OwnCode(int):
 
     def __new__(cls, text: str) -> OwnCode:
         """``text`` follows the name of the call."""
-        code = super().__new__(cls, UNKNOWN)
+        code = super().__new__(cls, NvmlReturn.UNKNOWN)
         code.text = text
         return code
 
 
-LOST_STATES = {GPU_IS_LOST: "lost", RESET_REQUIRED: "reset-required"}
+LOST_STATES: dict[int, str] = {NvmlReturn.GPU_IS_LOST: "lost", NvmlReturn.RESET_REQUIRED: "reset-required"}
 """Codes about the whole device, and the state that they put it into."""
-SESSION_ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
+SESSION_ENDED = frozenset({NvmlReturn.UNINITIALIZED, NvmlReturn.DRIVER_NOT_LOADED, NvmlReturn.LIB_RM_VERSION_MISMATCH})
 """In the middle of a session: the driver was unloaded or replaced."""
-PERMANENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED})
+PERMANENT = frozenset({NvmlReturn.NOT_SUPPORTED, NvmlReturn.FUNCTION_NOT_FOUND, NvmlReturn.DEPRECATED})
 """The driver lacks the function: it is called once."""
 _REASONS: dict[int, Reason] = {
-    NOT_SUPPORTED: "not_supported",
-    FUNCTION_NOT_FOUND: "not_supported",
-    DEPRECATED: "not_supported",
-    NO_PERMISSION: "permission_denied",
-    GPU_IS_LOST: "device_lost",
-    RESET_REQUIRED: "device_lost",
-    NO_DATA: "no_sample",
+    NvmlReturn.NOT_SUPPORTED: "not_supported",
+    NvmlReturn.FUNCTION_NOT_FOUND: "not_supported",
+    NvmlReturn.DEPRECATED: "not_supported",
+    NvmlReturn.NO_PERMISSION: "permission_denied",
+    NvmlReturn.GPU_IS_LOST: "device_lost",
+    NvmlReturn.RESET_REQUIRED: "device_lost",
+    NvmlReturn.NO_DATA: "no_sample",
 }
 
-_HINTS = {
-    LIBRARY_NOT_FOUND: ("driver.missing", "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded", ""),
-    DRIVER_NOT_LOADED: ("driver.missing", "NVIDIA's kernel module is not loaded", ""),
-    LIB_RM_VERSION_MISMATCH: (
+_PROBLEMS: dict[int, tuple[str, str, str]] = {
+    NvmlReturn.LIBRARY_NOT_FOUND: (
+        "driver.missing",
+        "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded",
+        "",
+    ),
+    NvmlReturn.DRIVER_NOT_LOADED: ("driver.missing", "NVIDIA's kernel module is not loaded", ""),
+    NvmlReturn.LIB_RM_VERSION_MISMATCH: (
         "driver.mismatch",
         "NVIDIA's library and kernel module have different versions",
         "the driver was upgraded while it was in use: reboot, or reload the nvidia modules",
     ),
-    NO_PERMISSION: (
+    NvmlReturn.NO_PERMISSION: (
         "driver.bad-state",
         "this user does not have permission to use the NVIDIA driver",
         "check the permissions of /dev/nvidiactl and /dev/nvidia*",
     ),
-    UNKNOWN: (
+    NvmlReturn.UNKNOWN: (
         "container.lost-devices",
         "NVML does not start: Unknown Error",
         "the container lost its devices (after systemctl daemon-reload): recreate it",
@@ -107,14 +94,14 @@ def error_text(lib: Any, code: int) -> str:
 
 def own_error(lib: Any, why: str) -> Any:
     """An ``NVMLError`` of our own."""
-    error = lib.NVMLError(UNKNOWN)
+    error = lib.NVMLError(NvmlReturn.UNKNOWN)
     error.value = OwnCode(why)
     return error
 
 
 def missing_reading(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
     """Why a reading of ``call`` is missing; names MIG where that is the reason."""
-    if mig_on and code == NOT_SUPPORTED and "Utilization" in call:
+    if mig_on and code == NvmlReturn.NOT_SUPPORTED and "Utilization" in call:
         return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
     number = None if isinstance(code, OwnCode) else code
     return Missing(_REASONS.get(code, "failed"), code=number, detail=f"{call}: {error_text(lib, code)}")
@@ -122,7 +109,7 @@ def missing_reading(lib: Any, code: int, call: str, *, mig_on: bool = False) -> 
 
 def missing_field(lib: Any, code: int, call: str, field: str) -> Missing:
     """The same for a field value. A field that the driver does not know is an invalid argument, permanently."""
-    reason = "not_supported" if code == INVALID_ARGUMENT else _REASONS.get(code, "failed")
+    reason = "not_supported" if code == NvmlReturn.INVALID_ARGUMENT else _REASONS.get(code, "failed")
     return Missing(reason, code=code, detail=f"{call} {field}: {error_text(lib, code)}")
 
 
@@ -134,20 +121,24 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     """Why ``nvmlInit`` failed, or the ``listing`` of the GPUs after it, and what helps."""
     what = "NVML cannot list the GPUs: nvmlDeviceGetCount" if listing else "NVML does not start"
     other_problem = ("driver.bad-state", f"{what}: {error_text(lib, code)} (code {code})", _SEE_DMESG)
-    reason, detail, hint = other_problem if listing and code == UNKNOWN else _HINTS.get(code, other_problem)
+    reason, detail, hint = (
+        other_problem if listing and code == NvmlReturn.UNKNOWN else _PROBLEMS.get(code, other_problem)
+    )
     if simulated:
         return Problem(source="nvml", reason=reason, detail=detail, hint=_SIMULATED_FAULT)
     system = system_and_driver_facts.read_system_facts(os.environ)
     evidence = ""
     if reason == "driver.missing":
         evidence = missing_driver_evidence(system)
-        hint = missing_driver_action(system, library=code == DRIVER_NOT_LOADED) + TRY_SIMULATED_GPUS
-    elif code == NO_PERMISSION and (unusable := [entry for entry in system.device_files if not entry.usable]):
+        hint = missing_driver_action(system, library=code == NvmlReturn.DRIVER_NOT_LOADED) + TRY_SIMULATED_GPUS
+    elif code == NvmlReturn.NO_PERMISSION and (
+        unusable := [entry for entry in system.device_files if not entry.usable]
+    ):
         evidence = ", ".join(f"{entry.path} is {entry.mode}" for entry in unusable)
         hint = JOIN_DEVICE_GROUP
-    elif code == LIB_RM_VERSION_MISMATCH and system.kernel_module is not None:
+    elif code == NvmlReturn.LIB_RM_VERSION_MISMATCH and system.kernel_module is not None:
         evidence = ", ".join(filter(None, (f"kernel module {system.kernel_module}", _library_version())))
-    elif code == UNKNOWN and not listing and system.container is None:
+    elif code == NvmlReturn.UNKNOWN and not listing and system.container is None:
         reason, hint = "driver.bad-state", _SEE_DMESG
     return Problem(source="nvml", reason=reason, detail="; ".join(filter(None, (detail, evidence))), hint=hint)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.metrics import BY_ID as METRICS
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import nvml_errors
@@ -113,7 +114,7 @@ class ProcessLists:
             if key in device.permanent:
                 continue
             rows, code = self._lists.running(device.handle, call_name)
-            if code == nvml_errors.NO_PERMISSION and device.instances:
+            if code == NvmlReturn.NO_PERMISSION and device.instances:
                 rows, code = self._running_on_instances(device, call_name)
             if code:
                 why_missing = device.note_missing(self._lib, code, call_name, key)
@@ -159,7 +160,7 @@ class ProcessLists:
         try:
             samples = self._lib.nvmlDeviceGetProcessUtilization(device.handle, device.utilization_seen_at)
         except self._lib.NVMLError as error:
-            if error.value in (nvml_errors.NOT_FOUND, nvml_errors.NO_DATA):
+            if error.value in (NvmlReturn.NOT_FOUND, NvmlReturn.NO_DATA):
                 detail = f"{_UTILIZATION}: no sample since the last one"
                 return {}, Missing("no_sample", code=error.value, detail=detail)
             return {}, device.note_missing(self._lib, error.value, _UTILIZATION, "processes.utilization")

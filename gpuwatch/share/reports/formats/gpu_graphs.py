@@ -7,7 +7,6 @@ limit.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,6 +16,7 @@ from markupsafe import Markup, escape
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.core.safe_text import shorten
+from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.session.event_timeline import SEVERITY_SIGNS, IncidentTrack, clock_ticks, incidents_of_period
 from gpuwatch.share.reports.formats import svg_parts as svg
 from gpuwatch.share.reports.recorded_period_graphs import (
@@ -150,7 +150,7 @@ def _process_name(process: PeriodProcess) -> str:
 def _time_text(period: Period, at: float) -> str:
     """``14:05:31``, or ``05-11 14:05`` in more than a day, in local time."""
     form = "%m-%d %H:%M" if (period.end - period.begin).total_seconds() > 86_400 else "%H:%M:%S"
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form)
+    return utc_datetime(at).astimezone().strftime(form)
 
 
 def _bands(period: Period, track: IncidentTrack, x: TimeToX, begin: float, end: float) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Moments in UTC, from seconds since the epoch."""
+"""Converts seconds since the epoch to datetimes in UTC."""
 
 from __future__ import annotations
 
 import datetime
 
 
-def utc(at: float) -> datetime.datetime:
+def utc_datetime(at: float) -> datetime.datetime:
     """The moment ``at`` seconds after the epoch."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC)
