@@ -15,7 +15,7 @@ from gpuwatch.cli.output import check_writable, output_option, publish, redact_o
 from gpuwatch.cli.progress import progress
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
-from gpuwatch.core.masking.redaction import masked_for_sending
+from gpuwatch.core.masking.masked_documents import masked_for_sending
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation

@@ -136,7 +136,7 @@ def save_run(document: Run | Experiment) -> bool:
 
 def print_redaction_note() -> None:
     """Says on stderr what redaction cannot know, which documents for programs cannot say in their first lines."""
-    from gpuwatch.core.masking.redaction import NOTE
+    from gpuwatch.core.masking.masked_documents import NOTE
 
     print_line(NOTE)
 

@@ -104,7 +104,7 @@ def snapshot(
 
 def _print_stream(interval: float, *, gpm: bool, redact: bool) -> NoReturn:
     """Prints a line for each sample until nobody reads them."""
-    from gpuwatch.core.masking.redaction import masked_for_sending
+    from gpuwatch.core.masking.masked_documents import masked_for_sending
     from gpuwatch.core.model.json_codec import to_json
     from gpuwatch.session.snapshots import stream_snapshots
 

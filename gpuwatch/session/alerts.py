@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.alert import Alert
 from gpuwatch.core.model.findings import Finding, FindingKey
 from gpuwatch.core.model.snapshot import Snapshot

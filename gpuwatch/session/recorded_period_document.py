@@ -9,7 +9,7 @@ from itertools import islice
 from gpuwatch import __version__
 from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.sentences import as_clause
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
@@ -307,7 +307,7 @@ def _setting_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         for metric in _SETTING_METRICS:
             old_value, new_value = earlier.get(metric), device.get(metric)
             if not isinstance(old_value, Missing) and not isinstance(new_value, Missing) and old_value != new_value:
-                texts = [printable(reading_text(BY_ID[metric], value)) for value in (old_value, new_value)]
+                texts = [printable(metric_value_text(BY_ID[metric], value)) for value in (old_value, new_value)]
                 title = f"GPU {device.index}: {as_clause(BY_ID[metric].title)}"
                 yield _change(at, "setting", f"{title} {' → '.join(texts)}")
     for device in before.devices:
@@ -334,7 +334,7 @@ def _reading_changes(recording: Recording, begin: float, moment: float, devices:
                 continue
             old_mean, new_mean = sums_and_counts[0] / sums_and_counts[1], sums_and_counts[2] / sums_and_counts[3]
             if abs(new_mean - old_mean) >= min_change * reference:
-                old_text, new_text = (reading_text(BY_ID[name], value) for value in (old_mean, new_mean))
+                old_text, new_text = (metric_value_text(BY_ID[name], value) for value in (old_mean, new_mean))
                 title = f"GPU {device.index}: {as_clause(BY_ID[name].title)}"
                 period_text = f"mean of the last {moment - compared_since:.0f} s"
                 yield _change(moment, "reading", f"{title} {old_text} → {new_text} ({period_text})")

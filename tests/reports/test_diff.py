@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.diagnostic_report import MACHINE_SOURCE, Diagnostic, SourcedFinding
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import from_json, to_json

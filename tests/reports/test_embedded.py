@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.cli.input_files import read_document
 from gpuwatch.core import input_size_limits
-from gpuwatch.core.masking.redaction import masked_for_sending
+from gpuwatch.core.masking.masked_documents import masked_for_sending
 from gpuwatch.core.model.json_codec import EMBED_BEGIN, EMBED_END, Document, NotADocument, from_json, read
 from gpuwatch.core.model.run import RunError
 from gpuwatch.share.reports.report_formats import render, write

@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from gpuwatch.core.masking.redaction import masked_for_sending
+from gpuwatch.core.masking.masked_documents import masked_for_sending
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.explain_trace_file import explain_trace_file

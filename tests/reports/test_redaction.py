@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.masking.redaction import masked_for_sending, redacted
+from gpuwatch.core.masking.masked_documents import masked_for_sending, redacted
 from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import Finding

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.masking.mask_secrets import MASK, mask_text, masked
+from gpuwatch.core.masking.mask_secrets import MASK, mask_text
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.share.reports.report_formats import FORMATS, format_for, render, write
 from gpuwatch.share.reports.runs_side_by_side import cells
 from tests.every import every

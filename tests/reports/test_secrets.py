@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.masking.mask_secrets import MASK, mask_keys, mask_text, mask_value, masked
+from gpuwatch.core.masking.mask_secrets import MASK, mask_keys, mask_text, mask_value
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.diagnostic_report import Variable
 from tests.every import every
 from tests.reports.diagnostics import healthy

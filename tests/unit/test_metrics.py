@@ -3,7 +3,7 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Axis, Lane, MetricSpec
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device
@@ -59,7 +59,7 @@ def test_an_axis_ends_where_the_device_says_or_where_it_is_fixed() -> None:
 
 def test_missing_reads_as_a_dash_and_never_as_zero() -> None:
     for spec in METRICS:
-        assert reading_text(spec, Missing("failed", code=999)) == "–"
+        assert metric_value_text(spec, Missing("failed", code=999)) == "–"
 
 
 def test_unknown_metric_id_is_an_error() -> None:

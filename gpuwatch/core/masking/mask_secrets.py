@@ -1,4 +1,4 @@
-"""Masks secrets in texts, command lines and whole documents, before any format or file sees them.
+"""Masks secrets in texts, lines and command lines, before any format or file sees them.
 
 Masks values of options, assignments, headers, JSON members and variables with a secret's name
 (:mod:`gpuwatch.core.masking.secrets_by_name`), what has the form of a secret
@@ -16,9 +16,7 @@ import shlex
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from gpuwatch.core.masking.secret_likelihood import (
     MASK,
@@ -32,9 +30,8 @@ from gpuwatch.core.masking.secrets_by_name import mask_named
 from gpuwatch.core.masking.secrets_by_shape import without_columns, without_program_passwords, without_tokens
 from gpuwatch.core.parsing import lazy, table_rows
 
-__all__ = ["COLOR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value", "masked"]
+__all__ = ["COLOR", "MASK", "mask_command", "mask_keys", "mask_lines", "mask_text", "mask_value"]
 
-_D = TypeVar("_D", bound=msgspec.Struct)
 _PlacePattern = tuple[str, re.Pattern[str], Any]
 _PLAIN_MASK = "_gpuwatch_mask_"
 """Stands for :data:`MASK` where a shell needs no quotes."""
@@ -334,46 +331,3 @@ def _mask_if_random(match: re.Match[str]) -> str:
     counts = [word.count(char) for char in set(word)]
     bits = -sum(count / len(word) * math.log2(count / len(word)) for count in counts)
     return MASK if bits >= (_RANDOM_BITS_WITH_SLASH if path_like else _RANDOM_BITS) else word
-
-
-def masked(document: _D) -> _D:
-    """A copy of the document with its secrets masked."""
-    return msgspec.convert(_masked_copy(msgspec.to_builtins(document)), type(document))
-
-
-def _masked_copy(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask_text(value)
-    if isinstance(value, dict):
-        hidden = {key: _masked_entry(key, item) for key, item in value.items()}
-        name = value.get("name")
-        if isinstance(name, str):  # a variable
-            hidden |= {
-                key: _masked_variable(name, value[key], hidden[key]) for key in ("value", "values") if key in value
-            }
-        return hidden
-    if isinstance(value, (list, tuple)):
-        if all(isinstance(item, str) for item in value):
-            return mask_lines(value)
-        return [_masked_copy(item) for item in value]
-    return value
-
-
-def _masked_variable(name: str, value: Any, shown: Any) -> Any:
-    """A variable's value: masked if the name is that of a secret, else ``shown``."""
-    if isinstance(value, (list, tuple)):
-        return [_masked_variable(name, item, other) for item, other in zip(value, shown, strict=True)]
-    return MASK if isinstance(value, str) and mask_value(name, value) == MASK else shown
-
-
-def _masked_entry(key: Any, item: Any) -> Any:
-    if not isinstance(key, str) or item is None:
-        return _masked_copy(item)
-    if isinstance(item, str):
-        return MASK if mask_value(key, item) == MASK else mask_text(item)
-    if isinstance(item, dict) and "asked" in item:  # a setting
-        shown = _masked_copy(item)
-        return shown | {
-            part: _masked_variable(key, item[part], shown[part]) for part in ("asked", "effective") if part in item
-        }
-    return _masked_copy(item)

@@ -18,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from gpuwatch.core import input_size_limits, private_folders
-from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.json_codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Experiment

@@ -23,7 +23,8 @@ from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.path_text import printable_path
-from gpuwatch.core.masking.mask_secrets import mask_text, masked
+from gpuwatch.core.masking.mask_secrets import mask_text
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.reading import Value

@@ -14,7 +14,8 @@ import msgspec
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.suggest import did_you_mean_any
-from gpuwatch.core.masking.mask_secrets import mask_text, masked
+from gpuwatch.core.masking.mask_secrets import mask_text
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.core.model.causes import CAUSES, CauseList, CauseName, CausePage
 from gpuwatch.core.model.comparison import Comparison

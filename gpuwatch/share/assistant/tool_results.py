@@ -12,8 +12,7 @@ import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.masking.mask_secrets import masked
-from gpuwatch.core.masking.redaction import masked_for_sending
+from gpuwatch.core.masking.masked_documents import masked, masked_for_sending
 from gpuwatch.core.masking.redactor import Redactor
 from gpuwatch.core.model.json_codec import DOCUMENTS, WRITE_ONLY_DOCUMENTS, enumerated_values, to_json
 from gpuwatch.core.model.json_schemas import json_schema

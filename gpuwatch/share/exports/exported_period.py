@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
-from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.run import Run

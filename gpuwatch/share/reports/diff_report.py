@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.sentences import count_text, first_and_more
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.group_by import group_by
@@ -297,7 +297,7 @@ def _value_text(change: NumberChange, value: float) -> str:
     if change.metric in COUNTER_IDS:
         return f"{value:.3g}"
     if (spec := NUMBER_METRICS.get(change.metric)) is not None:
-        return reading_text(spec, value)
+        return metric_value_text(spec, value)
     return step_time_text(value) if change.unit == "s" else size(value)
 
 

@@ -9,7 +9,7 @@ from statistics import quantiles
 
 from msgspec.structs import replace
 
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
@@ -218,7 +218,7 @@ def _add_device(side: DiffSide, device: Device, with_card_ids: bool) -> None:
             continue
         value = device.get(spec.id)
         if not isinstance(value, Missing):
-            side.add_fact(part, spec.title, reading_text(spec, value), str(value))
+            side.add_fact(part, spec.title, metric_value_text(spec, value), str(value))
         elif value.reason == "not_supported":
             side.add_fact(part, spec.title, "not supported", "not supported")
         else:

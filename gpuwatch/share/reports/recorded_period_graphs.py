@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.palettes import QUANTITIES
-from gpuwatch.core.formatting.reading_text import reading_text
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodProcess, PeriodRun
@@ -19,7 +19,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 def value_text(metric: str, value: float | None) -> str:
     """A value with its unit."""
-    return UNKNOWN if value is None else reading_text(BY_ID[metric], value)
+    return UNKNOWN if value is None else metric_value_text(BY_ID[metric], value)
 
 
 def recorded(values: Sequence[float | None]) -> list[float]:

@@ -40,7 +40,7 @@ class Format:
         """With what redaction cannot know, in the first lines."""
         if not redact or not self.note:
             return rendered
-        from gpuwatch.core.masking.redaction import NOTE
+        from gpuwatch.core.masking.masked_documents import NOTE
 
         note = textwrap.fill(NOTE, 79) if self.name == "text" else NOTE
         before, _, after = self.note.partition("{}")
@@ -83,7 +83,7 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
 
 
 def _masked(report_format: Format, document: Document, draw: Callable[[Document], str], redact: bool) -> str:
-    from gpuwatch.core.masking.redaction import masked_for_sending
+    from gpuwatch.core.masking.masked_documents import masked_for_sending
 
     return report_format.with_note(draw(masked_for_sending(document, redact=redact)), redact=redact)
 

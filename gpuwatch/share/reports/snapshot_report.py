@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.sentences import count_text, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, size
 from gpuwatch.core.model.findings import Finding
@@ -134,7 +134,7 @@ def _silence_text(snapshot: Snapshot) -> str:
 
 def _device_row(device: Device, *, mark_simulated: bool) -> dict[str, str]:
     def show(metric_id: str) -> str:
-        return reading_text(metric(metric_id), device.get(metric_id))
+        return metric_value_text(metric(metric_id), device.get(metric_id))
 
     return {
         "GPU": str(device.index),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing
@@ -87,7 +87,9 @@ def _last_read(uuid: str, view: View) -> Callable[[str], str]:
         if spec is None or known is None:
             return ""
         moment, value = known
-        return f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {reading_text(spec, value)}"
+        return (
+            f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {metric_value_text(spec, value)}"
+        )
 
     return last_known
 

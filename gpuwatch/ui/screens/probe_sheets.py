@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from gpuwatch.core.formatting.sentences import first_and_more, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
-from gpuwatch.core.masking.mask_secrets import masked
+from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parsing import parse_integer

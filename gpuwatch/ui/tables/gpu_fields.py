@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.reading_text import missing_text
+from gpuwatch.core.formatting.metric_value_text import missing_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, gib_number, gigabytes_per_second, short_gib, whole_number
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device

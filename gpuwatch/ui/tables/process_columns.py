@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuwatch.core.formatting.command_lines import without_folder, without_launcher
-from gpuwatch.core.formatting.reading_text import missing_text
+from gpuwatch.core.formatting.metric_value_text import missing_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Mapped, Process, Snapshot
 from gpuwatch.core.safe_text import printable

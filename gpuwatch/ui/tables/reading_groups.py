@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
@@ -141,7 +141,9 @@ def reading_table(
                     rows += extra
                     continue
             else:
-                row = ReadingRow(spec.title, printable(reading_text(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
+                row = ReadingRow(
+                    spec.title, printable(metric_value_text(spec, value)), short=SHORT_TITLES.get(spec.id, "")
+                )
             for item in (row, *extra):
                 if wanted is None or found or wanted(group, item.title, item.short, item.text):
                     rows.append(item)

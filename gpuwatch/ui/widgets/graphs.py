@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gpuwatch.core.formatting import durations
-from gpuwatch.core.formatting.reading_text import reading_text
+from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib_number, memory, percent, size
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
@@ -134,11 +134,11 @@ def device_graphs(device: Device, view: View, thresholds: Thresholds) -> list[Gr
         if field.load:
             spec, value = BY_ID[field.metric], device.get(field.metric)
             level = load_level(field.load, device, thresholds)
-            text = f"{level_mark(field.load, level)} {reading_text(spec, value)}".strip()
+            text = f"{level_mark(field.load, level)} {metric_value_text(spec, value)}".strip()
             current = (text, "dim" if isinstance(value, Missing) else bar_style("strong", level))
             values, axis = view.history.series(device.uuid, field.metric), axis_ends(spec, device, view.history)
             note = axis_text(spec, axis) if axis is not None else "limit unknown"
-            style, form = bar_style(field.graph.style, level), partial(reading_text, spec)
+            style, form = bar_style(field.graph.style, level), partial(metric_value_text, spec)
             found.append(Graph(field.graph.caption, current, style, values, axis, note, form=form))
     return found
 

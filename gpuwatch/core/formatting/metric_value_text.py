@@ -9,7 +9,7 @@ from gpuwatch.core.model.reading import Missing, Reading
 from gpuwatch.core.safe_text import printable
 
 
-def reading_text(spec: MetricSpec, value: Reading) -> str:
+def metric_value_text(spec: MetricSpec, value: Reading) -> str:
     """A reading of a device metric as text, with its unit; ``–`` when it is missing."""
     if isinstance(value, Missing):
         return UNKNOWN
