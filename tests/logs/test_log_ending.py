@@ -722,6 +722,53 @@ def test_an_error_that_was_only_logged_is_told(line: str, told: str) -> None:
     assert told in found.findings[0].title
 
 
+_LOGGER = "2026-05-04 10:11:12,131 {:7} MainThread:4711 [setup.py:_flush():76] {}"
+
+
+@pytest.mark.parametrize(
+    ("level", "text", "primary"),
+    [
+        ("WARNING", "Could not save program above cwd: /a/train.py", "healthy"),
+        ("INFO", "got exitcode: 1", "unknown"),
+        ("ERROR", "Could not save program above cwd: /a/train.py", "unknown"),
+    ],
+)
+def test_a_warning_before_notes_of_its_logger_is_no_doubt(level: str, text: str, primary: str) -> None:
+    notes = [
+        _LOGGER.format("INFO", text) for text in ("Loading settings", "starting backend", "telemetry", "atexit reg")
+    ]
+    assert explain([*notes, _LOGGER.format(level, text), *notes, *notes]).primary == primary
+    assert explain([*notes, _LOGGER.format(level, text), notes[0]]).primary == "unknown"
+
+
+_TEXT = """\
+Known problems
+==============
+
+# If the screen stays black
+
+The library does not work in the background, because the compositor
+refuses to give it a surface when the window has no focus. You will
+see this only with older versions of the system.
+
+* Build the package from source if your distribution has no current one.
+* Set the limit in the configuration file before you start the service.
+* A failed import of the plug-in is harmless and can be ignored.
+
+If that does not help, the service cannot perform this replacement.
+"""
+
+
+def test_a_text_that_people_wrote_reports_no_failure() -> None:
+    found = explain(_TEXT.split("\n"))
+    assert found.findings[0].title.startswith("Nothing recognized")
+    printed = [f"epoch {number}: loss=0.{number} lr=0.1" for number in range(9)]
+    lines = [*printed, *_TEXT.strip().split("\n")[-2:]]
+    assert "last lines report a failure" in explain(lines).findings[0].title
+    lines = [*_TEXT.split("\n"), "demo.cpp:12: error: the shader cannot be compiled"]
+    assert "compiler rejected the code" in explain(lines).findings[0].title
+
+
 _STEPS = [f"epoch {i} step {i * 100} loss {2.1 / i:.4f}" for i in range(1, 9)]
 
 

@@ -206,6 +206,11 @@ def is_error_line(line: str) -> bool:
     return has_error_level(line) or undecorated_start(line).startswith(("Error ", "Failed ", "Could not "))
 
 
+def is_note(whole: str) -> bool:
+    """Whether an undecorated line is of a level below that of warnings."""
+    return _level_of(whole) in ("i", "info", "debug", "notice")
+
+
 def logs_failure(line: str) -> bool:
     """Whether a logger calls a line, as it is, an error, and its words speak of a failure that is not known as harmless
     or left out: what collects the lines of others gives them all a level of its own."""

@@ -34,6 +34,8 @@ _LINES_READ, _MIN_OUTPUT_LINES, _MAX_LINE_CHARS = 30, 3, 1000
 def last_output_line(lines: Sequence[str]) -> str:
     """The last one of the last lines of a log, if they are a program's output; empty for other texts."""
     last = [last_bar_state(line)[:_MAX_LINE_CHARS] for line in lines if line.strip()][-_LINES_READ:]
+    if _is_document(last):
+        return ""
     plain = [undecorated(line) for line in last]
     no_code = [line for line in plain if _CODE.match(line) is None]
     rest = [line for line in no_code if _PRINTED.search(line) is None]
@@ -56,20 +58,39 @@ _PRINTED_OUTSIDE_FENCES = re.compile(
 """What a program printed even where a text has no fences around it, or what only people can tell: that it hangs."""
 
 
+_LOGGED = re.compile(
+    r"\b(?:INFO|DEBUG|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\b\w+=\S|\d%\||^[IWEF]\d{4} |^\S+@\S+[:$#]|:\d{1,6}\b"
+)
+"""A level, a value by its name, a progress bar, a prompt, a line number: not what people write in texts."""
+_MIN_DOCUMENT_LINES = 8
+_MAX_LOGGED_SHARE, _MIN_WRITTEN_SHARE = 0.15, 0.4
+"""Shares of a document's lines: of those that look as if a program printed them, of sentences, headings and lists."""
+
+
+def _is_document(lines: Sequence[str]) -> bool:
+    """Whether lines are of a text that people wrote: a README, notes, an answer to frequent questions."""
+    texts = [line for line in lines if line.strip()]
+    logged = sum(_LOGGED.search(line) is not None or _PRINTED_OUTSIDE_FENCES.search(line) is not None for line in texts)
+    written = sum(_SENTENCE.search(line) is not None or _MARKUP.match(line) is not None for line in texts)
+    is_long = len(texts) >= _MIN_DOCUMENT_LINES
+    return is_long and logged <= len(texts) * _MAX_LOGGED_SHARE and written >= len(texts) * _MIN_WRITTEN_SHARE
+
+
 def program_lines(lines: Sequence[str], *, whole: bool) -> tuple[list[str], list[str]]:
     """The lines without those that people wrote around a log and that speak of a failure; without all that they wrote.
 
-    People wrote the title, and what is outside a text's fences. ``whole``: the lines begin where the text does, so
-    that the first fence opens a block.
+    People wrote a document, a title, and what is outside a text's fences. ``whole``: the lines begin where the text
+    does, so that the first fence opens a block.
     """
     fences = [at for at, raw in enumerate(lines) if _FENCE.match(raw) is not None]
-    kept, printed = [], []
+    document, kept, printed = _is_document(lines), [], []
     for at, raw in enumerate(lines):
         before = sum(fence < at for fence in fences)
         outside = (before % 2 == 0) if whole else before == len(fences) == 1
         alone = _HEADING.match(raw) is not None and not any(map(_HEADING.match, lines[at + 1 : at + 2]))
         title = whole and at < _HEADING_LINES and alone
-        of_a_person = title or (bool(fences) and (outside or alone) and _PRINTED_OUTSIDE_FENCES.search(raw) is None)
+        written = document or (bool(fences) and (outside or alone))
+        of_a_person = title or (written and _PRINTED_OUTSIDE_FENCES.search(raw) is None)
         printed += [raw] * (not of_a_person)
         kept += [raw] * (not of_a_person or not speaks_of_failure(undecorated(raw)))
     return kept, printed

@@ -18,8 +18,11 @@ from gpuwatch.explain.logs.device_names import explain_device_type
 from gpuwatch.explain.logs.failure_lines import (
     ADD_ON_ERROR,
     FAILURE_AT_ANY_LEVEL,
+    NCCL_WARNING,
     has_error_level,
     is_doubtful,
+    is_note,
+    is_warning,
     reports_failure,
 )
 from gpuwatch.explain.logs.line_authors import MIN_SERVICE_LINES, gpu_related_lines, last_output_line, service_lines
@@ -57,6 +60,8 @@ _CHECKED_LINES = 25
 """Lines at the end in which a word of failure must be explained for a log to be healthy."""
 _MIN_STEP_LINES = 1
 """Lines of steps that explain a word of failure before them."""
+_MIN_NOTE_LINES = 5
+"""Lines that a logger calls notes after a warning that show that the program went on as usual."""
 _MAX_KEPT_CHARS = 400
 _WARNING_LINES = 3
 """Lines of a warning of Python's module: itself, its source line, another one printed with it."""
@@ -158,14 +163,16 @@ def end_of(lines: Sequence[str], *, is_server: bool = False) -> LogEnd:
         checked = [raw for raw in list(lines)[-1:] if ADD_ON_ERROR.match(undecorated_start(raw)) is None]
     last = [undecorated_start(last_bar_state(raw)) for raw in checked if raw.strip()]
     last = last[-_CHECKED_LINES:]
-    steps, doubt = 0, ""
+    steps, notes, doubt = 0, 0, ""
     in_order = interrupts.received_sigterm(last) and reports_completion(last[-1])  # of a program that was asked to end
     for at, whole in enumerate(() if in_order else reversed(last)):
         passed = steps >= _MIN_STEP_LINES or (at > 0 and _FAILURE_ALLOWED.match(last[-at]) is not None)
+        passed |= notes >= _MIN_NOTE_LINES and is_warning(whole) and NCCL_WARNING.search(whole) is None
         if not doubt and not passed and is_doubtful(whole, worked=bool(kind)):
             doubt = whole
         works = PROGRESS.search(whole) is not None and ENDED_WELL.search(whole) is None
         steps += works or _COUNT_OF_TOTAL.search(whole) is not None or _EXIT_0.search(whole) is not None
+        notes += is_note(whole)
     return LogEnd(kind, line, doubt, nan_loss_line(last))
 
 
