@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.output import print_line
+from gpuwatch.cli.output import output_file_option, print_line
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
@@ -26,7 +26,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Record to FILE.")
+@output_file_option("Record to FILE.", required=True)
 @click.option(
     "--for", "seconds", type=Duration(1.0, 3600.0), default="60s", show_default=True, help="Record for this long."
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.input_files import read_document
-from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
+from gpuwatch.cli.output import Output, output_options
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.model.comparison import Comparison, Node
@@ -26,19 +26,15 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|SNAPSHOT...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1).")
-@output_option
-@redact_option
-def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
+@output_options("Print JSON (gpuwatch.comparison/1).")
+def compare(sources: tuple[Path, ...], output: Output) -> None:
     """Compare saved runs, or snapshots of many machines, side by side.
 
     Runs, from one or more machines, are compared by what they requested, got and used. Given runs or snapshots of at
     least four machines, it names those that differ from the others: a different driver, a missing GPU, three times
     slower. To see what changed between two machines, reports or recordings, use gpuwatch diff.
     """
-    check_writable(output)
-    documents = [(source, read_document(source)) for source in sources]
-    publish(_compare_documents(documents), output, as_json=as_json, redact=redact)
+    output.publish(_compare_documents([(source, read_document(source)) for source in sources]))
 
 
 def _compare_documents(documents: list[tuple[Path, Document]]) -> Document:

@@ -11,8 +11,9 @@ import click
 
 from gpuwatch.cli.explain import trace_explanation_at
 from gpuwatch.cli.input_files import is_recording, read_document, read_recording, recorded_range
-from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
+from gpuwatch.cli.output import Output, output_options
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.shared_options import period_options
 from gpuwatch.core.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.masking.masked_documents import masked_for_sending
@@ -66,19 +67,12 @@ class _Source:
 @click.command(epilog=_EXAMPLES)
 @click.argument("first", type=click.Path(path_type=Path), metavar="A")
 @click.argument("second", type=click.Path(path_type=Path), metavar="B")
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Start in recordings: 14:05, '2h ago' (before the recording's end), 2026-05-11T14:05.",
-)
-@click.option("--until", metavar="TIME", help="End in recordings, in the same format.")
+@period_options()
 @click.option("--a-since", metavar="TIME", help="Start in A, if it differs from B's.")
 @click.option("--a-until", metavar="TIME", help="End in A.")
 @click.option("--b-since", metavar="TIME", help="Start in B.")
 @click.option("--b-until", metavar="TIME", help="End in B.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diff/1).")
-@output_option
-@redact_option
+@output_options("Print JSON (gpuwatch.diff/1).")
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -90,9 +84,7 @@ def diff(
     a_until: str | None,
     b_since: str | None,
     b_until: str | None,
-    as_json: bool,
-    output: Path | None,
-    redact: bool,
+    output: Output,
 ) -> None:
     """Compare two machines, or two days of one: what changed?
 
@@ -104,15 +96,14 @@ def diff(
     Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
     damaged or gpuwatch failed.
     """
-    check_writable(output)
     with (
-        _open_source(first, a_since or since, a_until or until, redact) as source,
-        _open_source(second, b_since or since, b_until or until, redact) as other,
+        _open_source(first, a_since or since, a_until or until, output.redact) as source,
+        _open_source(second, b_since or since, b_until or until, output.redact) as other,
     ):
         progress("comparing")
         document = diff_report.diff(*_sides(source, other))
         progress("")
-        publish(document, output, as_json=as_json, redact=redact)
+        output.publish(document)
         if document.differs:
             ctx.exit(EXIT_DIFFERENT)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
+from gpuwatch.cli.output import Output, output_options
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, run_on_nodes
 from gpuwatch.cli.shared_options import framework_option, python_option
@@ -24,29 +22,24 @@ Examples:
 
 
 @click.command(cls=NodeCommand, epilog=_EXAMPLES)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.doctor/1).")
 @python_option
 @framework_option
-@output_option
-@redact_option
+@output_options("Print JSON (gpuwatch.doctor/1).")
 @nodes_options
 @sim_option
 @click.pass_context
-def doctor(
-    ctx: click.Context, as_json: bool, python: str | None, framework: str | None, output: Path | None, redact: bool
-) -> None:
+def doctor(ctx: click.Context, python: str | None, framework: str | None, output: Output) -> None:
     """Check whether TensorFlow or PyTorch can use the GPUs here.
 
     Checks the driver, devices, environment and framework, and names the cause if the GPUs cannot be used. The framework
     is imported in a separate process and runs one small op on each GPU. Exits with 3 if it cannot use them.
     """
-    check_writable(output)
-    run_on_nodes(ctx, output, as_json=as_json, redact=redact)
+    run_on_nodes(ctx, output)
     if python is not None:
         resolve_python(python)
     enter_simulation(ctx)
     document = examine_machine(python, framework, progress)
-    publish(document, output, as_json=as_json, redact=redact)
+    output.publish(document)
     offer_simulation(ctx)
     framework_missing = any(check.id == "framework.interpreter" and check.state == "fail" for check in document.checks)
     unusable = framework_missing or any(found.severity == "error" for found in document.findings)

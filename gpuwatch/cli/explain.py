@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.output import check_writable, output_option, publish, redact_option
+from gpuwatch.cli.output import Output, output_options
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.read_log import InputFollower, read_lines
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, UsageError
@@ -33,11 +33,9 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("log", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE|-")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.explanation/1).")
-@output_option
-@redact_option
+@output_options("Print JSON (gpuwatch.explanation/1).")
 @click.pass_context
-def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
+def explain(ctx: click.Context, log: Path, output: Output) -> None:
     """Explain a TensorFlow or PyTorch log: what happened, and why.
 
     Files from other tools are recognized by their content and never executed. TensorFlow profiles (*.xplane.pb),
@@ -53,7 +51,6 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     from gpuwatch.explain.diagnosis import explain_log
     from gpuwatch.explain.logs.program_starts import LogReader
 
-    check_writable(output)
     terminated = False
     if str(log) == "-":
         if sys.stdin is None:
@@ -64,7 +61,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
         terminated = follower.ended_by == signal.SIGTERM
     else:
         document = explanation_of(log)
-    publish(document, output, as_json=as_json, redact=redact)
+    output.publish(document)
     if terminated:
         ctx.exit(128 + signal.SIGTERM)
     bad = any(found.severity == "error" for found in document.findings)

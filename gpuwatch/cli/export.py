@@ -13,13 +13,15 @@ from gpuwatch.cli.input_files import read_recording
 from gpuwatch.cli.option_types import Choice
 from gpuwatch.cli.output import (
     check_writable,
-    goes_to_stdout,
+    file_unless_stdout,
+    output_file_option,
     print_line,
     print_redaction_note,
     print_written,
     redact_option,
 )
 from gpuwatch.cli.progress import progress
+from gpuwatch.cli.shared_options import period_options
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import size
@@ -51,19 +53,8 @@ Examples:
     type=Choice(list(export_formats.BY_NAME)),
     help="Use this format (default: that of the suffix).",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    metavar="FILE",
-    help=f"Write to FILE, in the format of its suffix: {export_formats.SUFFIXES}; - for stdout.",
-)
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Start: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all). Relative times count back from the end.",
-)
-@click.option("--until", metavar="TIME", help="End, in the same format.")
+@output_file_option(f"Write to FILE, in the format of its suffix: {export_formats.SUFFIXES}; - for stdout.")
+@period_options()
 @click.option(
     "--every",
     "every",
@@ -104,6 +95,7 @@ def export(
     document per line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. Missing values
     are never filled in.
     """
+    check_writable(output, any_suffix=True)
     chosen = _chosen_format(format_name, output)
     if table_name is not None and chosen.name not in _TABLES:
         raise UsageError("--table applies only to csv and parquet", hint="omit --table")
@@ -111,7 +103,6 @@ def export(
         raise UsageError("--run applies only to perfetto", hint="omit --run")
     if table_name not in (None, "devices") and every != "sample":
         raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
-    check_writable(output, any_suffix=True)
     with read_recording(file) as recording:
         period = select_period(recording, since, until, STEPS[every])
         runs = _runs_to_export(documents, period) if chosen.name == "perfetto" else []
@@ -123,22 +114,22 @@ def export(
             pieces = chosen.write(period, table(table_name or "devices", period.step))
         else:
             pieces = chosen.write(period, *([runs] if chosen.name == "perfetto" else []))
-        _write(pieces, chosen.name, output)
+        _write(pieces, chosen.name, file_unless_stdout(output))
 
 
 def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
     if name is None:
-        if output is None or goes_to_stdout(output):
+        if (file := file_unless_stdout(output)) is None:
             raise UsageError("no format was given", hint="add --format, or -o FILE with a suffix")
-        return export_formats.format_for(output)
+        return export_formats.format_for(file)
     chosen = export_formats.BY_NAME[name]
-    if chosen.binary and (output is None or (goes_to_stdout(output) and sys.stdout.isatty())):
+    if chosen.binary and (output is None or (file_unless_stdout(output) is None and sys.stdout.isatty())):
         raise UsageError(f"{name} is a binary format", hint=f"add -o FILE{chosen.suffixes[0]}")
     return chosen
 
 
 def _write(pieces: Iterable[bytes], format_name: str, output: Path | None) -> None:
-    if output is None or goes_to_stdout(output):
+    if output is None:
         progress("" if sys.stdout.isatty() else f"exporting as {format_name}")
         for piece in pieces:
             sys.stdout.buffer.write(piece)

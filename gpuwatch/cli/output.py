@@ -1,16 +1,20 @@
-"""Writes documents to a file or stdout, with links on a terminal. The file is checked before the work begins."""
+"""Output: options for its file and format, documents to a file or stdout, lines to stderr, links on a terminal."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from gpuwatch.cli.option_types import Choice
+from gpuwatch.cli.shared_options import CommandFunction, option_set
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import file_url, printable_path
 from gpuwatch.core.formatting.terminal_support import hyperlink, links_allowed
@@ -52,13 +56,13 @@ def _links_allowed(stream: TextIO) -> bool:
 
 
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    metavar="FILE",
-    help=f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}.",
-)
+
+
+def output_file_option(text: str, *, required: bool = False) -> Callable[[CommandFunction], CommandFunction]:
+    """``-o FILE``, with this help."""
+    return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=required, help=text)
+
+
 format_option = click.option(
     "--format",
     "format_name",
@@ -73,14 +77,15 @@ redact_option = click.option(
 no_save_option = click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")
 
 
-def goes_to_stdout(output: Path | None) -> bool:
-    """Whether the document goes to stdout."""
-    return output is None or str(output) in _STDOUT
+def file_unless_stdout(output: Path | None) -> Path | None:
+    """The file of ``-o``; None if it is a name of stdout, or was not given."""
+    return None if output is None or str(output) in _STDOUT else output
 
 
 def check_writable(output: Path | None, *, any_suffix: bool = False) -> None:
     """Rejects a file that cannot be written, before the work."""
-    if output is None or goes_to_stdout(output):
+    output = file_unless_stdout(output)
+    if output is None:
         return
     name = printable_path(output)
     if os.path.isdir(output):  # noqa: PTH112  # does not raise if a parent folder is not accessible
@@ -146,27 +151,65 @@ def print_document(text: str) -> None:
     click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
 
 
-def publish(
-    document: Document,
-    output: Path | None,
-    *,
-    as_json: bool = False,
-    format_name: str | None = None,
-    redact: bool = False,
-) -> None:
-    """Writes the file and reports it, or prints to stdout; ``--json`` prints as well as writing the file."""
-    to_file = output is not None and not goes_to_stdout(output)
-    name = "json" if as_json else format_name or (format_for(output) if output is not None and to_file else "text")
-    if redact and not BY_NAME[name].note:
-        print_redaction_note()
-    if output is not None and to_file:
-        write(document, output, format_name=format_name, redact=redact)
-        print_written(output)
-        if not as_json:
-            return
-    rendered = render(document, name, redact=redact)
-    if name == "text":
-        # A link names this host and a path: not where both are redacted.
-        click.echo(rendered if redact else with_links(rendered, sys.stdout), nl=False)
-    else:
-        print_document(rendered)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the document of a command goes, and in which form: the values of :func:`output_options`."""
+
+    file: Path | None
+    """None: stdout."""
+    as_json: bool
+    format_name: str | None
+    """None: by the suffix of the file, text on stdout."""
+    redact: bool
+
+    def publish(self, document: Document) -> None:
+        """Writes the file and reports it, or prints to stdout; ``--json`` prints as well as writing the file."""
+        name = "json" if self.as_json else self.format_name or (format_for(self.file) if self.file else "text")
+        if self.redact and not BY_NAME[name].note:
+            print_redaction_note()
+        if self.file is not None:
+            write(document, self.file, format_name=self.format_name, redact=self.redact)
+            print_written(self.file)
+            if not self.as_json:
+                return
+        rendered = render(document, name, redact=self.redact)
+        if name == "text":
+            # A link names this host and a path: not where both are redacted.
+            click.echo(rendered if self.redact else with_links(rendered, sys.stdout), nl=False)
+        else:
+            print_document(rendered)
+
+
+def output_options(json_text: str, csv_text: str = "", *, with_format: bool = False) -> Callable[[Any], Any]:
+    """``--json``, ``-o`` and ``--redact``, also ``--csv`` and ``--format``: the command gets an :class:`Output`.
+
+    The file is checked before the command begins.
+    """
+    options = option_set(
+        click.option("--json", "as_json", is_flag=True, help=json_text),
+        *([click.option("--csv", "as_csv", is_flag=True, help=csv_text)] if csv_text else []),
+        output_file_option(f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}."),
+        *([format_option] if with_format else []),
+        redact_option,
+    )
+
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(
+            output: Path | None,
+            as_json: bool,
+            redact: bool,
+            as_csv: bool = False,
+            format_name: str | None = None,
+            **others: Any,
+        ) -> None:
+            given = {"--json": as_json and format_name != "json", "--csv": as_csv, "--format": format_name is not None}
+            if len(names := [name for name, value in given.items() if value]) > 1:
+                raise UsageError(f"{' and '.join(names)} cannot be combined")
+            format_name = "csv" if as_csv else format_name
+            check_writable(output, any_suffix=format_name is not None)
+            command(output=Output(file_unless_stdout(output), as_json, format_name, redact), **others)
+
+        return options(run)
+
+    return declare

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,16 +12,7 @@ import msgspec
 
 from gpuwatch.cli.completion import complete_names
 from gpuwatch.cli.option_types import Choice, Duration, FiniteRange
-from gpuwatch.cli.output import (
-    check_writable,
-    no_save_option,
-    output_option,
-    print_document,
-    print_line,
-    publish,
-    redact_option,
-    save_run,
-)
+from gpuwatch.cli.output import Output, no_save_option, output_options, print_document, print_line, save_run
 from gpuwatch.cli.progress import compile_notice, progress, progress_wanted
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import check_gpus, chosen_gpus, python_option
@@ -105,9 +95,7 @@ Examples:
 @click.option(
     "--fresh", is_flag=True, help="Start a new interpreter for every probe (default: import the framework once)."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a run, or a comparison of several.")
-@output_option
-@redact_option
+@output_options("Print JSON: a run, or a comparison of several.")
 @no_save_option
 @nodes_options
 @sim_tier_option()
@@ -129,9 +117,7 @@ def probe(
     gpu: str | None,
     deadline: float | None,
     fresh: bool,
-    as_json: bool,
-    output: Path | None,
-    redact: bool,
+    output: Output,
     no_save: bool,
     tier: str,
     **settings: Any,
@@ -144,7 +130,7 @@ def probe(
     """
     refuse_with_nodes(ctx, list=listing, explain=explain)
     if listing:
-        _list(as_json)
+        _list(output.as_json)
         return
     scripts = _chosen_scripts(configs, groups, everything, framework)
     values = {name: value for name, value in {"workload": workload, **settings}.items() if value is not None}
@@ -154,22 +140,21 @@ def probe(
         from gpuwatch.experiment.probing.probe_scripts import example_code
 
         recipes = {script.name: example_code(script, values) for script in scripts}
-        if as_json:
+        if output.as_json:
             print_document(to_json(RecipeList(recipes=recipes)))
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
     deadline = _probe_deadline(scripts, seconds, deadline)
-    check_writable(output)
     check_gpus(gpu)
-    run_on_nodes(ctx, output, as_json=as_json, redact=redact)
+    run_on_nodes(ctx, output)
     if python is not None:
         resolve_python(python)
     enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)
     try:
         interpreters = find_interpreters(scripts, python)
     except FrameworkMissing as error:
-        if as_json:
+        if output.as_json:
             print_document(to_json(_run_not_started(scripts[0], error)))
         raise
     # A template interpreter does not pay for one configuration.
@@ -187,9 +172,9 @@ def probe(
     except KeyboardInterrupt:
         print_line(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}")
         if runs:
-            _publish(runs, as_json, output, redact=redact)
+            _publish(runs, output)
         raise
-    _publish(runs, as_json, output, redact=redact)
+    _publish(runs, output)
     offer_simulation(ctx)
     if any(run.verdict in ("error", "timeout") for run in runs):
         ctx.exit(EXIT_PROBE_BROKEN)
@@ -314,11 +299,10 @@ def _show_progress(script: ProbeScript, number: int, total: int) -> Iterator[Cal
         progress("")
 
 
-def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: bool) -> None:
+def _publish(runs: list[Run], output: Output) -> None:
     from gpuwatch.share.reports.runs_side_by_side import compare
 
-    document = runs[0] if len(runs) == 1 else compare(runs)
-    publish(document, output, as_json=as_json, redact=redact)
+    output.publish(runs[0] if len(runs) == 1 else compare(runs))
 
 
 def _run_not_started(script: ProbeScript, error: FrameworkMissing) -> Run:

@@ -17,9 +17,15 @@ from gpuwatch.cli import exit_signals
 from gpuwatch.cli.command_classes import LazyCommand, LazyGroup
 from gpuwatch.cli.input_files import default_recording_file, read_recording, recorded_range
 from gpuwatch.cli.option_types import Duration, Size
-from gpuwatch.cli.output import print_document, print_line, print_redaction_note, redact_option
+from gpuwatch.cli.output import (
+    output_file_option,
+    print_document,
+    print_line,
+    print_redaction_note,
+    redact_option,
+)
 from gpuwatch.cli.progress import progress, progress_wanted
-from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value
+from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gpm_option_value, period_options
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
@@ -294,18 +300,8 @@ Examples:
 
 @click.command(epilog=_CUT_EXAMPLES)
 @_file_argument
-@click.option("--since", metavar="TIME", help="Start: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all).")
-@click.option(
-    "--until", metavar="TIME", help="End, in the same format; '20 min ago' counts back from the recording's end."
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Write to FILE, which must not exist yet.",
-)
+@period_options()
+@output_file_option("Write to FILE, which must not exist yet.", required=True)
 @redact_option
 def cut(file: Path, since: str | None, until: str | None, output: Path, redact: bool) -> None:
     """Write part of a recording to a new file."""

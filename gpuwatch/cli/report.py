@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.input_files import is_recording, read_document, read_recording, recorded_range
-from gpuwatch.cli.output import check_writable, format_option, output_option, publish, redact_option
+from gpuwatch.cli.output import Output, output_options
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes, wants_nodes
-from gpuwatch.cli.shared_options import framework_option, python_option
+from gpuwatch.cli.shared_options import framework_option, period_options, python_option
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import printable_path
@@ -29,15 +29,8 @@ Examples:
 
 @click.command(cls=NodeCommand, epilog=_EXAMPLES)
 @click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT|RECORDING]")
-@output_option
-@format_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diagnostic/1, or the document's own).")
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Start, in a recording: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts back from its end.",
-)
-@click.option("--until", metavar="TIME", help="End, in a recording, in the same format.")
+@output_options("Print JSON (gpuwatch.diagnostic/1, or the document's own).", with_format=True)
+@period_options()
 @click.option(
     "--with",
     "files",
@@ -46,7 +39,6 @@ Examples:
     metavar="FILE",
     help="Include what gpuwatch explain finds in FILE (a log, nvidia-bug-report.log.gz, ...); repeatable.",
 )
-@redact_option
 @python_option
 @framework_option
 @click.option("--no-doctor", is_flag=True, help="Skip the doctor, which imports the framework.")
@@ -56,13 +48,10 @@ Examples:
 def report(
     ctx: click.Context,
     source: Path | None,
-    output: Path | None,
-    format_name: str | None,
-    as_json: bool,
+    output: Output,
     since: str | None,
     until: str | None,
     files: tuple[Path, ...],
-    redact: bool,
     python: str | None,
     framework: str | None,
     no_doctor: bool,
@@ -75,9 +64,6 @@ def report(
     record), it covers a time range: graphs with processes, runs, events and findings over them, what changed before the
     first finding, and who used the GPUs.
     """
-    check_writable(output, any_suffix=format_name is not None)
-    if as_json and format_name not in (None, "json"):
-        raise UsageError("--json and --format cannot be combined")
     if source is not None and wants_nodes(ctx):
         raise UsageError("--on applies only to reports of machines", hint=f"omit {source} or --on")
     recorded = source is not None and is_recording(source)
@@ -87,13 +73,13 @@ def report(
             hint="give a file that gpuwatch record wrote",
         )
     refuse_with_nodes(ctx, since=since, until=until, **{"with": files})
-    run_on_nodes(ctx, output, as_json=as_json, redact=redact, format_name=format_name)
+    run_on_nodes(ctx, output)
     if source is None:
         from gpuwatch.cli.explain import explanation_of
         from gpuwatch.share.gather_diagnostic import gather_diagnostic
 
         explained = tuple(
-            (f"given file {number}" if redact else printable_path(path.name), explanation_of(path))
+            (f"given file {number}" if output.redact else printable_path(path.name), explanation_of(path))
             for number, path in enumerate(files, 1)
         )
         enter_simulation(ctx)
@@ -112,7 +98,7 @@ def report(
                     recording, begin, end, lambda share: progress("reading samples" if share < 1 else "")
                 )
                 progress("")
-                publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
+                output.publish(document)
             return
         document = read_document(source)
-    publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
+    output.publish(document)

@@ -16,8 +16,9 @@ from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import FiniteRange
 from gpuwatch.cli.output import (
     check_writable,
-    goes_to_stdout,
+    file_unless_stdout,
     no_save_option,
+    output_file_option,
     print_line,
     print_written,
     redact_option,
@@ -61,13 +62,7 @@ Examples:
     help="Seconds between samples.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With -o: write JSON regardless of the suffix.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the run to FILE, in the format of its suffix.",
-)
+@output_file_option("Write the run to FILE, in the format of its suffix.")
 @redact_option
 @no_save_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not print a summary at the end.")
@@ -106,7 +101,7 @@ def run(
     if as_json and output is None:
         raise UsageError("--json needs -o FILE", hint="stdout belongs to the program")
     if output is not None:
-        if goes_to_stdout(output):
+        if file_unless_stdout(output) is None:
             raise UsageError(f"-o {output}: stdout belongs to the program", hint="name a file")
         check_writable(output, any_suffix=as_json)
     libraries = os.environ.get("LD_LIBRARY_PATH")

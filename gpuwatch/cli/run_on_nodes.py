@@ -19,8 +19,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.parsing import word_set
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from gpuwatch.cli.output import Output
     from gpuwatch.fleet.cluster.fan_out import NodeReply
 
 _ARGV_KEY = "gpuwatch.nodes.arguments"
@@ -99,14 +98,12 @@ _NODE_SECONDS = {"snapshot": 60.0, "doctor": 300.0, "report": 300.0, "probe": 18
 _MAX_LINES = 12
 
 
-def run_on_nodes(
-    ctx: click.Context, output: Path | None, *, as_json: bool, redact: bool, format_name: str | None = None
-) -> None:
+def run_on_nodes(ctx: click.Context, output: Output) -> None:
     """If ``--on`` was given, runs the command on each node, publishes what they found, and exits."""
     if not wants_nodes(ctx):
         return
     from gpuwatch.cli.option_types import split_words
-    from gpuwatch.cli.output import print_line, publish
+    from gpuwatch.cli.output import print_line
     from gpuwatch.fleet.cluster.fan_out import fan_out
     from gpuwatch.fleet.cluster.launchers import make_launcher
     from gpuwatch.fleet.cluster.node_comparison import comparison_of_nodes, exit_code
@@ -143,7 +140,7 @@ def run_on_nodes(
         print_line(f"gpuwatch: interrupted; {done} of {len(replies)} nodes had answered")
     if not interrupted or any(reply.state == "ok" for reply in replies):
         document = comparison_of_nodes(name, replies)
-        publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
+        output.publish(document)
     ctx.exit(128 + signal.SIGINT if interrupted else exit_code(document))
 
 

@@ -32,6 +32,19 @@ def option_set(*options: Callable[[Any], Any]) -> Callable[[CommandFunction], Co
     return add
 
 
+def period_options(default: str = "all") -> Callable[[CommandFunction], CommandFunction]:
+    """``--since`` and ``--until``: a part of a recording."""
+    return option_set(
+        click.option(
+            "--since",
+            metavar="TIME",
+            help=f"Start, in a recording: 14:05, '20 min ago', 2h, 2026-05-11T14:05 (default: {default}). 2h counts "
+            "back from its end.",
+        ),
+        click.option("--until", metavar="TIME", help="End, in a recording: 14:05, '20 min ago', 2026-05-11T14:05."),
+    )
+
+
 python_option = click.option(
     "--python", metavar="PATH", shell_complete=complete_files, help="Use the framework of this Python interpreter."
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -11,7 +10,7 @@ import msgspec
 
 from gpuwatch.cli import early_collector
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.output import check_writable, output_option, print_document, print_line, publish, redact_option
+from gpuwatch.cli.output import Output, output_options, print_document, print_line
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
@@ -32,8 +31,7 @@ Examples:
 
 
 @click.command(cls=NodeCommand, epilog=_EXAMPLES)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.snapshot/1).")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row per GPU, a column per metric.")
+@output_options("Print JSON (gpuwatch.snapshot/1).", "Print CSV: a row per GPU, a column per metric.")
 @click.option("--topology", is_flag=True, help="Print a matrix of how GPUs and CPUs are connected.")
 @click.option(
     "--deadline", type=Duration(0.5, 86_400.0), default="10s", show_default=True, help="Wait this long for the driver."
@@ -43,39 +41,26 @@ Examples:
     type=Duration(0.25, 3600.0),
     help="With --json: print a sample at this interval, one per line, until interrupted.",
 )
-@output_option
-@redact_option
 @gpm_option
 @nodes_options
 @sim_option
 @click.pass_context
-def snapshot(
-    ctx: click.Context,
-    as_json: bool,
-    as_csv: bool,
-    topology: bool,
-    deadline: float,
-    every: float | None,
-    output: Path | None,
-    redact: bool,
-) -> None:
+def snapshot(ctx: click.Context, output: Output, topology: bool, deadline: float, every: float | None) -> None:
     """Print the GPUs and their processes once, or repeatedly with --every.
 
     Exits with 0 if the driver answers, whatever is wrong with its GPUs, and with 1 if it is missing, does not start
     or hangs.
     """
-    if topology and (as_csv or output is not None):
+    as_csv = output.format_name == "csv"
+    if topology and (as_csv or output.file is not None):
         raise UsageError("--topology prints text only", hint="--json has the topology too, also with -o")
-    if as_json and as_csv:
-        raise UsageError("--json and --csv cannot be combined")
-    if every is not None and (not as_json or topology or output is not None):
+    if every is not None and (not output.as_json or topology or output.file is not None):
         raise UsageError("--every prints JSON to stdout", hint="gpuwatch snapshot --json --every 5s")
-    check_writable(output)
     refuse_with_nodes(ctx, topology=topology, every=every is not None)
-    run_on_nodes(ctx, output, as_json=as_json, redact=redact, format_name="csv" if as_csv else None)
+    run_on_nodes(ctx, output)
     enter_simulation(ctx)
     if every is not None:
-        _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=redact)
+        _print_stream(every, gpm=bool(gpm_option_value(ctx)), redact=output.redact)
     progress("reading the GPUs")
     early_start = early_collector.take_early_start()
     sample, _ = take_snapshot(
@@ -87,7 +72,7 @@ def snapshot(
     progress("")
     sample = msgspec.structs.replace(sample, findings=findings_of(sample))
     exit_code = EXIT_FAILED if sample.driver is None else EXIT_OK
-    if topology and not as_json:
+    if topology and not output.as_json:
         from gpuwatch.share.reports.formats.text import render_tables
         from gpuwatch.share.reports.topology_matrix import topology_content
 
@@ -96,7 +81,7 @@ def snapshot(
         else:
             _print_problems(sample)
         ctx.exit(exit_code)
-    publish(sample, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
+    output.publish(sample)
     if as_csv:
         _print_problems(sample)
     ctx.exit(exit_code)

@@ -7,22 +7,13 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuwatch.cli.completion import complete_files
 from gpuwatch.cli.option_types import Duration
-from gpuwatch.cli.output import (
-    check_writable,
-    no_save_option,
-    output_option,
-    print_line,
-    publish,
-    redact_option,
-    save_run,
-)
+from gpuwatch.cli.output import Output, no_save_option, output_options, print_line, save_run
 from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_nodes, run_on_nodes
 from gpuwatch.cli.shared_options import check_gpus, chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option, tier_in_use
@@ -151,9 +142,7 @@ class _Options:
 @click.option("--isolate", is_flag=True, help="Give each run a fresh working folder and TMPDIR, removed after it.")
 @click.option("--gpu", metavar="UUID|INDEX,...", help="Let COMMAND see only these GPUs, in this order.")
 @click.option("--share", is_flag=True, help="Also run on GPUs that other programs use.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.try/1).")
-@output_option
-@redact_option
+@output_options("Print JSON (gpuwatch.try/1).")
 @no_save_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
 @nodes_options
@@ -162,15 +151,7 @@ class _Options:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=complete_files)
 @click.pass_context
 def experiment(
-    ctx: click.Context,
-    /,
-    as_json: bool,
-    output: Path | None,
-    redact: bool,
-    no_save: bool,
-    tier: str,
-    command: tuple[str, ...],
-    **given: Any,
+    ctx: click.Context, /, output: Output, no_save: bool, tier: str, command: tuple[str, ...], **given: Any
 ) -> None:
     """Run a program under several settings and compare the runs.
 
@@ -188,9 +169,8 @@ def experiment(
     from gpuwatch.experiment.trials.trial_results import Interrupted
 
     options = _checked_options(command, **given)
-    check_writable(output)
     refuse_with_nodes(ctx, plan=options.plan, quiet=options.quiet)
-    run_on_nodes(ctx, output, as_json=as_json, redact=redact)
+    run_on_nodes(ctx, output)
     enter_simulation(ctx, tier, command, private=True)
     try:
         document, interrupted = _run_trials(options)
@@ -200,10 +180,10 @@ def experiment(
         return
     if not no_save:
         save_run(document)
-    if options.quiet and not as_json and output is None:
+    if options.quiet and not output.as_json and output.file is None:
         click.echo(document.answer.sentence)
     else:
-        publish(document, output, as_json=as_json, redact=redact)
+        output.publish(document)
     if interrupted is not None:
         ctx.exit(128 + interrupted)
     ctx.exit(EXIT_OK if _succeeded(document) else EXIT_PROBE_BROKEN)

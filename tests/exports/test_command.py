@@ -55,6 +55,12 @@ def test_mistakes(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_start_without_a_sign_counts_back(file: Path) -> None:
+    done, other = (gpuwatch("export", str(file), "--format", "csv", "--since", text) for text in ("1s", "1 s ago"))
+    assert (done.code, done.out) == (0, other.out), done.err
+    assert len(done.out) < len(gpuwatch("export", str(file), "--format", "csv").out)
+
+
 def test_an_extra_that_is_not_installed(file: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pyarrow'] = None\n")
     code = "import sys; from gpuwatch.cli.entry_point import main; sys.argv[0] = 'gpuwatch'; main()"

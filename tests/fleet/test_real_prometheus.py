@@ -88,7 +88,7 @@ async def test_fleet_of_three_exporters(
     wait_for(lambda: len(prometheus.query("gpuwatch_gpu_free")) == 3)
     hosts = fleet_of(source)
     first, second = (next(host for host in hosts.values() if len(host.gpus) == count) for count in (2, 1))
-    assert (first.free, second.free) == (2, 1)
+    assert (first.free_count, second.free_count) == (2, 1)
     assert first.view.snapshot is not None
     assert first.view.snapshot.simulated
     assert first.view.snapshot.host.memory_total_bytes
@@ -134,7 +134,7 @@ def test_exporters_of_others(
     assert sorted(hosts) == ["127.0.0.1", "dgx9"]
     assert hosts["dgx9"].holders == (("job 4711", 1),)
     assert [gpu.use for gpu in hosts["dgx9"].gpus] == ["free", "used", "free", "free"]
-    assert hosts["127.0.0.1"].free == 2
+    assert hosts["127.0.0.1"].free_count == 2
     del pages["dcgm"]
     wait_for(lambda: not fleet_of(source)["dgx9"].view.answered)
     assert fleet_of(source)["dgx9"].view.reason == "its exporter does not answer"

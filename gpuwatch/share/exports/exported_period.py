@@ -19,7 +19,7 @@ from gpuwatch.machine.recording.database_rows import RecordedFinding
 from gpuwatch.machine.recording.minute_and_hour_means import BLOCK_SECONDS, HOUR, MINUTE, Key, Summary, interval_begin
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
-from gpuwatch.machine.recording.time_expressions import parse_moment, time_text
+from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment, time_text
 
 STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
@@ -153,7 +153,7 @@ def select_period(recording: Recording, since: str | None, until: str | None, st
         first = min(first, recording.summaries_begin(step))
     # The recording begins and ends with an event.
     events = [event.at for event in recording.events()]
-    begin = min([first, *events[:1]]) if since is None else parse_moment(since, recording.end)
+    begin = min([first, *events[:1]]) if since is None else parse_begin(since, recording.end)
     end = max([recording.end, *events[-1:]]) if until is None else parse_moment(until, recording.end)
     if begin > end:
         raise UsageError(f"the start {time_text(begin)} is after the end {time_text(end)}")
