@@ -154,7 +154,7 @@ def _pick_until(
     lost_races = 0
     progress("reading the GPUs")
     while True:
-        machine, answered = take_snapshot(deadline)
+        machine, answered = take_snapshot(deadline, hint_end="; to wait longer: --deadline")
         seconds_left = until - time.monotonic()
         if not answered and seconds_left > 0:  # a driver that hangs for a while ends no wait of hours
             progress("waiting for the driver")

@@ -68,6 +68,7 @@ def snapshot(ctx: click.Context, output: Output, topology: bool, deadline: float
         gpm=bool(gpm_option_value(ctx)),
         first=early_start.collector if early_start is not None else None,
         preload=("gpuwatch.share.reports.formats.text",),
+        hint_end="; to wait longer: --deadline",
     )
     progress("")
     sample = msgspec.structs.replace(sample, findings=findings_of(sample))

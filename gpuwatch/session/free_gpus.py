@@ -93,15 +93,14 @@ def pick_gpus(
     """Chooses GPUs.
 
     ``environment``: its CUDA_VISIBLE_DEVICES limits the choice, as in a Slurm job. ``reserved_by``: who reserved a GPU,
-    in words, by UUID. ``findings``: of the snapshot; a GPU with one of severity error is refused. ``refusals``: why
+    in words, by UUID. ``findings``: of the snapshot; a GPU with one that rules out work is refused. ``refusals``: why
     GPUs are refused for what is known of them besides the snapshot, by the UUID of the whole GPU.
 
     Raises:
         UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
     """
     visible_uuids = _visible_uuids(machine.devices, environment)
-    refusal_by_gpu = _error_by_gpu(findings)
-    refusal_by_gpu.update(refusals or {})
+    refusal_by_gpu = _faults_by_gpu(findings) | dict(refusals or {})
     suitable: list[_CudaDevice] = []
     refused: list[RefusedGpu] = []
     for unit in _cuda_devices(machine):
@@ -132,19 +131,19 @@ def idle_devices(
     machine: Snapshot, reserved_by: Mapping[str, str], findings: Sequence[Finding] = ()
 ) -> Iterator[tuple[Device, MigInstance | None, bool]]:
     """Every GPU or MIG instance, and whether ``pick --idle`` would choose it; arguments as of :func:`pick_gpus`."""
-    error_by_gpu = _error_by_gpu(findings)
+    faults = _faults_by_gpu(findings)
     requirements = Requirements(idle=True)
     for unit in _cuda_devices(machine):
         # Asked of every sample: why one in use is refused needs no words.
         yield (
             unit.device,
             unit.instance,
-            not unit.compute_processes and not _why_refused(unit, requirements, error_by_gpu, reserved_by),
+            not unit.compute_processes and not _why_refused(unit, requirements, faults, reserved_by),
         )
 
 
-def _error_by_gpu(findings: Sequence[Finding]) -> dict[str | None, str]:
-    return {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
+def _faults_by_gpu(findings: Sequence[Finding]) -> dict[str | None, str]:
+    return {finding.device_uuid: finding.title for finding in findings if finding.rules_out_work}
 
 
 def why_impossible(machine: Snapshot, requirements: Requirements) -> str:

@@ -83,12 +83,16 @@ def take_snapshot(
     gpm: bool = False,
     first: Popen[bytes] | ForkedProcess | None = None,
     preload: tuple[str, ...] = (),
+    hint_end: str = "",
 ) -> tuple[Snapshot, bool]:
-    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds; see :func:`take_samples`."""
+    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds.
+
+    See :func:`take_samples`, and :func:`without_driver` for ``hint_end``.
+    """
     snapshots, silence = take_samples(2, deadline, on_demand=True, gpm=gpm, first=first, preload=preload)
     if snapshots:
         return snapshots[-1], True
-    return without_driver(deadline, silence, hint_end="; to wait longer: --deadline"), False
+    return without_driver(deadline, silence, hint_end=hint_end), False
 
 
 def without_driver(

@@ -257,7 +257,7 @@ def test_sockets_that_fail_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("gpuwatch.cli.pick.reserve", refused)
     monkeypatch.setattr(
-        "gpuwatch.cli.pick.take_snapshot", lambda _: (machines.snapshot((machines.device(0),), ()), True)
+        "gpuwatch.cli.pick.take_snapshot", lambda *_, **_options: (machines.snapshot((machines.device(0),), ()), True)
     )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(GpuwatchError, match="--reserve needs Unix sockets, which fail here: Address family"):

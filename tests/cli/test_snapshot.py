@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuwatch.core.model.nvml_return import NvmlReturn
+from gpuwatch.session import snapshots
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import Result, gpuwatch
@@ -41,11 +42,19 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
     assert "gpuwatch sim fault clear" in done.out
     told = json.loads(snapshot("--deadline", "1", "--json").out)
     assert told["simulated"] is True
+    assert told["problems"][0]["hint"].endswith("; to wait longer: --deadline")
     host = told["host"]
     assert host["hostname"] == os.uname().nodename
     assert host["cpu_count"] == os.cpu_count()
     assert host["memory_total_bytes"] > host["memory_used_bytes"] > 0
     assert 0 <= host["cpu_percent"] <= 100
+
+
+def test_only_a_command_with_a_deadline_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "take_samples", lambda *_, **_options: ([], snapshots.Silence()))
+    silent, answered = snapshots.take_snapshot(0.5)
+    assert not answered
+    assert "--deadline" not in silent.problems[0].hint
 
 
 @pytest.mark.parametrize(

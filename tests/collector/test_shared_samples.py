@@ -132,6 +132,8 @@ def test_one_process_asks_the_driver(here: Machine, sleeper: Callable[[], int]) 
         assert all(recorded[one.taken_at] == one for one in samples[own:])
         assert len(samples) - own >= 3
         assert len(samples[-1].processes) == 1
+        unread = samples[-1].devices[0].missing["pcie.tx_bytes_per_second"]
+        assert "only while no recorder runs" in unread.detail, "what snapshot --every lacks beside a recorder"
         assert f"({recorder.pid})" in feed.status().source_note
     (of_recorder,) = map(int, Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split())
     assert asks_the_driver(of_recorder)

@@ -82,6 +82,9 @@ def shown(*texts: str, **fields: str) -> str:
         ("alice left /home/alice", "user-1 left /home/user-1"),
         ("sbatch -J lake-run; lake-runs", "sbatch -J job-1; lake-runs"),
         ("info of info@hub.example.org", "info of mail-1"),
+        ("alice@gmail.com: the gmail quota; see alice", "mail-1: the gmail quota; see user-1"),
+        ("to bob@yahoo.co.jp through smtp.gmail.com:587", "to mail-1 through smtp.gmail.com:587"),
+        ("cy@acme.com: acme is down, mailgmail.com too", "mail-1: host-1 is down, host-3 too"),
         ("PID USER COMMAND\n 7 li python\n8\nli", "PID USER COMMAND\n 7 user-1 python\n8\nuser-1"),
     ]
 )

@@ -436,6 +436,8 @@ def test_secrets_by_their_place(line: str, secret: str) -> None:
         'type=EXECVE msg=audit(1.1:3): a0="python" a1="train.py" a2="-u" a3="lr:0.01" a4=2F746D702F6120622063',
         "credentials: [REDACTED]; Auth { method: Basic, retries: 3 }",
         "cohere.Client('mistral-7b-instruct-v0.2'); RestClient('lab.Hub2.example-lake')",
+        "wandb.init('EleutherAI-gpt-neo-125M'); client = TextClient('Mixtral-8x7B-Instruct-v0.1')",
+        "init('ViT-B-32-laion2B-s34B-b79K'); init('stabilityai_StableLM2-1_6b'); Session('Qwen2.5-72B-Instruct-AWQ')",
         "arn:aws:secretsmanager:us-east-1:1:secret:lake-db",
     ]
 )

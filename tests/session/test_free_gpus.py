@@ -11,7 +11,9 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick_result import Pick
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
-from gpuwatch.session.free_gpus import Requirements, pick_gpus, refusal_reasons, why_impossible
+from gpuwatch.core.utc_datetime import utc_datetime
+from gpuwatch.session.free_gpus import Requirements, idle_devices, pick_gpus, refusal_reasons, why_impossible
+from gpuwatch.session.snapshots import findings_of
 from tests.ui import machines
 from tests.ui.machines import GIB, uuid
 
@@ -105,6 +107,28 @@ def test_errors_and_reservations() -> None:
     picked = pick_gpus(here, Requirements(1), {}, {uuid(1): "pid 7 (bob, python)"}, [error])
     assert chosen(picked) == [2]
     assert refusals(picked) == {0: "Xid 79 on GPU 0", 1: "reserved by pid 7 (bob, python)"}
+
+
+def test_a_gpu_that_needs_a_reset_gets_no_work() -> None:
+    here = machine(gpu(0, readings={"ecc.uncorrected": 2}), gpu(1), gpu(2, readings={"remapped_rows.pending": "yes"}))
+    found = findings_of(here)
+    assert [finding.severity for finding in found] == ["warning", "warning"]
+    picked = pick_gpus(here, Requirements(1), {}, {}, found)
+    assert (chosen(picked), picked.spare) == ([1], 0)
+    assert refusals(picked) == {
+        0: "GPU 0 uncorrected ECC errors: 2 since the last reset",
+        2: "GPU 2 bad memory rows will be remapped at the next reset",
+    }
+    assert [free for _, _, free in idle_devices(here, {}, found)] == [False, True, False]
+    harmless = machine(gpu(0, readings={"nvlink.crc_errors": 5, "nvlink.recoveries": 1}))
+    assert chosen(pick_gpus(harmless, Requirements(1), {}, {}, findings_of(harmless))) == [0]
+
+
+def test_a_fault_that_is_over_refuses_nothing() -> None:
+    over = Finding(
+        id="hardware.fault", severity="error", certainty="fact", title="x", device_uuid=uuid(0), until=utc_datetime(9)
+    )
+    assert [free for _, _, free in idle_devices(machine(gpu(0)), {}, [over])] == [True]
 
 
 def test_visible_devices_limit_the_choice() -> None:

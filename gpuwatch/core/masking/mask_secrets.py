@@ -23,6 +23,7 @@ from gpuwatch.core.masking.secret_likelihood import (
     WORD_AND_NUMBER,
     is_harmless_key_kind,
     is_secret_value,
+    looks_like_model_name,
     looks_random,
     looks_secret,
 )
@@ -73,6 +74,8 @@ _CLIENT_ARGUMENT = lazy(
     r"(\b(?:\w{0,40}(?:Client|Api|API|Session)|login|authenticate|init|AES\.new|hmac\.new|Fernet|AESGCM)\(\s?b?['\"])([A-Za-z0-9._-]{20,200})(?=['\"]\s?[,)])"
 )
 """``cohere.Client('x')``: a key is the first argument."""
+_CALLS_WITH_SECRET = ("login(", "authenticate(", "AES", "hmac", "Fernet")
+"""Those whose first argument is a secret even if it is made of words."""
 COLOR = lazy(r"\x1b\[[\d;]{0,16}m")
 """What sets a terminal's color."""
 _MIN_BASE64_CHARS = 24
@@ -222,7 +225,8 @@ def _mask_typed(match: re.Match[str]) -> str:
 def _mask_client_argument(match: re.Match[str]) -> str:
     kinds = (str.islower, str.isupper, str.isdigit)
     random = all(any(map(kind, match[2])) for kind in kinds) and match[2].count(".") < 2
-    return match[1] + (MASK if random and looks_secret(match[2]) else match[2])
+    is_name = looks_like_model_name(match[2]) and not match[1].startswith(_CALLS_WITH_SECRET)
+    return match[1] + (MASK if random and not is_name and looks_secret(match[2]) else match[2])
 
 
 def _text_in_base64(text: str) -> str:

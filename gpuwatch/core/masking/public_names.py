@@ -90,8 +90,14 @@ PUBLIC_IMAGES = word_set(
 ROLE_MAILBOXES = frozenset(
     {"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"}
 )
-PUBLIC_MAIL = ("gmail.com", "outlook.com", "hotmail.com", "yahoo.com", "icloud.com", "qq.com", "163.com", "github.com")
-"""Sites where everybody has a mailbox."""
+MAIL_PROVIDER = lazy(
+    r"(?:[\w-]+\.)*(?:(?:gmail|googlemail|yahoo|ymail|hotmail|outlook|live|msn|aol|gmx|web|yandex|proton|protonmail|zoho"
+    r"|fastmail|tutanota|mail|libero|orange|wanadoo|free|laposte|rediffmail|naver|daum|hanmail|foxmail|sina|sohu)"
+    r"\.(?:com?\.)?(?:com|net|org|me|[a-z]{2})"
+    r"|(?:icloud|me|mac|qq|163|126|139|tencent|t-online|freenet|posteo|mailbox|hey|github)\.(?:com|de|org))(?![\w-]|\.\w)",
+    re.IGNORECASE,
+)
+"""Sites where everybody has a mailbox, and their servers: ``gmail.com``, ``smtp.gmail.com``, ``yahoo.co.jp``."""
 COMMON_WORDS = NOT_NAMES | word_set("""
 specified interface defined supplied input asks session either experience via face balance wants keep data requests
 above absl after agent alias allocate allocated allocator already another any api application appropriate are args

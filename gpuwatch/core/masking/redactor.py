@@ -32,6 +32,7 @@ _MIN_JOB_DIGITS = 6
 """Digits from which the number of a job is replaced wherever it stands."""
 _BEFORE_NAME = lazy(r"\S{1,40}\s{0,9}$")
 _ALPHANUMERIC_RUN = lazy(r"[A-Za-z0-9]+")
+_PUBLIC_ENDS = tuple(f".{site}" for site in public.PUBLIC_HOSTS)
 _PATH_FIELDS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
 
 
@@ -96,7 +97,9 @@ class Redactor:
             for match in private.HOST_AFTER_AT.finditer(text):
                 self._learn_host(match[1])
             for match in private.USER_AT_HOST.finditer(text):
-                if not match[1].startswith(public.SYSTEMD_UNIT_PREFIXES):
+                if not match[1].startswith(public.SYSTEMD_UNIT_PREFIXES) and not public.MAIL_PROVIDER.match(
+                    text, match.start(2)
+                ):
                     self._learn_address(match[1], match[2])
             for match in patterns.MAIL.finditer(text):
                 if match[0][-1].isalpha():
@@ -111,8 +114,7 @@ class Redactor:
         """An address names its person and its site elsewhere, too."""
         if not person.startswith(public.SYSTEMD_UNIT_PREFIXES) and person not in public.ROLE_MAILBOXES:
             self._replace_word("user", person)
-        if not site.endswith(public.PUBLIC_MAIL):
-            self._learn_host(site)
+        self._learn_host(site)
 
     def _learn_paths(self, key: str, text: str) -> None:
         for match in patterns.PATH.finditer(text):
@@ -438,7 +440,7 @@ def _text_before(match: re.Match[str]) -> str:
 
 
 def _is_public(host: str) -> bool:
-    return f".{host.lower()}".endswith(tuple(f".{site}" for site in public.PUBLIC_HOSTS))
+    return bool(public.MAIL_PROVIDER.match(host)) or f".{host.lower()}".endswith(_PUBLIC_ENDS)
 
 
 def _is_system_account(kind: str, text: str) -> bool:

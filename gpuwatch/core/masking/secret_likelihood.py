@@ -172,6 +172,19 @@ def looks_secret(value: str) -> bool:
     )
 
 
+_CAMEL_CASE = r"(?:[A-Z]{0,5}[a-z]{2,}+){1,5}[A-Z]{0,3}"
+_NAME_PART = (
+    rf"(?:(?:{_CAMEL_CASE}|[A-Z]{{1,8}}|[A-Za-z]{{1,2}}|\d{{1,3}}x)?\d{{1,4}}(?:[A-Za-z]|bit)?"
+    rf"|{_CAMEL_CASE}|[A-Z]{{1,8}}|[A-Za-z]{{1,3}})"
+)
+_NAME_OF_PARTS = lazy(rf"(?=.*[A-Za-z][a-z]{{3}}){_NAME_PART}(?:[_.-]{_NAME_PART}){{1,12}}")
+
+
+def looks_like_model_name(value: str) -> bool:
+    """Whether a value is of words and short numbers with hyphens or dots between: ``EleutherAI-gpt-neo-125M``."""
+    return bool(_NAME_OF_PARTS.fullmatch(value))
+
+
 _LONG_RUN = lazy(r"[A-Za-z0-9]{16,}")
 _LETTER_DIGIT_CHANGE = lazy(r"[A-Za-z]\d|\d[A-Za-z]")
 

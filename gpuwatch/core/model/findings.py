@@ -12,6 +12,8 @@ Certainty = Literal["fact", "likely"]
 
 SEVERITY_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
+END_WORK = "End the work on"
+"""How the action begins of a finding whose GPU should do no work until it was reset or replaced."""
 
 FindingKey = tuple[str, str | None, int | None]
 """What tells the findings of one moment apart: cause, GPU, process."""
@@ -42,6 +44,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """When it was last seen, if it is no longer, but for too short a time to be over."""
     until: datetime.datetime | None = None
     """When it was last seen, if it is over."""
+
+    @property
+    def rules_out_work(self) -> bool:
+        """Whether no program should be started on its GPU now: an error, or the advice is to end the work there."""
+        return self.until is None and (self.severity == "error" or self.action.startswith(END_WORK))
 
     @property
     def key(self) -> FindingKey:

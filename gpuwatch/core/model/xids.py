@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gpuwatch.core.model.findings import END_WORK
+
 UNKNOWN = 999
 """NVML's number for an unknown Xid."""
 
@@ -25,7 +27,7 @@ _PROGRAM = (
 )
 _RESTART_PROGRAM = "Restart the program; if it also happens with other programs, reset the GPU (nvidia-smi -r)."
 _RESET = (
-    "End the work on this GPU and reset it (nvidia-smi -r), or restart the machine; if it happens again, have the "
+    f"{END_WORK} this GPU and reset it (nvidia-smi -r), or restart the machine; if it happens again, have the "
     "card, its power and its seating checked."
 )
 _RESTART_MACHINE = (
@@ -33,12 +35,12 @@ _RESTART_MACHINE = (
     "If it happens again, have its power, its seating and the card checked."
 )
 _DIAGNOSE = (
-    "End the work on this GPU and reset it (nvidia-smi -r); if it happens again, run NVIDIA's field diagnostic "
+    f"{END_WORK} this GPU and reset it (nvidia-smi -r); if it happens again, run NVIDIA's field diagnostic "
     "(dcgmi diag -r"
     " 3), or have the card replaced."
 )
 _LINKS = (
-    "End the work on the GPUs of this NVLink and reset them together (nvidia-smi -r), or restart the machine; if it "
+    f"{END_WORK} the GPUs of this NVLink and reset them together (nvidia-smi -r), or restart the machine; if it "
     "happens again, check nvidia-smi nvlink -e, the fabric manager's log, and the cables or bridges."
 )
 _UPDATE = "Reset the GPU (nvidia-smi -r) or restart the machine; update the driver if it happens again."

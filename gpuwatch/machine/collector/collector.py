@@ -330,7 +330,9 @@ def _describe(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Devic
 
 _ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAND)
 _ON_DEMAND = Missing(
-    "no_sample", detail="only gpuwatch snapshot makes this call, which takes 20 ms; --gpm reads the mean"
+    "no_sample",
+    detail="only gpuwatch snapshot makes this call, which takes 20 ms, and with --every only while no recorder runs;"
+    " --gpm reads the mean",
 )
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
-from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding, Severity
+from gpuwatch.core.model.findings import END_WORK, SEVERITY_ORDER, Finding, Severity
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
@@ -122,7 +122,7 @@ class MemoryErrors(_ErrorCounters):
     looks_for = "uncorrected memory errors (ECC)"
     needed_metrics = ("ecc.uncorrected",)
     reported_from_one_sample = True
-    action = "End the work on this GPU and reset it (nvidia-smi -r); look for Xid 48, 63, 64, 94 or 95 in dmesg."
+    action = f"{END_WORK} this GPU and reset it (nvidia-smi -r); look for Xid 48, 63, 64, 94 or 95 in dmesg."
     descriptions: ClassVar[Mapping[str, str]] = {
         "ecc.uncorrected": "uncorrected ECC errors",
         "ecc.sram_uncorrected": "uncorrected SRAM errors",

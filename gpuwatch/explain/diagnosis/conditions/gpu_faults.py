@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.durations import rounded_duration
-from gpuwatch.core.model.findings import Finding, Severity
+from gpuwatch.core.model.findings import END_WORK, Finding, Severity
 from gpuwatch.core.model.snapshot import BAD_STATES, Device
 from gpuwatch.core.model.xids import OFF_THE_BUS, Xid
 from gpuwatch.core.safe_text import printable
@@ -29,7 +29,7 @@ _START_FABRIC = (
     "With NVSwitches, check systemctl status nvidia-fabricmanager: it must be running, in the driver's version (also "
     "nvidia-imex if GPUs of several hosts are connected)."
 )
-_RESET = "End the work on this GPU and reset it (nvidia-smi -r), or reboot."
+_RESET = f"{END_WORK} this GPU and reset it (nvidia-smi -r), or reboot."
 _TRANSIENT_FABRIC_PROBLEMS = frozenset({"degraded-bandwidth", "route-recovery", "limited-capacity"})
 """Fabric problems with which traffic continues, more slowly."""
 
@@ -198,10 +198,10 @@ _FLAGS = {
         "no",
         "error",
         "SRAM errors exceed the threshold of NVIDIA's field diagnostic",
-        "End the work on this GPU and run NVIDIA's field diagnostic on the card, or have it replaced.",
+        f"{END_WORK} this GPU and run NVIDIA's field diagnostic on the card, or have it replaced.",
     ),
     "health.recovery_action": _Flag(
-        "none", "error", "driver requests {}", "End the work on this GPU, then do what the driver requests: {}."
+        "none", "error", "driver requests {}", f"{END_WORK} this GPU, then do what the driver requests: {{}}."
     ),
     "fabric.state": _Flag(
         "completed",
