@@ -7,6 +7,7 @@ only, Python 3.7 or newer.
 import _thread
 import collections
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -25,6 +26,8 @@ _IDLE = 2.0
 """Seconds without a call after which another tf.function may be the one that is counted."""
 _MOST_QUEUED = 4000
 """Steps that may wait for the GPU; more are timed together with the next."""
+_RELAXED = 2
+"""``CU_STREAM_CAPTURE_MODE_RELAXED``."""
 _LAST_WAIT = 3.0
 """Seconds that ``gpuwatch try`` waits at the program's end for the GPU to do the last steps."""
 BATCHES = "batches of Keras"
@@ -57,7 +60,8 @@ class Steps:
     """Counts steps, and keeps the latest step times.
 
     PyTorch queues its work and goes on: twenty steps of 80 ms are queued in 40 ms. So steps that use a GPU are timed
-    there, from one CUDA event to the next; the time of each is known once the GPU has done it.
+    there, from one CUDA event to the next; the time of each is known once the GPU has done it. CUDA tells the time only
+    between events of one GPU, that of the first such step: steps made elsewhere are only counted from then on.
     """
 
     def __init__(self):
@@ -65,37 +69,55 @@ class Steps:
         """Events that the GPU has perhaps not reached, with the count of steps at each."""
         self.abandoned = []
         """Those of the parent, in a forked process: freeing them would call CUDA, which does not work there."""
+        self.done = None
+        """The latest event that the GPU reached, and the count of steps at it."""
         self.reset()
 
     def reset(self):
         self.count = 0
+        self.captured = 0
+        """Steps in the CUDA graph that is being captured: they are made when it is replayed."""
         self.thread = None
         self.last = 0.0
         self.gaps = collections.deque(maxlen=_LATEST)
         self.unsent = collections.deque(maxlen=MOST_UNSENT)
-        self.abandoned += [self.queued]
+        self.abandoned += [self.queued, self.done]
         self.queued = collections.deque()
         self.done = None
-        """The latest event that the GPU reached, and the count of steps at it."""
         self.origin, self.on_gpu = float("inf"), 0.0
         """When the GPU was at the first event, on this process's clock, and seconds from it to the latest."""
-        self.timer = None
-        """Records an event; False where that is not possible, None before CUDA is in use."""
+        self.gpu = None
+        """PyTorch's number of the GPU that has the events; None before the first step on a GPU."""
 
     def step(self, steps=1, device=None):
-        """``device``: PyTorch's, on which the steps were made."""
+        """``device``: PyTorch's, on which the steps were made; None: its current GPU, if the program uses one."""
         now = time.perf_counter()
         if self.thread is None:
             self.thread = _thread.get_ident()
-        self.count += steps
-        if self.timer is None:
-            self.timer = _timer(device)
-        event = self.timer() if self.timer and len(self.queued) < _MOST_QUEUED else None
-        if event is not None:
-            self.queued.append((event, self.count))
-        elif not self.timer:
-            self._took(now, now - self.last, self.count, steps)
+        cuda = _cuda_in_use(device)
+        if cuda is not None:
+            with contextlib.suppress(Exception):  # the GPU stopped with an error, which the program gets, too
+                self._step_on_gpu(steps, cuda, device)
+        else:
+            self.count += steps
+            if self.gpu is None:
+                self._took(now, now - self.last, self.count, steps)
         self.last = now
+
+    def _step_on_gpu(self, steps, cuda, device):
+        """Counts steps, and records an event in what PyTorch queues for their GPU."""
+        gpu = self.gpu if device is None else device.index
+        with cuda.device(gpu if gpu is not None else cuda.current_device()):
+            if cuda.is_current_stream_capturing():  # the event would become a part of the CUDA graph
+                self.captured += steps
+                return
+            self.count += steps
+            if self.gpu is None:
+                self.gpu = cuda.current_device()
+            if gpu in (None, self.gpu) and len(self.queued) < _MOST_QUEUED:
+                event = cuda.Event(enable_timing=True)
+                event.record()
+                self.queued.append((event, self.count))
 
     def _took(self, end, seconds, count, steps):
         if steps <= 0:
@@ -110,15 +132,17 @@ class Steps:
         busy resets that thread's last CUDA error."""
         timed = []
         try:
-            while self.queued and self.queued[0][0].query():
-                event, count = self.queued.popleft()
-                before, self.done = self.done, (event, count)
-                if before is not None:
+            with _queries_allowed():
+                while self.queued and self.queued[0][0].query():
+                    event, count = self.queued.popleft()
+                    before = self.done or (event, count)
                     seconds = before[0].elapsed_time(event) / 1000
+                    if seconds < 0:
+                        continue  # of another stream, which got there first: its step is timed with the next
+                    self.done = event, count
                     self.on_gpu += seconds
                     timed.append((self.on_gpu, seconds, count, count - before[1]))
         except Exception:  # the GPU stopped with an error, which the program gets, too
-            self.timer = False
             self.queued.clear()
         if self.done is not None:  # work that is done is noticed late, never early
             self.origin = min(self.origin, time.perf_counter() - self.on_gpu)
@@ -270,7 +294,12 @@ class Counters:
         self.sessions = Sessions(descriptors)
         self.eager_ops = None
         """With ``--placement``: gives the number of eager ops so far."""
-        self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
+        self.actions = {
+            "gpuwatch": self._count_calls,
+            "torch._dynamo": self._count_calls,
+            _SESSION_CLASS: self.sessions.count,
+            _TAPES: self._gradients,
+        }
         self.reset()
 
     def reset(self):
@@ -287,9 +316,14 @@ class Counters:
     def failed(self, name, error):
         """A version without the private name: the steps of this kind are not counted."""
 
-    def _gpuwatch(self, module):
-        """The package gpuwatch, which the program imports for gpuwatch.step()."""
-        module._count_step = self.own.step
+    def _count_calls(self, _):
+        """Counts calls of gpuwatch.step(): not in what Dynamo compiles, since it cannot import this module."""
+        package, dynamo = sys.modules.get("gpuwatch"), sys.modules.get("torch._dynamo")
+        if package is not None and dynamo is None:
+            package._count_step = self.own.step
+        elif package is not None:
+            is_compiling, step = dynamo.is_compiling, dynamo.disable(self.own.step)
+            package._count_step = lambda: None if is_compiling() else step()
 
     def _gradients(self, module):
         """Counts the gradients that a training loop takes without a tf.function, which nothing else counts."""
@@ -325,9 +359,13 @@ class Counters:
         if runs is not None:
             yield runs
 
+    def timed_by_events(self):
+        """The steps that may be made on a GPU by PyTorch."""
+        return self.own, self.batches, self.optimizer
+
     def finish(self):
         """At the program's end: times the steps that are still queued."""
-        for steps in (self.own, self.batches, self.optimizer):
+        for steps in self.timed_by_events():
             steps.finish()
 
     def counts(self):
@@ -383,37 +421,41 @@ def _step_kind(name, steps):
     return StepKind(name, steps.count, _WARM_UP, steps.speed, steps.unsent)
 
 
-def _device(optimizer):
-    """Where an optimizer of PyTorch works: the device of its first parameter; None without one."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            return parameter.device
-    return None
-
-
-def _timer(device):
-    """A function that records a CUDA event in what PyTorch queues for ``device``, or for the current one.
-
-    None if CUDA is not in use yet (so this is asked again), False if steps are not made on a GPU. The function returns
-    None while a CUDA graph is captured, of which the event would become a part.
-    """
+def _cuda_in_use(device):
+    """``torch.cuda``; None where ``device`` is no GPU, or the program has not used CUDA (yet)."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if device is not None and device.type != "cuda":
-        return False
-    if cuda is None or not cuda.is_initialized():
+    if cuda is None or (device is not None and device.type != "cuda") or not cuda.is_initialized():
+        return None
+    return cuda
+
+
+@functools.lru_cache(maxsize=None)
+def _exchange_capture_mode():
+    """The driver's ``cuThreadExchangeStreamCaptureMode``; None without it."""
+    import ctypes
+
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+    except (AttributeError, OSError):
         return None
 
-    def record():
-        try:
-            if cuda.is_current_stream_capturing():
-                return None
-            event = cuda.Event(enable_timing=True)
-            event.record(cuda.current_stream(device))
-        except Exception:  # the GPU stopped with an error, which the program gets, too
-            return None
-        return event
 
-    return record
+@contextlib.contextmanager
+def _queries_allowed():
+    """Lets this thread query events while another one captures a CUDA graph.
+
+    In CUDA's default mode ("global"), the query of any thread makes the capture fail, and with it the program.
+    """
+    import ctypes
+
+    exchange, mode = _exchange_capture_mode(), ctypes.c_int(_RELAXED)
+    if exchange is not None:
+        exchange(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        if exchange is not None:
+            exchange(ctypes.byref(mode))
 
 
 def _speed(steps, warm_up, times):
@@ -443,7 +485,7 @@ def _count_batches(history, steps):
 
 
 def install(watcher):
-    """Installs the counters as soon as the frameworks are imported."""
+    """Installs the counter of Keras's batches as soon as Keras is imported."""
     hooked = watcher.hooked
     for name in _HISTORY:  # TensorFlow contains an old Keras, besides the one that is used
         if name not in hooked:
@@ -451,12 +493,6 @@ def install(watcher):
             if history is not None:
                 hooked.add(name)
                 _count_batches(history, watcher.counters.batches)
-    if "torch" not in hooked:
-        offered = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
-        if offered is not None:
-            hooked.add("torch")
-            steps = watcher.counters.optimizer
-            offered(lambda optimizer, args, keywords: steps.step(device=_device(optimizer)))
 
 
 def detectors():

@@ -323,7 +323,8 @@ def begin(address, load, simulation=None):
     watcher = Watcher(address, load, simulation)
     watcher.settings = load("_gpuwatch_tensorflow_settings").Settings(watcher.descriptors)
     watcher.failures = load("_gpuwatch_failure_counts").Failures()
-    observers = [watcher.settings, watcher.failures, watcher.counters]
+    optimizer_steps = load("_gpuwatch_torch_steps").OptimizerSteps(watcher.counters, watcher.descriptors)
+    observers = [watcher.settings, watcher.failures, watcher.counters, optimizer_steps]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops(load)

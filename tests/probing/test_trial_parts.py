@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -159,32 +160,45 @@ class _Gpu:
     """PyTorch's CUDA events on a GPU that does one step after another, each in the same time."""
 
     def __init__(self, step_seconds: float) -> None:
-        self.step_seconds, self.free_at = step_seconds, 0.0
+        self.step_seconds, self.free_at, self.current = step_seconds, 0.0, 1
         self.capturing = self.broken = False
+        self.thread_mode = 0
+        """Of captures: 0 as at a thread's start, 2 where it may query events meanwhile."""
         self.cuda = SimpleNamespace(
             is_initialized=lambda: True,
             is_current_stream_capturing=lambda: self.capturing,
-            current_stream=lambda device: f"a stream of {device.name}",
+            current_device=lambda: self.current,
+            device=self.device,
             Event=self.event,
         )
+
+    @contextlib.contextmanager
+    def device(self, number: int) -> Iterator[None]:
+        before, self.current = self.current, number
+        yield
+        self.current = before
 
     def event(self, enable_timing: bool) -> SimpleNamespace:
         assert enable_timing
         event = SimpleNamespace(at=0.0, query=lambda: self._reached(event))
-        event.record = lambda stream: self._record(event, stream)
+        event.record = lambda: self._record(event)
         event.elapsed_time = lambda later: (later.at - event.at) * 1000
         return event
 
-    def _record(self, event: SimpleNamespace, stream: object) -> None:
-        assert stream == "a stream of cuda:1"
+    def _record(self, event: SimpleNamespace) -> None:
+        assert self.current == 1
         if self.broken:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         self.free_at = event.at = max(self.free_at, time.perf_counter()) + self.step_seconds
 
     def _reached(self, event: SimpleNamespace) -> bool:
-        if self.broken:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        if self.broken or (self.capturing and self.thread_mode != 2):
+            raise RuntimeError("CUDA error: an illegal memory access, or an operation not permitted while capturing")
         return bool(event.at <= time.perf_counter())
+
+    def exchange(self, mode: Any) -> None:
+        """The driver's ``cuThreadExchangeStreamCaptureMode``."""
+        self.thread_mode, mode._obj.value = mode._obj.value, self.thread_mode
 
 
 def _torch(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> _Gpu:
@@ -193,20 +207,18 @@ def _torch(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> _Gpu:
     return gpu
 
 
-CUDA = SimpleNamespace(type="cuda", name="cuda:1")
+CUDA = SimpleNamespace(type="cuda", index=1)
 
 
 def test_steps_that_are_only_queued_take_as_long_as_the_gpu_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """On an H200, 20 steps of 79 ms were queued in 40 ms, and were 509 steps/s."""
-    gpu = _torch(monkeypatch, 0.02)
+    _torch(monkeypatch, 0.02)
     made = _Trial()
     steps = made.watcher.counters.optimizer
     began = time.monotonic()
     for _ in range(10):
         steps.step(device=CUDA)
-    gpu.capturing = True
-    steps.step(device=CUDA)  # in a CUDA graph, which must not change
-    gpu.capturing = False
+    steps.step(device=SimpleNamespace(type="cuda", index=0))  # no time passes between events of two GPUs
     steps.step(device=CUDA)
     made.watcher.counters.finish()
     ((_, data),) = made.tell(last=True)
@@ -231,6 +243,129 @@ def test_steps_on_the_cpu_are_timed_there_and_a_gpu_that_fails_ends_its_times(mo
     on_gpu.step(device=CUDA)
     on_gpu.finish()
     assert (on_gpu.count, len(on_gpu.queued), len(on_gpu.gaps)) == (9, 0, 0)
+    gpu.broken = False
+    for _ in range(3):
+        on_cpu.step(device=CUDA)
+    on_cpu.finish()
+    assert (on_cpu.count, on_cpu.gpu, on_cpu.done[1]) == (11, 1, 11), "the first optimizer does not decide for all"
+
+
+def test_a_cuda_graph_may_be_captured_while_events_are_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In CUDA's default mode a query by any thread makes the program's capture fail."""
+    gpu, made = _torch(monkeypatch, 0.001), _Trial()
+    monkeypatch.setattr(made.watcher.counting, "_exchange_capture_mode", lambda: gpu.exchange)
+    steps = made.watcher.counters.optimizer
+    for _ in range(8):
+        steps.step(device=CUDA)
+    gpu.capturing = True
+    steps.finish()
+    assert (len(steps.gaps), steps.done[1], gpu.thread_mode) == (3, 8, 0)
+
+
+def test_steps_in_a_cuda_graph_are_made_when_it_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, made = _torch(monkeypatch, 0.001), _Trial()
+    counters = made.watcher.counters
+    observer = load("_gpuwatch_torch_steps").OptimizerSteps(counters, made.watcher.descriptors)
+    kind = type("CUDAGraph", (), {"capture_end": lambda self: "ended", "replay": lambda self: "replayed"})
+    observer.actions["torch.cuda.graphs"](SimpleNamespace(CUDAGraph=kind))
+    graph, empty = kind(), kind()
+    gpu.capturing = True
+    for _ in range(2):
+        counters.optimizer.step(device=CUDA)
+    assert (graph.capture_end(), empty.capture_end()) == ("ended", "ended")
+    gpu.capturing = False
+    assert (counters.optimizer.count, len(counters.optimizer.queued)) == (0, 0), "an event would be a part of the graph"
+    for _ in range(5):
+        assert (graph.replay(), empty.replay()) == ("replayed", "replayed")
+    counters.optimizer.finish()
+    assert (counters.optimizer.count, len(counters.optimizer.gaps)) == (10, 2)
+
+
+def test_a_step_of_another_stream_that_was_done_before_is_timed_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    _torch(monkeypatch, 0.001)
+    steps = _Trial().watcher.counters.optimizer
+    for _ in range(8):
+        steps.step(device=CUDA)
+    steps.queued[6][0].at = steps.queued[4][0].at
+    steps.finish()
+    assert [several for *_, several in steps.unsent] == [1, 1, 1, 1, 1, 2]
+
+
+class _Optimizer:
+    param_groups = ()
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("called", "steps"),
+    [
+        ("a" * 6, 6),
+        ("ab" * 6, 6),  # a GAN, or Muon with AdamW
+        ("aaaaab" * 4, 20),  # a critic that is trained more often
+        ("baaaaa" * 4, 20),
+        ("ab" * 3 + "b" + "ab" * 3, 7),  # GradScaler has left out a step of the one that is counted
+        ("a" * 6 + "b" * 6, 11),  # one fold after another
+    ],
+)
+def test_one_step_is_counted_of_all_optimizers_of_an_iteration(called: str, steps: int) -> None:
+    counters = _Trial().watcher.counters
+    observer, optimizers = load("_gpuwatch_torch_steps").OptimizerSteps(counters, None), {}
+    for name in called:
+        observer.stepped(optimizers.setdefault(name, _Optimizer()))
+    assert counters.optimizer.count == steps
+
+
+def test_dynamo_finds_nothing_of_gpuwatch_in_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports the module of each global in what it traces: ``torch.compile(optimizer.step)`` failed."""
+    hooks, compiling = [], [False]
+
+    def register(hook: Callable[..., None]) -> SimpleNamespace:
+        hooks.append(hook)
+        return SimpleNamespace(remove=lambda: hooks.remove(hook))
+
+    def step(self: object) -> None:
+        torch._dynamo.graph_break()  # type: ignore[name-defined] # noqa: F821
+
+    counters = _Trial().watcher.counters
+    observer = load("_gpuwatch_torch_steps").OptimizerSteps(counters, None)
+    kind = type("Adam", (_Optimizer,), {"step": step})
+    monkeypatch.setitem(sys.modules, "torch.optim", SimpleNamespace(Adam=kind, Optimizer=_Optimizer, lr_scheduler=sys))
+    observer.actions["torch.optim.optimizer"](SimpleNamespace(register_optimizer_step_post_hook=register))
+    dynamo = SimpleNamespace(is_compiling=lambda: compiling[0], disable=lambda function: function)
+    observer.actions["torch._dynamo"](dynamo)
+    (hook,) = hooks
+    assert set(hook.__code__.co_names) <= {"__class__"}, "no global, builtins included"
+    own, adam = _Optimizer(), kind()
+    hook(own, (), {})
+    assert counters.optimizer.count == 1
+    compiling[0] = True
+    hook(own, (), {})
+    assert counters.optimizer.count == 1, "calling anything would break the graph"
+    for _ in range(2):
+        hook(adam, (), {})
+    assert counters.optimizer.count == 2, "its own step has broken the graph"
+
+
+@pytest.mark.parametrize("order", [("gpuwatch", "torch._dynamo"), ("torch._dynamo", "gpuwatch")])
+def test_calls_of_step_are_counted_except_in_what_dynamo_compiles(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[str, str]
+) -> None:
+    compiling = [False]
+    package = SimpleNamespace(_count_step=None)
+    dynamo = SimpleNamespace(is_compiling=lambda: compiling[0], disable=lambda function: function)
+    counters = _Trial().watcher.counters
+    for name in order:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in order:
+        monkeypatch.setitem(sys.modules, name, package if name == "gpuwatch" else dynamo)
+        counters.actions[name](sys.modules[name])
+    package._count_step()
+    compiling[0] = True
+    package._count_step()
+    assert counters.own.count == 1
+    assert package._count_step.__code__.co_names == ()
 
 
 def test_a_setting_that_was_never_made_is_told_at_the_end() -> None:

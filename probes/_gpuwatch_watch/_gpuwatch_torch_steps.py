@@ -1,0 +1,97 @@
+"""Counts steps of PyTorch's optimizers: called, compiled by torch.compile, and replayed in CUDA graphs.
+
+Part of the watcher (_gpuwatch_watcher.py). Standard library only, Python 3.7 or newer.
+"""
+
+import sys
+
+
+class OptimizerSteps:
+    """Counts one step per iteration, however many optimizers it calls; an observer of imports (see sitecustomize.py).
+
+    Of several optimizers (a GAN's; Muon with AdamW), one is counted: another one takes its place once that has made two
+    steps since the last that was counted.
+    """
+
+    def __init__(self, counters, descriptors):
+        """``counters``: :class:`_gpuwatch_steps.Counters`. ``descriptors``: the module _gpuwatch_descriptors."""
+        self.counters = counters
+        self.descriptors = descriptors
+        self.counted = None
+        """The id of the optimizer that is counted."""
+        self.others = set()
+        """The ids of the others that made a step since."""
+        self.register = self.hook = None
+        self.actions = {
+            "torch.optim.optimizer": self._hook,
+            "torch._dynamo": self._hook_compiled,
+            "torch.cuda.graphs": self._count_replays,
+        }
+
+    def failed(self, name, error):
+        """A version without the name: the steps of this kind are not counted."""
+
+    def stepped(self, optimizer):
+        """Called after each step of an optimizer."""
+        key = id(optimizer)
+        if self.counted in (None, key) or key in self.others:
+            self.counted = key
+            self.others.clear()
+            self.counters.optimizer.step(device=_device(optimizer))
+        else:
+            self.others.add(key)
+
+    def _hook(self, module):
+        self.register = module.register_optimizer_step_post_hook
+        self.hook = self.register(lambda optimizer, args, keywords: self.stepped(optimizer))
+
+    def _hook_compiled(self, dynamo):
+        """Replaces the hook by one that Dynamo can trace, before it compiles anything.
+
+        Dynamo imports the module of each global that it meets, and ours cannot be imported: so the hook has only
+        closure variables, and calls nothing where that would break a graph that is whole without it. The steps of most
+        of PyTorch's optimizers break it themselves, right before the hook.
+        """
+        optim = vars(sys.modules["torch.optim"]).values()
+        breaking = frozenset(kind for kind in optim if isinstance(kind, type) and _breaks_graph(kind))
+        is_compiling = dynamo.is_compiling
+        stepped = dynamo.disable(lambda optimizer: self.stepped(optimizer))
+
+        def count(optimizer, args, keywords):
+            if not is_compiling() or optimizer.__class__ in breaking:
+                stepped(optimizer)
+
+        self.hook.remove()
+        self.hook = self.register(count)
+
+    def _count_replays(self, module):
+        """A CUDA graph's replay makes the steps that were captured in it, without a call of any hook."""
+        kind, method = module.CUDAGraph, self.descriptors.Method
+        kind.capture_end = method(vars(kind)["capture_end"], self._captured)
+        kind.replay = method(vars(kind)["replay"], self._replayed)
+
+    def _captured(self, graph):
+        captured = [(steps, steps.captured) for steps in self.counters.timed_by_events() if steps.captured]
+        graph.__dict__["_gpuwatch_captured"] = captured
+        for steps, _ in captured:
+            steps.captured = 0
+
+    def _replayed(self, graph):
+        for steps, count in graph.__dict__.get("_gpuwatch_captured", ()):
+            steps.step(count)
+
+
+def _device(optimizer):
+    """Where an optimizer works: the device of its first parameter; None without one."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            return parameter.device
+    return None
+
+
+def _breaks_graph(kind):
+    """Whether Dynamo breaks the graph at the steps of a class of PyTorch's (``_use_grad_for_differentiable``)."""
+    function = getattr(kind, "step", None)
+    while function is not None and "graph_break" not in getattr(getattr(function, "__code__", None), "co_names", ()):
+        function = getattr(function, "__wrapped__", None)
+    return function is not None
