@@ -40,6 +40,7 @@ from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
 from gpuwatch.ui.widgets.textual_internals import private_attribute
 
 if TYPE_CHECKING:
+    from gpuwatch.machine.history.machine_event import MachineEvent
     from gpuwatch.session.background_probes import ProbeRuns
     from gpuwatch.session.playhead import Playhead
 
@@ -113,6 +114,8 @@ class GpuwatchApp(PreferencesApp):
         self.chosen_gpu: str | None = None
         """UUID of the device on the GPU tab."""
         self.chosen_process: Identity | None = None
+        self.chosen_event: MachineEvent | None = None
+        """The event that was gone to, until the Events tab has put its cursor there."""
         self.host_arguments: Sequence[str] = ()
         """The options that name the hosts of a list; empty for a single machine."""
         self.opens_probe_finder = False

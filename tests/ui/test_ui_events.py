@@ -137,3 +137,34 @@ async def test_a_wide_terminal_shows_the_event_and_the_machine_then_beside_the_l
         await settle(pilot)
         assert not screen.about.display
         assert screen.event_list.size.width == 120
+
+
+async def test_a_jump_to_an_event_draws_it_beside_the_list(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.pair(0))
+        await stage.show(pilot, alone(1), machines.pair(2), alone(3))
+        await press(pilot, KEY)
+        screen = stage.screen(EventsScreen)
+        assert "exited on GPU 0" in screen.about.plain
+        x, y, select = screen.event_list.jump_targets()[1]
+        select(False)  # as a label of jump mode does
+        await settle(pilot)
+        assert "started using GPU 0" in screen.about.plain
+        await pilot.click(screen.event_list, offset=(x + 5, y + 1))
+        await settle(pilot)
+        assert "exited on GPU 0" in screen.about.plain, "the oldest"
+        assert screen.event_list.cursor == 2
+
+
+@pytest.mark.parametrize("here", [True, False])
+async def test_the_cursor_goes_to_the_event_that_a_key_went_to(stage: Stage, here: bool) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.pair(0))
+        await stage.show(pilot, alone(1), machines.pair(2), alone(3), alone(4))
+        await press(pilot, KEY, "end")
+        if not here:
+            await press(pilot, "1")
+        await press(pilot, "P", "comma", "comma", *(KEY if not here else ""))
+        screen = stage.screen(EventsScreen)
+        assert screen.event_list.item_under_cursor is screen.event_list.items[0]
+        assert "started using GPU 0" in screen.about.plain

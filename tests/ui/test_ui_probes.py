@@ -668,3 +668,17 @@ async def test_a_stopped_or_abandoned_run_leaves_no_process(make_stage: MakeStag
         if how == "escape":
             await until(pilot, lambda: probe_runs.live is None, 5)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), seconds=5)
+
+
+async def test_a_click_on_a_probe_draws_what_is_below_of_it(stage: Stage) -> None:
+    async with stage.opened(machines.pair(), size=(160, 40)) as pilot:
+        await press(pilot, "4")
+        screen = stage.screen(ProbesScreen)
+        place = next(place for place, row in enumerate(screen.table.items) if isinstance(row, ConfigRow))
+        assert isinstance(row := screen.table.items[place], ConfigRow)
+        before = screen.details.plain
+        await pilot.click(screen.table, offset=(10, place + 2))
+        await settle(pilot)
+        assert screen.table.item_under_cursor is row
+        assert screen.details.plain != before
+        assert row.script.name in screen.details.plain

@@ -320,9 +320,6 @@ class TabScreen(Screen[None]):
 
         ask_report(self, what, arguments, without)
 
-    def cursor_moved(self) -> None:
-        """Called after a jump to a row: shows what belongs to it."""
-
     def action_jump(self) -> None:
         from gpuwatch.ui.screens.jump_mode import JumpScreen, targets_of
 
@@ -461,7 +458,7 @@ class TabScreen(Screen[None]):
 
         def move(past: Playhead) -> None:
             nonlocal found
-            found = past.move_to_event(way, only_problems=bad, uuid=self.timeline_uuid)
+            self.gpuwatch.chosen_event = found = past.move_to_event(way, only_problems=bad, uuid=self.timeline_uuid)
 
         self._move_playhead(move)
         if found is None and live and session.paused:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import ClassVar
 
-from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.durations import ago
@@ -41,15 +40,20 @@ class EventList(ItemList[MachineEvent]):
     _new = 0
     _wanted: WordFilter | None = None
 
-    def show(self, view: View, new: int, wanted: WordFilter | None = None) -> None:
-        """Shows the events that match a filter; the latest ``new`` of all are highlighted as unseen."""
+    def show(self, view: View, new: int, wanted: WordFilter | None, chosen: MachineEvent | None) -> None:
+        """Shows the events that match a filter, with the cursor on the chosen one if there is one; the latest ``new``
+        of all are highlighted as unseen.
+        """
         before = self.item_under_cursor if self.cursor else None
         self._view, self._wanted, self.total = view, wanted, len(view.events)
         every = list(reversed(view.events))
         self.items = every if wanted is None else [event for event in every if wanted(event.text, event.kind)]
         self._new = new if wanted is None else sum(wanted(event.text, event.kind) for event in every[:new])
+        places = {id(event): place for place, event in enumerate(self.items)}
         if before is not None:
-            self.cursor = next((n for n, event in enumerate(self.items) if event is before), 0)
+            self.cursor = places.get(id(before), 0)
+        if (place := places.get(id(chosen))) is not None:
+            self.put_cursor(place)
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -63,11 +67,6 @@ class EventList(ItemList[MachineEvent]):
             self.note = f" the last {len(self.items)} "
         lines = LazyLines(len(self.items), lambda place: self._line(self.items[place], view, fresh=place < self._new))
         self.set_lines(lines or _nothing(view, self.inner_width, filtered=self._wanted is not None), stale=view.stale)
-
-    def on_click(self, event: events.Click) -> None:
-        super().on_click(event)
-        if isinstance(self.screen, EventsScreen):
-            self.screen.draw_event()
 
     def _line(self, event: MachineEvent, view: View, *, fresh: bool) -> Line:
         builder = LineBuilder(self.inner_width)
@@ -138,7 +137,8 @@ class EventsScreen(FilterableScreen):
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
         self.gpuwatch.session.see_events()
         self.event_list.title = self.filter_title("Events")
-        self.event_list.show(view, self._new + count - self._count, self.filter)
+        chosen, self.gpuwatch.chosen_event = self.gpuwatch.chosen_event, None
+        self.event_list.show(view, self._new + count - self._count, self.filter, chosen)
         self.draw_event()
 
     def draw_event(self) -> None:
@@ -174,6 +174,8 @@ class EventsScreen(FilterableScreen):
 
     def action_move(self, where: str) -> None:
         self.event_list.move(where)
+
+    def on_item_list_cursor_moved(self) -> None:
         self.draw_event()
 
     async def action_view_event(self) -> None:

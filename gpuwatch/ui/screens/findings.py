@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
 from textual.containers import Horizontal, Vertical
 
 from gpuwatch.core.model.causes import CAUSES
@@ -103,13 +102,6 @@ class FindingList(ItemList[Entry]):
         if builder.cells_left >= len(cause):
             builder.fill_to(builder.width - len(cause)).add_spans(_with_link(cause, entry))
         return builder.line()
-
-    def on_click(self, event: events.Click) -> None:
-        super().on_click(event)
-        screen = self.screen
-        if isinstance(screen, FindingsScreen):
-            screen.draw_evidence()
-            screen.show_keys()
 
 
 def _with_link(tail: str, finding: Finding) -> list[tuple[str, str]]:
@@ -248,9 +240,8 @@ class FindingsScreen(FilterableScreen):
 
     def action_move(self, where: str) -> None:
         self.finding_list.move(where)
-        self.cursor_moved()
 
-    def cursor_moved(self) -> None:
+    def on_item_list_cursor_moved(self) -> None:
         self.draw_evidence()
         self.show_keys()
 

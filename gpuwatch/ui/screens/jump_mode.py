@@ -51,7 +51,7 @@ def targets_of(screen: TabScreen) -> list[Target]:
     ]
     for pane in screen.query(PaintedPane):
         if pane.focusable and pane.region.area:
-            found += _pane_targets(screen, pane, pane.region)
+            found += _pane_targets(pane, pane.region)
     return found
 
 
@@ -66,7 +66,7 @@ def gpu_number_prompt(screen: TabScreen, devices: Sequence[Device]) -> JumpScree
     return JumpScreen(targets, f" number of the GPU, {first} to {last}   Esc leaves ")
 
 
-def _pane_targets(screen: TabScreen, pane: PaintedPane, region: Region) -> Iterable[Target]:
+def _pane_targets(pane: PaintedPane, region: Region) -> Iterable[Target]:
     if not any(y == 0 for _, y, _ in pane.jump_targets()):  # what begins there focuses the pane, too
 
         def focus(opens: bool) -> None:
@@ -78,7 +78,6 @@ def _pane_targets(screen: TabScreen, pane: PaintedPane, region: Region) -> Itera
         def go(opens: bool, select: Callable[[bool], object] = select) -> None:
             pane.focus()
             select(opens)
-            screen.cursor_moved()
 
         yield Target(region.x + x, region.y + y, go)
 

@@ -252,7 +252,6 @@ class ProbesScreen(FilterableScreen):
         super().set_filter(word_filter)
         if word_filter is not None:
             self.table.go_to_name(word_filter.text.lower())
-            self.cursor_moved()
 
     def say(self, text: str, style: str = "text") -> None:
         """Shows a message below the table until the cursor moves."""
@@ -271,9 +270,8 @@ class ProbesScreen(FilterableScreen):
     def action_move(self, where: str) -> None:
         self._message = ("", "text")
         self.table.move(where)
-        self.cursor_moved()
 
-    def cursor_moved(self) -> None:
+    def on_item_list_cursor_moved(self) -> None:
         self._draw_bars()
         self._draw_details()
 

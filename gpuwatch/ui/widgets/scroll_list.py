@@ -7,6 +7,7 @@ from functools import partial
 from typing import Generic, TypeVar, overload
 
 from textual import events
+from textual.message import Message
 
 from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, spans_width, wrap_line
@@ -185,6 +186,9 @@ class ScrollList(ScrollingPane, can_focus=True):
 class ItemList(ScrollList, Generic[Item]):
     """One line for each item, and a cursor; without items, a line that says why."""
 
+    class CursorMoved(Message):
+        """The cursor was put on an item, by whatever key, click or jump: what is shown of the item changes."""
+
     cursor = 0
     total = 0
     """Number of items without a filter."""
@@ -201,6 +205,10 @@ class ItemList(ScrollList, Generic[Item]):
     def item_under_cursor(self) -> Item | None:
         place = self.cursor or 0
         return self.items[place] if place < len(self.items) else None
+
+    def put_cursor(self, number: int) -> None:
+        super().put_cursor(number)
+        self.post_message(self.CursorMoved())
 
     def set_items(self, items: list[Item], key: Callable[[Item], object], *, follow_first: bool = False) -> None:
         """Replaces the items; the cursor stays with the item of its ``key``, or on the first line if it is there."""
