@@ -117,6 +117,8 @@ _MIN_NAME_CELLS = 6
 """A name cut to fewer cells is dropped."""
 _HOST_CELLS = 8
 """Cells for the host name, possibly cut."""
+_MIN_TITLED_WIDTH = 100
+"""Width from which the line begins with gpuwatch's name: below, the names of tabs need its cells."""
 _WITH_SOURCE = -1
 """The level at which there is room to say that the samples come from a recorder."""
 _SHORTENING_LEVELS = range(_WITH_SOURCE, 7)
@@ -183,8 +185,8 @@ def _fit_parts(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], l
     calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
     if view.played is not None:
         calm.append((_LONGEST_REPLAY, "text"))
-    titled = width >= (80 if view.played is None else 100)
-    title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
+    titled = width >= _MIN_TITLED_WIDTH
+    title: _Labels = [("", " gpuwatch ", "title")] if titled else []
     still = spans_width([*_with_gaps(calm, 0), *in_full[1]]) + len(" gpuwatch ") * titled + _BADGE_CELLS
     usual = tab_labels(tab, width - still - _HOST_CELLS, view.unseen_events)
     active = [label for label in usual if label[0] == tab]

@@ -230,6 +230,9 @@ class TabScreen(Screen[None]):
         if tab_id == self.TAB:
             self.say(f"{number_of(tab_id)} is this tab{self._gpu_number_hint}", "text")
         await self.go(tab_id)
+        number, device = number_of(tab_id), self.view.device(self.gpuwatch.tab.timeline_uuid)
+        if tab_id != self.TAB and device is not None and device.index != number and len(self.view.devices) > 1:
+            self.gpuwatch.tab.explain(str(number), f"this is GPU {device.index}{self._gpu_number_hint}")
 
     @property
     def _gpu_number_hint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -52,17 +53,27 @@ def panes_of(tab_id: str) -> tuple[str, ...]:
 
 
 def tab_labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
-    """Tab id, text and style of each name, fitted into ``room`` cells: with numbers, without, or folded.
+    """Tab id, text and style of each name, fitted into ``room`` cells: with numbers, without, or as many names as fit.
 
     ``unseen``: number of new events.
     """
-    for form, beside in (("numbers", -_HOST_CELLS), ("names", 0), ("folded", 0)):
-        shown = [_label(number, tab, tab.id == active, form, unseen) for number, tab in enumerate(TABS, 1)]
+
+    def labels(forms: Sequence[str]) -> list[tuple[str, str, str]]:
+        return [_label(n, tab, tab.id == active, form, unseen) for n, (tab, form) in enumerate(zip(TABS, forms), 1)]
+
+    def cells(forms: Sequence[str]) -> int:
         # Room for the word is reserved, so that names do not jump when something happens.
-        coming = 0 if unseen else len(_NEW_EVENTS)
-        if sum(len(text) for _, text, _ in shown) + coming + beside <= room or form == "folded":
-            return shown
-    raise AssertionError("unreachable")
+        return sum(len(text) for _, text, _ in labels(forms)) + len(_NEW_EVENTS) * (not unseen)
+
+    for form, beside in (("numbers", -_HOST_CELLS), ("names", 0)):
+        if cells([form] * len(TABS)) + beside <= room:
+            return labels([form] * len(TABS))
+    forms = ["folded"] * len(TABS)
+    for place, tab in enumerate(TABS):
+        with_name = [*forms[:place], "numbers", *forms[place + 1 :]]
+        if tab.id != active and cells(with_name) <= room:
+            forms = with_name
+    return labels(forms)
 
 
 def _label(number: int, tab: Tab, active: bool, form: str, unseen: int) -> tuple[str, str, str]:
