@@ -650,6 +650,18 @@ async def test_keys_below_a_sheet_are_not_offered(stage: Stage) -> None:
         assert "K signal" in keys.plain
 
 
+async def test_the_mark_of_the_selected_row_is_not_beside_a_sheet(stage: Stage) -> None:
+    async with stage.opened(machines.pair(), size=(80, 24)) as pilot:
+        table = stage.app.overview.processes
+        await press(pilot, "down")
+        assert "▶" in table.plain
+        assert "u users" in stage.app.overview.keys.plain, "also while a row is selected"
+        await press(pilot, "s")
+        assert "▶" not in table.plain
+        await press(pilot, "escape")
+        assert "▶" in table.plain
+
+
 async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.app.session.own_machine = True
@@ -659,6 +671,12 @@ async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stag
         assert "K signal" in stage.app.overview.keys.plain, "programs are listed"
         assert "s simulated GPUs" in stage.app.overview.keys.plain
         assert "s sort" not in stage.app.overview.keys.plain, "that is not what the key does"
+        for key, said in (("s", "starts again on simulated GPUs"), ("d", "gpuwatch doctor prints every check")):
+            await press(pilot, key)
+            assert said in stage.screen(LinesSheet).sheet.plain
+            await press(pilot, "escape")
+            assert stage.app.screen is stage.app.overview, "nothing was left"
+            assert not stage.app.next_command
         await press(pilot, "2")
         assert "K signal" not in stage.app.tab.keys.plain
         assert "# GPU" not in stage.app.tab.keys.plain

@@ -86,7 +86,7 @@ def check_overview(lines: list[str], last: Snapshot, width: int, height: int) ->
     assert set(re.findall(r"/ ?(\d+\.\d) ?G", text)) <= {"139.8", "128.0"}
 
     # Header, footer and the finding are there, and whole where the width allows it.
-    assert lines[0].startswith(" gpuwatch ")
+    assert lines[0].startswith(" gpuwatch " if width >= 100 else "[Overview]")
     assert re.search(r"\d\d:\d\d:\d\d +1s $", lines[0])
     assert "warning" in lines[0]
     assert "? help" in lines[-1]

@@ -74,12 +74,16 @@ def test_s_goes_on_with_simulated_gpus_and_d_with_the_doctor(tmp_path: Path) -> 
     terminal = Terminal(command, environment, 80, 24)
     assert terminal.drain(20, until=lambda shown: b" doctor" in shown)
     terminal.keys("s")
-    assert terminal.drain(30, until=lambda shown: b"Simulated GPU" in shown)
+    assert terminal.drain(20, until=lambda shown: b"goes on" in shown)
+    terminal.keys("\r")
+    assert terminal.drain(30, until=lambda shown: b"SIMULATED" in shown)
     terminal.keys("q")
     assert terminal.close() == 0
     # Doctor without a framework, so that nothing is imported.
     terminal = Terminal(command, {**environment, "PATH": "/nowhere"}, 80, 24)
     assert terminal.drain(20, until=lambda shown: b" doctor" in shown)
     terminal.keys("d")
+    assert terminal.drain(20, until=lambda shown: b"goes on" in shown)
+    terminal.keys("\r")
     assert terminal.drain(30, until=lambda shown: b"$ gpuwatch doctor" in shown)
     terminal.close(30)

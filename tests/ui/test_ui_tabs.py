@@ -143,6 +143,22 @@ def test_labels_fold_and_the_active_one_is_named(active: str) -> None:
         assert [tab_id for tab_id, _, _ in shown] == [tab.id for tab in TABS]
 
 
+def test_the_names_that_fit_are_shown_where_not_all_of_them_do() -> None:
+    def shown(room: int) -> str:
+        return "".join(text for _, text, _ in tab_labels("overview", room))
+
+    assert shown(30) == "[Overview] 2  3  4  5  6 "
+    assert shown(44) == "[Overview] 2 GPU  3 Process  4  5  6 "
+
+
+async def test_the_digit_that_opens_a_gpu_says_which_and_how_to_open_another(stage: Stage) -> None:
+    async with stage.opened(machines.many(4, 12), size=(80, 24)) as pilot:
+        await press(pilot, "2")
+        assert "this is GPU 0; # opens a GPU by its number, 0-3" in stage.app.tab.keys.plain
+        await press(pilot, "1", "number_sign", "2")
+        assert stage.app.chosen_gpu == machines.uuid(2)
+
+
 def test_tabs_are_imported_when_they_are_looked_at() -> None:
     code = "import sys, gpuwatch.ui.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -15,7 +15,7 @@ HELP_AND_QUIT_CELLS = 17
 NO_PROCESS_TITLES = dict.fromkeys(("open_process", "environment", "signal", "tag", "missing", "tree"), "")
 """Titles where no process is listed, so that keys about one do nothing."""
 _FIRST_KEYS = {
-    **dict.fromkeys(("processes", "gpus", "summary"), ("↵", "/", "s", "K", "p", "#", "I", "r", "u")),
+    **dict.fromkeys(("processes", "gpus", "summary"), ("↵", "/", "s", "K", "p", "#", "I", "u", "r")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
     "timeline": ("← →", "PgUp", "PgDn", "P", "T"),
     "probes": ("x", "↵", "space", "/", "p", "c", "o"),

@@ -25,6 +25,7 @@ from gpuwatch.ui.panes.small_terminal import small_terminal_lines
 from gpuwatch.ui.settings.actions import REPLAY_ACTIONS, bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, OneLinePane, TopLine
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
@@ -165,6 +166,18 @@ class TabScreen(Screen[None]):
         """Draws the latest view, unless the dashboard has ended before this was handled."""
         if self.is_attached:
             self.show(self.gpuwatch.session.view())
+            self._redraw_lists()
+
+    def on_screen_suspend(self) -> None:
+        """The keys of what a sheet covers do nothing."""
+        if self.is_attached:
+            self.show_keys()
+            self._redraw_lists()
+
+    def _redraw_lists(self) -> None:
+        """Hides the marks of cursors under a sheet, or shows them again."""
+        for pane in self.query(ScrollList):
+            pane.redraw()
 
     def on_resize(self, event: events.Resize) -> None:
         self.show_again()
@@ -186,11 +199,6 @@ class TabScreen(Screen[None]):
                 name=self.gpuwatch.key_name,
             )
         )
-
-    def on_screen_suspend(self) -> None:
-        """The keys of what a sheet covers do nothing."""
-        if self.is_attached:
-            self.show_keys()
 
     @property
     def footer_message(self) -> tuple[str, str]:

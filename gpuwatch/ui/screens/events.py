@@ -124,7 +124,6 @@ class EventsScreen(FilterableScreen):
         self._count = self.gpuwatch.session.event_count
         self._since = self.gpuwatch.session.view().since.counted
         self.gpuwatch.session.see_events()
-        super().on_screen_resume()
 
     def draw(self, view: View) -> None:
         """Draws the list and marks all events as seen."""

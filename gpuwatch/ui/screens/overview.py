@@ -14,6 +14,7 @@ from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import HE
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.overview_layout import LAYOUT_CHOICES, OverviewLayout
+from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.panes.gpu_grid import plan_overview
 from gpuwatch.ui.panes.machine_lines import host_line
 from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
@@ -189,7 +190,8 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_sort(self) -> None:
         """Opens the sort menu; without GPUs, where a panel offers that, starts again on simulated ones."""
         if offers_simulation(self.view):
-            self.gpuwatch.exit_to_run("--sim", SIMULATED_GPUS)
+            does = f"The dashboard starts again on simulated GPUs (gpuwatch --sim {SIMULATED_GPUS}). Leave them with q."
+            self._ask_to_leave("Simulated GPUs", does, "--sim", SIMULATED_GPUS)
             return
         from gpuwatch.ui.screens.choice_sheets import SortMenu
 
@@ -215,7 +217,20 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
     def action_doctor(self) -> None:
         """Leaves for ``gpuwatch doctor``, where a panel offers that."""
         if offers_simulation(self.view):
-            self.gpuwatch.exit_to_run("doctor")
+            self._ask_to_leave("Doctor", "The dashboard ends, and gpuwatch doctor prints every check.", "doctor")
+
+    def _ask_to_leave(self, title: str, does: str, *arguments: str) -> None:
+        """Says what leaves this page and what leads back, before gpuwatch goes on with other arguments."""
+        from gpuwatch.ui.screens.sheet_bases import LinesSheet
+
+        def answered(leaves: bool | None) -> None:
+            if leaves:
+                self.gpuwatch.exit_to_run(*arguments)
+
+        back: SpanLines = [[("Back to this page: ", "dim"), ("gpuwatch", "key")]]
+        sheet = LinesSheet[bool](title, [[(does, "text")], *back], keys={"enter": True})
+        sheet.sheet.ending = f"{self.gpuwatch.key_name('↵')} goes on  Esc stays here"
+        self.app.push_screen(sheet, answered)
 
     def action_reverse(self) -> None:
         self.processes.sort_by(self.processes.sort_column)
@@ -374,7 +389,6 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     def action_findings(self) -> None:
         from gpuwatch.ui.details.finding_lines import Entry, all_finding_lines
-        from gpuwatch.ui.drawing.styled_lines import SpanLines
         from gpuwatch.ui.screens.finding_sheets import EvidenceSheet
 
         def read() -> tuple[SpanLines, Entry | None]:

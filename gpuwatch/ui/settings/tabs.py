@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,7 +60,8 @@ def tab_labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, 
     """
 
     def labels(forms: Sequence[str]) -> list[tuple[str, str, str]]:
-        return [_label(n, tab, tab.id == active, form, unseen) for n, (tab, form) in enumerate(zip(TABS, forms), 1)]
+        numbered = zip(itertools.count(1), TABS, forms, strict=False)
+        return [_label(number, tab, tab.id == active, form, unseen) for number, tab, form in numbered]
 
     def cells(forms: Sequence[str]) -> int:
         # Room for the word is reserved, so that names do not jump when something happens.

@@ -416,7 +416,7 @@ class ProcessTable(ItemList[Row]):
             self._last_note = self.footer_note
             self.post_message(self.Scrolled())
         layout = self._table_layout
-        cursor, empty = -1 if self._process_gone else self.cursor or 0, self._empty_text()
+        cursor, empty = -1 if self._process_gone or self.covered else self.cursor or 0, self._empty_text()
         lines = table_lines(
             self.items, layout, self.room, top=self.top, cursor=cursor, tagged=self._is_tagged, empty=empty
         )

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar, overload
 
 from textual import events
 from textual.message import Message
+from textual.screen import ModalScreen
 
 from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, spans_width, wrap_line
@@ -89,6 +90,11 @@ class ScrollList(ScrollingPane, can_focus=True):
         """Cells inside the frame."""
         return max(self.size.width - 2 * int(self.framed), 1)
 
+    @property
+    def covered(self) -> bool:
+        """Whether a sheet is open: beside it, the mark of this cursor would seem to be the sheet's."""
+        return isinstance(self.app.screen, ModalScreen)
+
     def set_lines(self, content: Sequence[Line], *, stale: bool = False) -> None:
         """Shows lines; keeps cursor and scroll position."""
         self.content, self.stale = content, stale
@@ -145,7 +151,8 @@ class ScrollList(ScrollingPane, can_focus=True):
     def in_view(self) -> list[Line]:
         """The lines of the list that are shown."""
         shown = enumerate(self.content[self.top : self.top + self.room], self.top)
-        return [self.with_cursor(line) if number == self.cursor else line for number, line in shown]
+        marked = None if self.covered else self.cursor
+        return [self.with_cursor(line) if number == marked else line for number, line in shown]
 
     def with_cursor(self, line: Line) -> Line:
         """The line under the cursor; its first two cells hold the mark."""
