@@ -207,8 +207,10 @@ def _record(
         if silent != (status.state == "not-answering"):
             silent = not silent
             progress("")
-            blame = f"the collector {status.blame}" if status.blame else "the driver does not answer"
-            reason = "; ".join(filter(None, (blame, status.detail)))
+            fault = (
+                f"the collector {status.collector_fault}" if status.collector_fault else "the driver does not answer"
+            )
+            reason = "; ".join(filter(None, (fault, status.detail)))
             print_line(f"gpuwatch: no samples: {reason}" if silent else "gpuwatch: sampling again")
         snapshot = recorder.snapshot
         if progress_wanted() and snapshot is not None:

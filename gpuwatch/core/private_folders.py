@@ -37,7 +37,7 @@ def why_untrusted(path: Path) -> str:
     """Why a folder or file cannot be trusted: ``/home/ann belongs to ann``; empty if it can, or does not exist."""
     try:
         for place, status in _folders_on_path(path.absolute()):
-            reason = _why_distrusted(place, status)
+            reason = _why_place_untrusted(place, status)
             if reason:
                 return reason
     except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ def _folders_on_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             waiting.extend(reversed(target.parts))
 
 
-def _why_distrusted(place: Path, status: os.stat_result) -> str:
+def _why_place_untrusted(place: Path, status: os.stat_result) -> str:
     if status.st_uid not in (0, os.geteuid()):
         return f"{place} belongs to {_user_name(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode) or (status.st_uid == 0 and status.st_mode & stat.S_ISVTX):

@@ -22,22 +22,6 @@ def is_special(path: Path) -> bool:
         return False
 
 
-def terminal_columns(path: Path) -> int | None:
-    """Columns of the terminal that ``path`` is (``/dev/stderr``); None for anything else."""
-    try:
-        if not stat.S_ISCHR(path.stat().st_mode):  # a pipe that is opened and closed has ended for its reader
-            return None
-        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        return os.get_terminal_size(descriptor).columns
-    except OSError:  # not a terminal
-        return None
-    finally:
-        os.close(descriptor)
-
-
 def unwritable(path: Path) -> str:
     """Why ``path`` cannot be written, as far as known beforehand; empty if it can.
 

@@ -109,7 +109,7 @@ class LiveFindings(FindingSource):
 
     def judge_feed(self, status: FeedStatus, now: float) -> list[MachineEvent]:
         judged: list[MachineEvent] = []
-        if status.replaced or status.state == "not-answering":
+        if status.replacements or status.state == "not-answering":
             judged = self.start_judging()
         return judged + self._conditions.feed(status, now) if self._conditions is not None else judged
 

@@ -15,7 +15,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.pick_result import Pick, PickedGpu, RefusedGpu
 from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot, Topology
-from gpuwatch.core.model.visible_devices import has_mig, read_visible
+from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import MIN_HELD_BYTES
 from gpuwatch.machine.history.process_labels import label_in_sentence
 
@@ -248,7 +248,7 @@ def _cuda_devices(machine: Snapshot) -> Iterator[_CudaDevice]:
     processes_by_gpu = group_by(compute, lambda process: process.device_uuid)
     for device in machine.devices:
         processes = processes_by_gpu.get(device.uuid, [])
-        instances = device.mig_instances if has_mig(device) else ()
+        instances = device.mig_instances if device.has_mig else ()
         for instance in instances:
             own = tuple(process for process in processes if process.mig_instance == instance.id)
             yield _CudaDevice(device, instance, own)
@@ -261,7 +261,7 @@ def _why_unfit(unit: _CudaDevice, requirements: Requirements) -> str:
     device = unit.device
     if device.state not in ("ok", "asleep"):
         return device.state_detail or device.state
-    if unit.instance is None and has_mig(device):
+    if unit.instance is None and device.has_mig:
         return "MIG is on, but it has no instances"
     if unit.uuid is None:
         return "the driver does not report the UUID of this MIG instance"

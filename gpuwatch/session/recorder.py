@@ -87,4 +87,4 @@ class Recorder:
             if snapshots:
                 self._announcement.report_sample()
             elif time.monotonic() - self._last_arrival > self._feed.interval + _LATE_SECONDS:
-                self._announcement.report_silence(status.detail, status.blame)
+                self._announcement.report_silence(status.detail, status.collector_fault)

@@ -41,8 +41,8 @@ class Silence(NamedTuple):
 
 def silence(feed: LiveFeed) -> Silence:
     """Why the feed is silent now."""
-    detail, blame = feed.silence()
-    return Silence(feed.failure, blame, detail)
+    detail, collector_fault = feed.silence()
+    return Silence(feed.failure, collector_fault, detail)
 
 
 def take_samples(
@@ -191,6 +191,8 @@ def stream_snapshots(interval: float, *, gpm: bool = False) -> Iterator[Snapshot
 def _host_snapshot(session: Session, seconds: float) -> Snapshot:
     """The host while its driver does not answer, for this long."""
     status = session.feed.status()
-    gpuwatch_failed = status.blame == "failed"
-    silence = Silence(status.detail if gpuwatch_failed else "", "" if gpuwatch_failed else status.blame, status.detail)
+    gpuwatch_failed = status.collector_fault == "failed"
+    silence = Silence(
+        status.detail if gpuwatch_failed else "", "" if gpuwatch_failed else status.collector_fault, status.detail
+    )
     return without_driver(seconds, silence, is_still_waiting=True, machine=status.machine)

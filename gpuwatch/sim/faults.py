@@ -9,8 +9,9 @@ from typing import Final
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.nvml_return import NvmlReturn
+from gpuwatch.sim.libraries import DRIVER_LIBRARY, NVML_LIBRARY
 from gpuwatch.sim.mig_layout import layout_text
-from gpuwatch.sim.simulated_machine import NVML_LIBRARY, SimMachine
+from gpuwatch.sim.simulated_machine import SimMachine
 
 HANG, SLOW, LOST_GPU, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 """Labels of faults: the subcommands that inject them."""
@@ -49,8 +50,7 @@ def checked_function(machine: SimMachine, text: str) -> str:
     """A function of NVML or the CUDA driver that can fail on request; ``nvml*`` and ``*`` too."""
     if text == "*" or (text.endswith("*") and text.startswith(("nvml", "cu"))):
         return text
-    libraries = ((NVML_LIBRARY, "nvml"), ("libcuda.so.1", "cu"))
-    for library, prefix in libraries:
+    for library, prefix in ((NVML_LIBRARY, "nvml"), (DRIVER_LIBRARY, "cu")):
         if text.startswith(prefix):
             served = ctypes.CDLL(str(machine.library_dir / library))
             if any(hasattr(served, text + suffix) for suffix in ("", "_v2", "_v3")):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.sim.mig_layout import SimInstance, parse_layout
 
 MAX_NUMBERS: Final = 4
@@ -70,7 +71,6 @@ _MARGIN_FIELDS: Final = {196: 0, 194: -2, 193: -5}
 _SHUTDOWN_MARGIN_FIELD, _MEMORY_MARGIN_FIELD, _INSTANT_POWER_FIELD, _MIN_POWER_LIMIT_FIELD = 193, 195, 186, 187
 _POLICY_TIME_FIELDS: Final = (74, 75, 76, 77, 79)
 """Fields of the time in which power, heat, sync boost, the board and reliability lowered the clocks."""
-_NOT_SUPPORTED: Final = 3
 _ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 _MAX_RESERVED_BYTES: Final = 256 << 20
 _POWER_LIMITS: Final = ("EnforcedPowerLimit", *(f"PowerManagement{of}" for of in ("Limit", "DefaultLimit")))
@@ -78,7 +78,7 @@ _MEMORY_CLOCK: Final = 2
 
 
 def _unsupported(function: str, *arguments: int) -> tuple[SimAnswer, ...]:
-    return tuple(SimAnswer(function, argument, code=_NOT_SUPPORTED) for argument in arguments or (0,))
+    return tuple(SimAnswer(function, argument, code=NvmlReturn.NOT_SUPPORTED) for argument in arguments or (0,))
 
 
 def _supported(function: str, *numbers: int, argument: int = 0, idle: bool = False) -> SimAnswer:

@@ -15,6 +15,7 @@ PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
 RENAME_LIBRARY: Final = "libgpuwatchrename.so"
 PROC_LIBRARY: Final = "libgpuwatchproc.so"
 """Preloaded on the driver tier: provides /proc/driver/nvidia/version, and the simulated CUDA runtime to PyTorch."""
+NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 DRIVER_LIBRARY: Final = "libcuda.so.1"
 DRIVER_FILE: Final = "libcuda.so.580.00"
 """The file it links to: TensorFlow compares the version in its name with the kernel module's (versions.h)."""
@@ -41,16 +42,16 @@ class Library:
 DRIVER_LIBRARIES: Final = (
     Library(CONTROL_LIBRARY, ("state.c", "state_script.c", "visible.c")),
     Library(
-        "libnvidia-ml.so.1",
+        NVML_LIBRARY,
         ("nvml.c", "nvml_accounting.c", "nvml_events.c", "nvml_gpm.c", "nvml_links.c", "nvml_mig.c"),
         (CONTROL_LIBRARY,),
     ),
-    Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
+    Library(DRIVER_LIBRARY, ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
     *(
         Library(
             f"{name}.so.{major}",
             sources,
-            ("libcuda.so.1", CONTROL_LIBRARY),
+            (DRIVER_LIBRARY, CONTROL_LIBRARY),
             macros=(f"-DCUDART_MAJOR={major}",),
             versioned=True,
         )
@@ -82,14 +83,14 @@ PLUGIN_LIBRARIES: Final = (
     Library(RENAME_LIBRARY, ("plugin_rename.c",)),
 )
 # Shared with the driver tier. Without libcuda: TensorFlow must not find two kinds of GPUs.
-PLUGIN_SHARES: Final = (CONTROL_LIBRARY, "libnvidia-ml.so.1", "libnvidia-ml.so")
+PLUGIN_SHARES: Final = (CONTROL_LIBRARY, NVML_LIBRARY, "libnvidia-ml.so")
 FAST_SOURCES: Final = frozenset({"gemm.c"})
 """Sources that are compiled with -O3 and for the CPU."""
 # Other names that frameworks look for: old sonames, and libraries of which nothing is called (an empty one will do).
 _EMPTY: Final = "libgpuwatchsim-empty.so"
 ALIASES: Final = {
-    "libnvidia-ml.so": "libnvidia-ml.so.1",
-    "libcuda.so": "libcuda.so.1",
+    "libnvidia-ml.so": NVML_LIBRARY,
+    "libcuda.so": DRIVER_LIBRARY,
     # TensorFlow 2.15 and later (CUDA 12)
     "libcufft.so.11": _EMPTY,
     "libcusolver.so.11": _EMPTY,

@@ -31,7 +31,6 @@ from gpuwatch.sim.machine_shape import MACHINE_NAME_PATTERN, MAX_DEVICES, SimSha
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
 from gpuwatch.sim.state_files import check_state_is_trusted, ensure_machine, folder_lock, state_folder, state_name
 
-NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
 

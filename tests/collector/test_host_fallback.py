@@ -54,7 +54,7 @@ def test_how_long_the_driver_is_waited_for_counts_from_the_beginning(
     machine = sim_machine("1x8GiB")
     faults.hang(machine, 60)
     feed = start_feed(machine)
-    wait_for(lambda: feed.status().replaced)
+    wait_for(lambda: feed.status().replacements)
     status = feed.status()
     assert status.state == "not-answering", "a new collector is no new beginning"
     assert status.waiting_seconds > 0.3

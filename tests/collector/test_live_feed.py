@@ -170,10 +170,10 @@ def test_a_stopped_collector_is_noticed_and_replaced(
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     wait_for(lambda: feed.status().state == "not-answering")
-    assert feed.status().blame == "was stopped", "it is not the driver that is waited for"
+    assert feed.status().collector_fault == "was stopped", "it is not the driver that is waited for"
     feed.drain()
     assert feed.wait(1, 15), "no snapshot after the replacement"
-    assert (feed.status().replaced, feed.status().blame) == (1, "")
+    assert (feed.status().replacements, feed.status().collector_fault) == (1, "")
     assert "stopped" in feed.status().detail
     assert process.wait(5) == -signal.SIGKILL
 
@@ -188,7 +188,7 @@ def test_a_collector_that_does_not_start_again_is_not_the_driver_s_silence(
     feed.start()
     try:
         wait_for(lambda: feed.status().state == "not-answering")
-        assert feed.status().blame == "was killed by SIGSEGV"
+        assert feed.status().collector_fault == "was killed by SIGSEGV"
     finally:
         feed.stop()
 
@@ -215,7 +215,7 @@ def test_an_error_of_gpuwatch_itself_is_shown_as_that_at_once(sim_machine: Open,
         assert feed.wait(1, 30) == []
         assert time.monotonic() - began < 20, "nobody waits for what cannot come"
         status = feed.status()
-        assert (status.state, status.blame) == ("not-answering", "failed")
+        assert (status.state, status.collector_fault) == ("not-answering", "failed")
         assert "an error in gpuwatch itself" in status.detail
         (kept,) = (tmp_path / "state" / "gpuwatch").glob("crash-*.txt")
         assert str(kept) in status.detail
@@ -235,7 +235,7 @@ def test_what_the_driver_reported_once_outlives_the_collector(
     process = feed._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
-    wait_for(lambda: feed.status().replaced)
+    wait_for(lambda: feed.status().replacements)
     feed.drain()
     first, *_ = feed.wait(1, 15)
     assert [device.xids for device in first.devices] == [(), seen.devices[1].xids]
@@ -280,7 +280,7 @@ def test_while_the_driver_hangs_the_collector_is_not_blamed(
     feed.wait(1, 10)
     faults.hang(machine, 60)
     wait_for(lambda: feed.status().state == "not-answering")
-    assert feed.status().blame == ""
+    assert feed.status().collector_fault == ""
     first = wait_for(lambda: feed.status().machine)
     assert first is not None
     wait_for(lambda: feed.status().machine is not first, "the host, which goes on")
@@ -393,8 +393,8 @@ def test_a_slow_driver_is_waited_for(
     faults.slow(machine, 0.02, None)  # a first sample then takes some seconds
     feed = start_feed(machine)
     assert feed.wait(1, 120), "patience grows until a snapshot comes"
-    replaced = feed.status().replaced
+    replaced = feed.status().replacements
     assert replaced >= 1
     assert len(feed.wait(5, 120)) >= 5
     # One more where this machine was slower still for a moment; without the growth it would be one for each sample.
-    assert feed.status().replaced <= replaced + 1, "and does not end when it is known how long one takes"
+    assert feed.status().replacements <= replaced + 1, "and does not end when it is known how long one takes"

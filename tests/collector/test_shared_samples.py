@@ -163,7 +163,7 @@ def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(
     found += feed.wait(2, 10)
     assert states == {"ok"}
     assert f"({recorder.pid}) ended" in feed.status().source_note
-    assert feed.status().replaced == 0
+    assert feed.status().replacements == 0
     assert asks_the_driver(collector(feed))
     times = [one.taken_at for one in before + found]
     assert times == sorted(set(times))
@@ -237,7 +237,7 @@ def a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machine) -
 
     def hangs() -> bool:
         status = feed.status()
-        return (status.state, status.blame, status.recording) == ("not-answering", "", str(here.file))
+        return (status.state, status.collector_fault, status.recording) == ("not-answering", "", str(here.file))
 
     remains(hangs, 7, pause=0.1)
     status = feed.status()
@@ -246,7 +246,7 @@ def a_driver_that_hangs_is_reported_and_nothing_else_is_started(here: Machine) -
     assert status.machine is not None, "the host is read meanwhile"
     wait_for(lambda: feed.status().state == "ok")
     assert collector(feed) == mine
-    assert feed.status().replaced == 0
+    assert feed.status().replacements == 0
     assert feed.status().recording == str(here.file)
 
 

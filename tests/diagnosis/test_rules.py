@@ -154,7 +154,7 @@ def test_the_list_ends_at_the_first_entry_that_is_not_valid(
     value: str, kept: tuple[str, ...], ended_at: str | None
 ) -> None:
     seen = read_visible(value, machine().devices)
-    assert (seen.entries, seen.ended_at) == (kept, ended_at)
+    assert (seen.entries, seen.invalid_entry) == (kept, ended_at)
 
 
 ENTRIES = ["0", "1", "2", "-1", "GPU-1", "gpu-0", "GPU-", "x", "0 1", "0-1", "1.0", "+1", "0x1", " 1 ", "", "1gpu2"]
@@ -166,7 +166,7 @@ def test_agrees_with_the_map_of_processes(entries: list[str]) -> None:
     seen = read_visible(",".join(entries), devices)
     mapped = visible_devices(",".join(entries), "PCI_BUS_ID", devices)
     assert [entry.upper().removeprefix("GPU-") for entry in seen.entries] == [str(entry.index) for entry in mapped.map]
-    assert mapped.hidden or (seen.ended_at or None) == (mapped.invalid or None)
+    assert mapped.hidden or (seen.invalid_entry or None) == (mapped.invalid or None)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_agrees_with_the_map_of_processes(entries: list[str]) -> None:
 )
 def test_what_cuda_reads_of_an_entry_that_is_no_number_is_told(value: str, misread: str, meant: str) -> None:
     seen = read_visible(value, machine().devices)
-    assert (seen.misread, seen.meant) == (misread, meant)
+    assert (seen.misread_text, seen.probable_value) == (misread, meant)
     findings = diagnose(Evidence(snapshot=machine(), environment={"CUDA_VISIBLE_DEVICES": value}))
     told = [found for found in findings if found.id == "visibility.bad-ordinal"]
     assert [found.severity for found in told] == (["warning"] if misread else [])

@@ -229,7 +229,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.capability", "pass", machine(), "native"),
     ("framework.capability", "fail", machine(snapshot=snapshot(gpu(0, capability="5.2"))), "no code"),
     ("framework.capability", "warn", machine(snapshot=snapshot(gpu(0, capability="12.0"))), "compiled on first use"),
-    ("framework.in-the-way", "warn", machine(system=system(in_the_way=(("/w/torch.py", False),))), "/w/torch.py"),
+    ("framework.in-the-way", "warn", machine(system=system(shadowing_files=(("/w/torch.py", False),))), "/w/torch.py"),
     ("framework.libraries", "pass", machine(), "1 library"),
     ("framework.libraries", "fail", machine(
         installation=look(libraries=(Library(name="libcudnn.so.9", state="missing", detail="no such file"),))),

@@ -90,12 +90,12 @@ def test_a_file_with_the_framework_s_name_is_found(tmp_path: Path, monkeypatch: 
     (installed / "keras/__init__.py").touch()
     (installed / "keras-3.5.0.dist-info").mkdir()
     monkeypatch.chdir(here)
-    found = look_at_system({"PYTHONPATH": f"{path}:{installed}"}).in_the_way
+    found = look_at_system({"PYTHONPATH": f"{path}:{installed}"}).shadowing_files
     assert found == ((f"{here}/tensorflow.py", False), (f"{path}/torch/", True))
-    document = examined(machine(system=replace(SYSTEM, in_the_way=found)))
+    document = examined(machine(system=replace(SYSTEM, shadowing_files=found)))
     told = {one.title.partition(" ")[0]: one.severity for one in document.findings if "shadows" in one.title}
     assert told == {f"{here}/tensorflow.py": "warning", f"{path}/torch/": "error"}
-    assert checks(machine(system=replace(SYSTEM, in_the_way=found)))["framework.in-the-way"].state == "warn"
+    assert checks(machine(system=replace(SYSTEM, shadowing_files=found)))["framework.in-the-way"].state == "warn"
 
 
 def failed_import(outcome: Outcome, *errors: RunError) -> Doctor:

@@ -82,7 +82,7 @@ def test_a_hang_is_told_with_the_age_and_then_without_readings() -> None:
     assert one(hung, families.SNAPSHOT_AGE) == 15
     assert one(hung, "gpuwatch_gpu_utilization_ratio") == 0.87
     assert one(hung, families.FINDING, cause="driver.bad-state", severity="error") == 1
-    harness.wait(STALE_SECONDS, **silent, replaced=2)
+    harness.wait(STALE_SECONDS, **silent, replacements=2)
     old = harness.samples()
     assert one(old, families.SNAPSHOT_AGE) == 75
     assert one(old, families.COLLECTOR_REPLACEMENTS) == 2

@@ -66,7 +66,7 @@ async def test_enter_opens_a_host_and_escape_comes_back(many: FakePrometheus) ->
         await until(pilot, lambda: app.tab is app.overview and app.session.snapshot is not None)
         await until(pilot, lambda: "NVIDIA H100 80GB HBM3" in text_of(app))
         assert "dgx004" in text_of(app).splitlines()[0]
-        assert app.session.history.snapshots > 200, "the last hour, by a range query"
+        assert app.session.history.sample_count > 200, "the last hour, by a range query"
         assert "no process uses a GPU" not in text_of(app), "nobody reports processes here"
         (host,) = [one for one in app.summary.hosts if one.name == "dgx004"]
         used = [gpu for gpu in host.gpus if gpu.holders]

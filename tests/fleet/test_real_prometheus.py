@@ -105,7 +105,7 @@ async def test_fleet_of_three_exporters(
         print(f"shown {time.monotonic() - scraped:.1f} s after it was in Prometheus")
         assert time.monotonic() - scraped < 3
         await pilot.press("s", "down", "enter", "end", "enter")
-        await until(pilot, lambda: app.session.snapshot is not None and app.session.history.snapshots > 1)
+        await until(pilot, lambda: app.session.snapshot is not None and app.session.history.sample_count > 1)
         await until(pilot, lambda: str(pid) in text_of(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.fleet_screen)

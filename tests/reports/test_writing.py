@@ -17,7 +17,8 @@ import pytest
 
 from gpuwatch.cli.output import check_writable
 from gpuwatch.core.errors import GpuwatchError, UsageError
-from gpuwatch.core.write_file import terminal_columns, write_text
+from gpuwatch.core.formatting.terminal_support import terminal_columns
+from gpuwatch.core.write_file import write_text
 from gpuwatch.share.reports.report_formats import format_for, write
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.reports.documents import full_run

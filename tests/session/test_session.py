@@ -69,7 +69,7 @@ def test_samples_become_history_timeline_and_view() -> None:
     assert session.view().waiting
     assert watched.push(*(pair(tick) for tick in range(20))) == [pair(tick) for tick in range(20)]
     assert watched.wakes == 1
-    assert session.history.snapshots == 20
+    assert session.history.sample_count == 20
     assert len(session.timeline.times) == 20
     view = session.view()
     assert view.snapshot == pair(19)
@@ -164,7 +164,7 @@ def test_a_silence_is_told_when_the_samples_around_it_are_thinned_out() -> None:
 )
 def test_a_stream_accuses_the_driver_only_while_the_collector_can_run(blame: str, reason: str, detail: str) -> None:
     watched = Watched()
-    status = FeedStatus("not-answering", 12.0, 11.0, detail="it waits", blame=blame, machine=pair(0))
+    status = FeedStatus("not-answering", 12.0, 11.0, detail="it waits", collector_fault=blame, machine=pair(0))
     watched.feed.state = status
     silent = _host_snapshot(watched.session, 12.0)
     assert [(one.reason, one.detail) for one in silent.problems] == [(reason, detail)]

@@ -57,7 +57,7 @@ async def test_first_frame_comes_before_the_first_sample(stage: Stage) -> None:
 
 async def test_every_sample_is_kept_and_only_the_last_is_drawn(stage: Stage) -> None:
     async with stage.opened(past=machines.pair, seconds=30):
-        assert stage.app.session.history.snapshots == 30
+        assert stage.app.session.history.sample_count == 30
         assert stage.app.session.snapshot is not None
         assert stage.app.session.snapshot.taken_at == machines.pair(29).taken_at
 
@@ -247,7 +247,7 @@ async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> No
         assert "PAUSED" in everything(stage)
         await stage.show(pilot, *(machines.many(2, 9, tick=tick) for tick in range(10, 40)))
         assert (stage.app.overview.gpus.plain, stage.app.overview.processes.plain) == before
-        assert stage.app.session.history.snapshots == 40
+        assert stage.app.session.history.sample_count == 40
         assert "30 s ago" in everything(stage)
         await pilot.resize_terminal(118, 40)
         await settle(pilot)

@@ -47,7 +47,7 @@ async def test_an_unchanged_snapshot_draws_nothing(stage: Stage, size: tuple[int
             await pilot.pause()
             await pilot.pause()
         assert drawn_since(stage, before) == {}
-        assert stage.app.session.history.snapshots == 4
+        assert stage.app.session.history.sample_count == 4
 
 
 async def test_only_the_row_that_changed_is_drawn(stage: Stage) -> None:
@@ -125,7 +125,7 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
         shown = table.plain
         row = next(row for row in table.items if isinstance(row, Process))
         assert time_column_text(COLUMN_BY_ID["time"], row, later.taken_at.timestamp()) in shown
-        assert stage.app.session.history.snapshots == 3
+        assert stage.app.session.history.sample_count == 3
 
 
 async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:

@@ -70,7 +70,7 @@ def badge(stage: Stage) -> tuple[str, str]:
 def falls_silent(stage: Stage, seconds: float = 9.0, blame: str = "") -> None:
     """The feed's state as the app's clock shows it, without a sample."""
     stage.now += seconds
-    stage.feed.state = FeedStatus("not-answering", seconds + 1, seconds, blame=blame)
+    stage.feed.state = FeedStatus("not-answering", seconds + 1, seconds, collector_fault=blame)
     stage.app._last_sample_at = float("-inf")
     stage.app._tick()
 

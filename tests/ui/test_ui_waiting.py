@@ -26,7 +26,7 @@ def waits(stage: Stage, seconds: float, *, blame: str = "") -> None:
     machine = host_alone(int(seconds))
     stage.now = machine.taken_at.timestamp()
     state = "not-answering" if seconds > 2 else "starting"
-    stage.feed.state = FeedStatus(state, None, seconds if seconds > 2 else 0.0, blame=blame, machine=machine)
+    stage.feed.state = FeedStatus(state, None, seconds if seconds > 2 else 0.0, collector_fault=blame, machine=machine)
     assert stage.feed._wake is not None
     stage.feed._wake()
     stage.app._tick()
@@ -108,7 +108,7 @@ async def test_lists_fade_with_the_data_that_they_show(stage: Stage, key: str) -
         shown = [pane for pane in stage.app.screen.query(ScrollList) if pane.content]
         assert shown
         before = {id(pane): str(pane.rich_style_of("text")) for pane in shown}
-        stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replaced=1, machine=host_alone(30))
+        stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replacements=1, machine=host_alone(30))
         stage.now = host_alone(30).taken_at.timestamp()
         stage.app._last_sample_at = float("-inf")
         stage.app._tick()
@@ -123,7 +123,7 @@ async def test_the_host_goes_on_while_the_gpus_stand_still(stage: Stage) -> None
         host = msgspec.structs.replace(machines.no_driver(30).host, memory_used_bytes=used)
         machine = msgspec.structs.replace(host_alone(30), host=host)
         stage.now = machine.taken_at.timestamp()
-        stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replaced=1, machine=machine)
+        stage.feed.state = FeedStatus("not-answering", 30.0, 29.0, replacements=1, machine=machine)
         stage.app._last_sample_at = float("-inf")
         stage.app._tick()
         await pilot.pause()

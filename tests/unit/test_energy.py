@@ -84,7 +84,7 @@ def test_the_machine_leaves_out_what_is_unknown_and_says_so() -> None:
     known, dark = device(0, joules=None, watts=100.0), device(1, joules=None, watts=None)
     whole = meter((known, dark), (known, dark)).machine()
     assert whole is not None
-    assert (whole.joules, whole.devices, whole.unknown, whole.estimated) == (100.0, 1, 1, True)
+    assert (whole.joules, whole.devices, whole.unknown_devices, whole.estimated) == (100.0, 1, 1, True)
     assert meter((dark,), (dark,)).machine() is None
     assert meter().of("GPU-of-nobody") is None
 

@@ -49,7 +49,7 @@ def test_the_same_devices_again_are_a_sample_again() -> None:
     assert list(history.series("GPU-a", "x")) == [1.0] * 96 + [2.0, 2.0, 3.0, 2.0]
     assert list(history.series("GPU-b", "x")) == [5.0] * 96 + [None] * 4
     assert len(history.times) == 100
-    assert history.snapshots == 154
+    assert history.sample_count == 154
 
 
 _VALUES = st.sampled_from([0, 1, 1.0, 2.5, "P0", True])

@@ -95,7 +95,7 @@ def test_a_label_is_whole_at_every_width(title: str, text: str, width: int) -> N
 
 def test_energy_says_what_it_is() -> None:
     gpu = Energy(7200.0, 60.0, estimated=True, mean_watts=120.0)
-    machine = Energy(9000.0, 60.0, estimated=True, devices=1, unknown=1, mean_watts=150.0)
+    machine = Energy(9000.0, 60.0, estimated=True, devices=1, unknown_devices=1, mean_watts=150.0)
     assert [(row.title, row.text) for row in energy_rows(gpu, machine, 2)] == [
         ("Energy since gpuwatch started", "2.0 Wh estimated"),
         ("Mean power", "120 W over 60 s estimated"),

@@ -457,12 +457,12 @@ def test_the_collector_stalls_is_replaced_and_answers_again() -> None:
     assert watcher.findings == (watcher.silence,)
     assert (watcher.silence.title, watcher.silence.severity) == (began.text, began.severity)
     assert watcher.feed(FeedStatus("not-answering", waiting_seconds=7.0), 12) == []
-    replaced = FeedStatus("not-answering", waiting_seconds=9.0, replaced=1, detail="ended\x1b by itself")
+    replaced = FeedStatus("not-answering", waiting_seconds=9.0, replacements=1, detail="ended\x1b by itself")
     assert kinds(watcher.feed(replaced, 14)) == ["collector.replaced"]
     assert len(watcher.findings) == 1, "a replacement is a part of the silence"
-    (last,) = watcher.feed(FeedStatus("ok", replaced=1), 35)
+    (last,) = watcher.feed(FeedStatus("ok", replacements=1), 35)
     assert (last.kind, last.text) == ("silence.ended", "The driver answers again, after 30 s")
-    assert watcher.feed(FeedStatus("ok", replaced=1), 36) == []
+    assert watcher.feed(FeedStatus("ok", replacements=1), 36) == []
     assert watcher.count == 3
     assert all(one.text.isprintable() for one in watcher.events)
 
@@ -470,7 +470,7 @@ def test_the_collector_stalls_is_replaced_and_answers_again() -> None:
 def test_a_replaced_collector_is_a_warning_only_until_its_successor_works() -> None:
     watcher = ConditionEngine()
     at = machines.snapshot().taken_at.timestamp()
-    (event,) = watcher.feed(FeedStatus("starting", replaced=1, detail="ended by itself"), at)
+    (event,) = watcher.feed(FeedStatus("starting", replacements=1, detail="ended by itself"), at)
     (found,) = watcher.findings
     assert (found.title, found.severity, found.id) == (event.text, event.severity, event.cause)
     watcher.observe(machines.snapshot((device(),), tick=0))

@@ -6,8 +6,11 @@ Links: https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda.
 from __future__ import annotations
 
 import locale
+import os
 import re
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output: terminals that support it show the text between as one update; others ignore it."""
@@ -81,3 +84,19 @@ def links_allowed(environment: Mapping[str, str], *, terminal: bool) -> bool:
 def hyperlink(text: str, url: str) -> str:
     """``text`` as a link."""
     return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+def terminal_columns(path: Path) -> int | None:
+    """Columns of the terminal that ``path`` is (``/dev/stderr``); None for anything else."""
+    try:
+        if not stat.S_ISCHR(path.stat().st_mode):  # a pipe that is opened and closed has ended for its reader
+            return None
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return os.get_terminal_size(descriptor).columns
+    except OSError:  # not a terminal
+        return None
+    finally:
+        os.close(descriptor)

@@ -52,7 +52,7 @@ class Redactor:
         """Known UUIDs of GPUs by their first four characters."""
         self._full_names: dict[str, str] = {}
         """Names with blanks, which paths may have, too."""
-        self._given_names: set[str] = set()
+        self._used_pseudonyms: set[str] = set()
         self._host_stems: set[str] = set()
         """Names of numbered hosts without their numbers: ``node17`` means that ``node18`` is a host, too."""
 
@@ -62,7 +62,7 @@ class Redactor:
         """Finds users, hosts, containers and files by the fields and paths that name them."""
         for key, text in _texts_with_fields(value):
             if key == "uuid":
-                self.text(text)  # numbered in the order of the devices, not of log lines
+                self.redacted_text(text)  # numbered in the order of the devices, not of log lines
         texts = [(key, COLOR.sub("", text) if "\x1b[" in text else text) for key, text in _texts_with_fields(value)]
         for key, text in texts:
             self._learn_field(key, text)
@@ -162,7 +162,7 @@ class Redactor:
         before, _, _ = whole.rpartition(text)
         tells = _BEFORE_NAME.search(before)
         if tells and (tells[0][-1] in "=:\"'<([/" or tells[0].startswith("-") or not text.isalpha()):
-            self._replacements.setdefault(tells[0] + text, tells[0] + self.name(kind, text))
+            self._replacements.setdefault(tells[0] + text, tells[0] + self.pseudonym(kind, text))
 
     def _learn_image(self, text: str) -> None:
         """Registry and folders of a container image; its last name often tells what is in it."""
@@ -197,7 +197,7 @@ class Redactor:
             self._host_stems.add(numbered[1])
 
     def _replace_word(self, kind: str, text: str) -> str:
-        name = self.name(kind, text)
+        name = self.pseudonym(kind, text)
         self._remember(text, name)
         return name
 
@@ -213,15 +213,15 @@ class Redactor:
             if " " in text and name.startswith("user"):
                 self._full_names.setdefault(text, name)
 
-    def name(self, kind: str, text: str) -> str:
+    def pseudonym(self, kind: str, text: str) -> str:
         """The replacement for ``text``; the same at every call."""
         known = self._names.setdefault(kind, {})
-        if text in self._given_names or _is_system_account(kind, text):
+        if text in self._used_pseudonyms or _is_system_account(kind, text):
             return text
         if text not in known:
             self._name_counts[kind] = self._name_counts.get(kind, 0) + 1
             known[text] = f"{kind}-{self._name_counts[kind]}"
-            self._given_names.add(known[text])
+            self._used_pseudonyms.add(known[text])
         return known[text]
 
     # Replacing
@@ -244,36 +244,36 @@ class Redactor:
         if not text or text in enumerated_values().get(key, ()):
             return text
         if key in private.USER_FIELDS:
-            return self.name("user", text)
+            return self.pseudonym("user", text)
         if key in private.HOST_FIELDS and text != "localhost":
-            return self.name("host", text)
+            return self.pseudonym("host", text)
         if key == "identity.serial":
-            return self.name("serial", text)
+            return self.pseudonym("serial", text)
         if key == "container":
             kind, space, number = text.rpartition(" ")
-            return f"{kind}{space}{self.name('id', number)}"
+            return f"{kind}{space}{self.pseudonym('id', number)}"
         if key in _PATH_FIELDS and text.startswith("/"):
             return self._replaced_path(text)
         if key == "command":
             text = self._replaced_command(text)
-        return self.text(text)
+        return self.redacted_text(text)
 
-    def text(self, text: str) -> str:
+    def redacted_text(self, text: str) -> str:
         """A text with everything private replaced, and without colors, which hide where a name begins."""
         if "\x1b[" in text:
             text = COLOR.sub("", text)
         for name, other in self._full_names.items():
             text = text.replace(name, other)
         if "@" in text:
-            text = patterns.MAIL.sub(lambda match: self.name("mail", match[0]), text)
+            text = patterns.MAIL.sub(lambda match: self.pseudonym("mail", match[0]), text)
         if "://" in text:
             text = patterns.URL.sub(self._url, text)
         if "GPU-" in text or "MIG-" in text:
             text = patterns.GPU_UUID.sub(self._gpu, text)
         if ":" in text or "-" in text or "." in text:
-            text = patterns.MAC.sub(lambda match: self.name("mac", match[0].lower()), text)
+            text = patterns.MAC.sub(lambda match: self.pseudonym("mac", match[0].lower()), text)
         if "." in text:
-            text = patterns.FQDN.sub(lambda m: m[0] if _is_public(m[0]) else self.name("host", m[0]), text)
+            text = patterns.FQDN.sub(lambda m: m[0] if _is_public(m[0]) else self.pseudonym("host", m[0]), text)
         text = patterns.LONG_ID.sub(self._long_id, text)
         text = patterns.IPV4.sub(self._ipv4, text)
         if ":" in text:
@@ -284,7 +284,7 @@ class Redactor:
             )
         if "\\\\" in text:
             text = patterns.WINDOWS_SHARE.sub(
-                lambda m: m[1] + self.name("host", m[2]) + self._replaced_windows_path(m[3]), text
+                lambda m: m[1] + self.pseudonym("host", m[2]) + self._replaced_windows_path(m[3]), text
             )
         if "\\" in text:
             text = patterns.WINDOWS_PATH.sub(lambda m: m[1] + self._replaced_windows_path(m[2]), text)
@@ -316,7 +316,7 @@ class Redactor:
                     and (sibling := _SIBLING_HOST.match(text, start))
                     and sibling[1] in self._host_stems
                 ):
-                    shown += (text[copied_to:start], self.name("host", sibling[0]))
+                    shown += (text[copied_to:start], self.pseudonym("host", sibling[0]))
                     copied_to = position = sibling.end()
         return "".join((*shown, text[copied_to:])) if shown else text
 
@@ -347,7 +347,7 @@ class Redactor:
         if host in ("github.com", "www.github.com") and rest.lower().startswith(public.PUBLIC_REPOSITORIES):
             return match[0]
         if host and host not in _LOCAL_HOSTS:
-            host = host if _is_public(host) else self.name("host", host)
+            host = host if _is_public(host) else self.pseudonym("host", host)
         if not public.SERVER_ROUTE.fullmatch(rest):
             rest = (
                 self._replaced_path(rest.partition("?")[0]) if host in _LOCAL_HOSTS else "/…" if len(rest) > 1 else rest
@@ -360,19 +360,19 @@ class Redactor:
             return address
         if address.startswith(("127.", "255.")) or address in ("0.0.0.0", *public.PUBLIC_ADDRESSES):  # noqa: S104  # compared with
             return address
-        return self.name("ip", address)
+        return self.pseudonym("ip", address)
 
     def _long_id(self, match: re.Match[str]) -> str:
         listed = match.string.startswith("  ", match.end()) and len(match[0]) in (32, 40, 64, 128)  # by md5sum
         fingerprint = "-" not in match[0] and (listed or public.CHECKSUM_BEFORE.search(_text_before(match)))
-        return match[0] if fingerprint else self.name("id", match[0])
+        return match[0] if fingerprint else self.pseudonym("id", match[0])
 
     def _ipv6(self, match: re.Match[str]) -> str:
         try:
             address = ipaddress.IPv6Address(match[0])
         except ValueError:
             return match[0]
-        return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
+        return match[0] if address.is_loopback or address.is_unspecified else self.pseudonym("ip", match[0].lower())
 
     def _replaced_path(self, path: str, *, home: bool = False) -> str:
         if public.SERVER_ROUTE.fullmatch(path):
@@ -395,7 +395,7 @@ class Redactor:
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._replace_word("user", part))
             elif position == chosen and position < len(parts) - 1 and part:
-                shown.append(self._names.get("user", {}).get(part) or self.name("dir", part))
+                shown.append(self._names.get("user", {}).get(part) or self.pseudonym("dir", part))
             elif chosen is not None and position < chosen:
                 shown.append(part)
             else:
@@ -405,7 +405,7 @@ class Redactor:
     def _replaced_component(self, part: str, *, last: bool) -> str:
         if (
             not part
-            or part in self._given_names
+            or part in self._used_pseudonyms
             or part.lower().rstrip(".") in public.COMMON_PATH_PARTS
             or public.COMMON_PATH_PART_FORM.fullmatch(part)
         ):
@@ -414,10 +414,10 @@ class Redactor:
             return self._names["user"][part]
         stem, dot, suffix = part.rpartition(".")
         if last and dot and stem and suffix.isalnum() and len(suffix) <= 8:
-            name = f"{self.name('file', part)}.{suffix}"
+            name = f"{self.pseudonym('file', part)}.{suffix}"
             self._remember(part, name)
             return name
-        return self.name("dir", part)
+        return self.pseudonym("dir", part)
 
     def _replaced_command(self, command: str) -> str:
         """Replaces the words of a command line that are files."""

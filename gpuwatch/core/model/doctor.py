@@ -84,7 +84,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     wsl: bool = False
     wsl_libraries: bool = False
     library_path: tuple[LibraryFolder, ...] = ()
-    in_the_way: tuple[tuple[str, bool], ...] = ()
+    shadowing_files: tuple[tuple[str, bool], ...] = ()
     """Files and folders with a framework's name that Python finds before the package, and whether in every program."""
 
 

@@ -153,6 +153,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
         return answers and (unread is None or "list of processes" not in unread.detail)
 
     @property
+    def has_mig(self) -> bool:
+        """Whether MIG is on."""
+        return self.readings.get("mig.mode") == "enabled"
+
+    @property
     def is_placeholder(self) -> bool:
         """Whether only its place is known: it does not answer, or is suspended, since gpuwatch was started."""
         return self.uuid.startswith((UNIDENTIFIED_PREFIX, ASLEEP_PREFIX))

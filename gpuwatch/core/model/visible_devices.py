@@ -37,13 +37,13 @@ class VisibleList:
 
     entries: tuple[str, ...]
     """Valid entries; of a number, only its digits."""
-    ended_at: str | None = None
+    invalid_entry: str | None = None
     """The first invalid entry."""
-    after: tuple[str, ...] = ()
+    unread_entries: tuple[str, ...] = ()
     """Entries after it, which CUDA never reads."""
     repeated: bool = False
-    """Whether ``ended_at`` is a duplicate: CUDA then shows no GPU at all."""
-    loose: tuple[tuple[str, str], ...] = ()
+    """Whether ``invalid_entry`` is a duplicate: CUDA then shows no GPU at all."""
+    misread: tuple[tuple[str, str], ...] = ()
     """Entries that are not plain numbers but that CUDA reads as a number, with that number."""
     devices: tuple[Device | None, ...] = ()
     """The GPU of each of ``entries``; None without a machine, and for a MIG instance."""
@@ -56,22 +56,24 @@ class VisibleList:
     @property
     def asks_for_none(self) -> bool:
         """Whether no GPU is visible because the list is empty or begins with a negative number."""
-        return self.hides_all and not self.repeated and (self.ended_at is None or self.ended_at.startswith("-"))
+        return (
+            self.hides_all and not self.repeated and (self.invalid_entry is None or self.invalid_entry.startswith("-"))
+        )
 
     @property
     def on_purpose(self) -> bool:
         """Whether people use this value to mean "no GPU"."""
-        return self.asks_for_none and not self.after
+        return self.asks_for_none and not self.unread_entries
 
     @property
-    def misread(self) -> str:
+    def misread_text(self) -> str:
         """How CUDA reads entries that are not plain numbers; empty without any."""
-        return ", ".join(f"{entry!r} is read as {number}" for entry, number in self.loose)
+        return ", ".join(f"{entry!r} is read as {number}" for entry, number in self.misread)
 
     @property
-    def meant(self) -> str:
+    def probable_value(self) -> str:
         """The probable meaning of entries that are not plain numbers: ``0,1`` for ``0 1``; empty without any."""
-        return ",".join(_meant_entry(entry) or number for entry, number in self.loose)
+        return ",".join(_meant_entry(entry) or number for entry, number in self.misread)
 
 
 class VisibleMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,21 +97,23 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> VisibleList:
     valid_entries: list[str] = []
     keys: list[object] = []
     found_devices: list[Device | None] = []
-    loose: list[tuple[str, str]] = []
+    found_misread: list[tuple[str, str]] = []
     for index, part in enumerate(parts):
         number, after = _leading_number(part), tuple(parts[index + 1 :])
         valid, device = _find_device(part, number, devices)
         if not valid or (number is not None) != numbers:
-            return VisibleList(tuple(valid_entries), part, after, loose=tuple(loose), devices=tuple(found_devices))
+            return VisibleList(
+                tuple(valid_entries), part, after, misread=tuple(found_misread), devices=tuple(found_devices)
+            )
         if number is not None and not _PLAIN_NUMBER.fullmatch(part):
-            loose.append((part, str(number)))
+            found_misread.append((part, str(number)))
         key = device.uuid if device is not None else part if number is None else number
         if key in keys:
-            return VisibleList((), part, after, repeated=True, loose=tuple(loose))
+            return VisibleList((), part, after, repeated=True, misread=tuple(found_misread))
         keys.append(key)
         found_devices.append(device)
         valid_entries.append(str(number) if number is not None else part)
-    return VisibleList(tuple(valid_entries), loose=tuple(loose), devices=tuple(found_devices))
+    return VisibleList(tuple(valid_entries), misread=tuple(found_misread), devices=tuple(found_devices))
 
 
 def visible_to(environment: Mapping[str, str], devices: Sequence[Device]) -> VisibleMap:
@@ -136,13 +140,10 @@ def visible_devices(value: str | None, order: str | None, devices: Sequence[Devi
     if not order_known and visible.entries and _leading_number(visible.entries[0]) is not None:
         return VisibleMap(map=(), unsure=_MIXED_MODELS)
     return VisibleMap(
-        map=_device_map(known), invalid=None if visible.on_purpose else visible.ended_at, hidden=visible.asks_for_none
+        map=_device_map(known),
+        invalid=None if visible.on_purpose else visible.invalid_entry,
+        hidden=visible.asks_for_none,
     )
-
-
-def has_mig(device: Device) -> bool:
-    """Whether this GPU has MIG on."""
-    return device.readings.get("mig.mode") == "enabled"
 
 
 def _leading_number(entry: str) -> int | None:
@@ -159,7 +160,7 @@ def _find_device(entry: str, number: int | None, devices: Sequence[Device] | Non
         return True, None
     if number is None and entry.startswith(MIG_PREFIX):
         # On a machine with MIG, NVML may not report an instance's UUID: it is assumed to be valid.
-        return any(map(has_mig, devices)), None
+        return any(device.has_mig for device in devices), None
     if number is None:
         named = [device for device in devices if device.uuid.lower().startswith(entry.lower())]
     else:

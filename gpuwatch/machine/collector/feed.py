@@ -96,10 +96,10 @@ class FeedStatus(msgspec.Struct, frozen=True):
     """Since the last snapshot arrived; None before the first."""
     waiting_seconds: float = 0.0
     """How long the next snapshot has been overdue; 0 if it is not."""
-    replaced: int = 0
-    """How often a collector that did not answer has been replaced."""
+    replacements: int = 0
+    """How often a collector that did not answer was replaced."""
     detail: str = ""
-    blame: str = ""
+    collector_fault: str = ""
     """What is wrong with the collector itself (``was stopped``); empty if it is waiting for the driver."""
     machine: Snapshot | None = None
     """The host and its processes without devices, read while the driver blocks the newest collector."""

@@ -75,7 +75,7 @@ def fork_collector(interval: float, *, share: bool = False, on_demand: bool = Fa
     pid = os.fork()
     if pid == 0:
         try:
-            _child(commands[0], frames[1], page, (interval, on_demand, False, share))
+            _child(commands[0], frames[1], page, interval, on_demand=on_demand, share=share)
         finally:
             os._exit(1)
     os.close(commands[0])
@@ -83,7 +83,7 @@ def fork_collector(interval: float, *, share: bool = False, on_demand: bool = Fa
     return ForkedProcess(pid, os.fdopen(commands[1], "wb"), os.fdopen(frames[0], "rb"), page)
 
 
-def _child(commands: int, frames: int, page: int | None, asked: tuple[float, bool, bool, bool]) -> None:
+def _child(commands: int, frames: int, page: int | None, interval: float, *, on_demand: bool, share: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -100,7 +100,7 @@ def _child(commands: int, frames: int, page: int | None, asked: tuple[float, boo
 
     code = 1
     try:
-        serve(Settings(*asked, page=page))
+        serve(Settings(interval, on_demand, share=share, page=page))
         code = 0
     finally:
         # This copy of the dashboard's process must never return into the dashboard's code.

@@ -122,8 +122,8 @@ class LiveFeed:
         """When the first and when the current collector were started."""
         self._resumed_at = 0.0
         """When this process was last continued after a stop: waits are counted from then."""
-        self._replaced = 0
-        self._replaced_in_vain = 0
+        self._replacements = 0
+        self._vain_replacements = 0
         """Replacements since the last snapshot."""
         self._sample_seconds = 0.0
         """What the last sample took."""
@@ -134,7 +134,7 @@ class LiveFeed:
         """Whether the last collector was replaced for a call that hung, which the next one leaves out."""
         self._call_hung_since_sample = False
         """Whether a collector since the last snapshot was replaced for a call that hung."""
-        self._collector_fault = ""
+        self._last_collector_fault = ""
         """Fault of the last replaced collector itself; empty if it was waiting for the driver."""
         self.failure = ""
         """The error of gpuwatch itself that ended the last collector; empty once a snapshot has come."""
@@ -216,14 +216,14 @@ class LiveFeed:
         overdue = since - self._settings.interval
         origin = (self._source.recording, self._source.note)
         if self.failure:  # known without waiting
-            overdue, reason, blame = max(overdue, 0.0), self.failure, _OWN_FAILURE
+            overdue, reason, fault = max(overdue, 0.0), self.failure, _OWN_FAILURE
         elif overdue > _OVERDUE_SECONDS + self._slowest_sample_seconds:
-            reason, blame = self.silence()
+            reason, fault = self.silence()
         elif last is None:
-            return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._host_only)
+            return FeedStatus("starting", None, 0.0, self._replacements, self._detail, machine=self._host_only)
         else:
-            return FeedStatus("ok", age, 0.0, self._replaced, self._detail, "", None, *origin)
-        return FeedStatus("not-answering", age, overdue, self._replaced, reason, blame, self._host_only, *origin)
+            return FeedStatus("ok", age, 0.0, self._replacements, self._detail, "", None, *origin)
+        return FeedStatus("not-answering", age, overdue, self._replacements, reason, fault, self._host_only, *origin)
 
     @property
     def waited_for_cpu(self) -> float:
@@ -232,26 +232,26 @@ class LiveFeed:
 
     def silence(self) -> tuple[str, str]:
         """Why no samples come, as far as known; and what is wrong with the collector, empty if it is the driver."""
-        blame, watch = self._blame(), self._watch
-        waits = "" if blame or watch is None or self._source.recording else watch.pending_call_text()
-        return waits or self._source.detail or self._detail, blame
+        fault, watch = self._current_fault(), self._watch
+        waits = "" if fault or watch is None or self._source.recording else watch.pending_call_text()
+        return waits or self._source.detail or self._detail, fault
 
-    def _blame(self) -> str:
+    def _current_fault(self) -> str:
         """Fault of the collector itself; empty while it runs, so that the driver is at fault."""
-        if self._source.blame or self._source.recording:
-            return self._source.blame
+        if self._source.collector_fault or self._source.recording:
+            return self._source.collector_fault
         process, watch = self._process, self._watch
         if process is None:
-            return self._collector_fault
+            return self._last_collector_fault
         code = process.returncode
         if code is None and procfs.is_stopped(process.pid):
             return "was stopped"
         if code is not None:
-            return self._collector_fault if self._library_crashes else ending_text(code)
+            return self._last_collector_fault if self._library_crashes else ending_text(code)
         # Its successor has to start first; only then can it be waiting for the driver.
         is_starting = time.monotonic() - self._started_at < _START_SECONDS
-        if is_starting and (self._collector_fault or self._call_hung_since_sample):
-            return self._collector_fault
+        if is_starting and (self._last_collector_fault or self._call_hung_since_sample):
+            return self._last_collector_fault
         return "" if watch is None else watch.collector_fault()
 
     def resumed(self) -> None:
@@ -336,9 +336,9 @@ class LiveFeed:
                 self._watch.close()
             self._process = None
             self._begin_idle_times()
-            self._replaced += 1
-            self._replaced_in_vain += 1
-            pause = _FAILED_PAUSE_SECONDS if self.failure else min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+            self._replacements += 1
+            self._vain_replacements += 1
+            pause = _FAILED_PAUSE_SECONDS if self.failure else min(10.0, 0.5 * 2 ** min(self._replacements, 5))
             if left_out:
                 pause = 0.0  # the next one does not make that call
 
@@ -352,8 +352,8 @@ class LiveFeed:
         self._call_left_out = False
         if hung_call is None and silent_seconds - min(self.waited_for_cpu, _MAX_STARVED_SECONDS) <= patience:
             return False
-        self._collector_fault = "was stopped" if procfs.is_stopped(process.pid) else ""
-        cause = "the collector was stopped and" if self._collector_fault else "the collector did not answer and"
+        self._last_collector_fault = "was stopped" if procfs.is_stopped(process.pid) else ""
+        cause = "the collector was stopped and" if self._last_collector_fault else "the collector did not answer and"
         if hung_call is not None:
             failure = f"did not return within {HANG_SECONDS:g} s"
             cause = f"{hung_call.name} {failure}; the collector"
@@ -367,18 +367,18 @@ class LiveFeed:
     def _note_end(self, process: CollectorProcess) -> bool:
         """Notes how a collector ended; whether it was a call that the next one will not make."""
         code = wait_for_exit_code(process)
-        self._collector_fault = _OWN_FAILURE if self.failure else ending_text(code)
+        self._last_collector_fault = _OWN_FAILURE if self.failure else ending_text(code)
         call = self._watch.call if self._watch is not None else None
         left_out = False
         if call is not None and code is not None and code < 0 and -code in CRASH_SIGNALS:
-            self._collector_fault += f" in {call.name}, a function of the driver's library"
+            self._last_collector_fault += f" in {call.name}, a function of the driver's library"
             name = signal.Signals(-code).name
             left_out = self._suspect_calls.leave_out(call.name, f"crashed the driver's library ({name})")
             if not left_out:
                 with self._arrived:
                     self._library_crashes = True
                     self._arrived.notify_all()
-        self._detail = f"the collector {self._collector_fault} and was replaced"
+        self._detail = f"the collector {self._last_collector_fault} and was replaced"
         return left_out
 
     def _sample_host(self) -> None:
@@ -396,7 +396,7 @@ class LiveFeed:
         A slow driver needs time, and a new collector asks it for more than the old one did: the time doubles with
         every collector that produced nothing.
         """
-        doubled = _REPLACE_SECONDS * (1 << min(self._replaced_in_vain, _MAX_DOUBLINGS))
+        doubled = _REPLACE_SECONDS * (1 << min(self._vain_replacements, _MAX_DOUBLINGS))
         return max(doubled, 5 * self._settings.interval, 3 * self._sample_seconds)
 
     def _note_duration(self, seconds: float) -> None:
@@ -442,7 +442,7 @@ class LiveFeed:
         self._suspect_calls.note_sample()
         if self._watch is not None:
             self._watch.note_delivery()
-        self._replaced_in_vain, self._call_hung_since_sample = 0, False
+        self._vain_replacements, self._call_hung_since_sample = 0, False
         self._note_duration(snapshot.took_seconds)
         note_seen_devices(self._settings.seen, snapshot.devices)
         with self._arrived:  # who reads "ok" finds the sample, and who has the sample does not read "starting"

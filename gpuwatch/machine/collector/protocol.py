@@ -73,5 +73,5 @@ class Source(msgspec.Struct, frozen=True):
     note: str = ""
     """The last change, for the user."""
     detail: str = ""
-    blame: str = ""
-    """``blame`` of the recorder's ``FeedStatus`` while its collector is late."""
+    collector_fault: str = ""
+    """``collector_fault`` of the recorder's ``FeedStatus`` while its collector is late."""

@@ -98,8 +98,8 @@ class RecorderFollower:
         """What the user is told while its samples are shown."""
         path = self.recorder.entry.path
         silence = self.recorder.silence if self.is_late else None
-        detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
-        return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
+        detail, fault = (silence.detail, silence.collector_fault) if silence is not None else ("", "")
+        return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, fault)
 
     @property
     def is_usable(self) -> bool:

@@ -26,7 +26,7 @@ class Energy:
     estimated: bool
     """Whether it was integrated from power samples."""
     devices: int = 1
-    unknown: int = 0
+    unknown_devices: int = 0
     """Devices of which nothing is known, and which ``joules`` leaves out."""
     mean_watts: float = 0.0
     """Mean power in watts; for several devices, the sum of their means."""

@@ -98,7 +98,8 @@ class History:
     def __init__(self, capacity: int = 600) -> None:
         """``capacity`` is in samples."""
         self.capacity = capacity
-        self.snapshots = 0
+        self.sample_count = 0
+        """Samples that were added, those beyond the capacity too."""
         self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
         self._last_numbers: dict[tuple[str, str], float] = {}
@@ -115,7 +116,7 @@ class History:
             self._put_changes(self._devices, snapshot.devices)
             self._devices = snapshot.devices
             # Series are extended when they are read, or when their value changes.
-            self.snapshots += 1
+            self.sample_count += 1
             self._times.append(snapshot.taken_at.timestamp())
             return
         self._remember_holders(before, snapshot)
@@ -137,13 +138,13 @@ class History:
             elif device.uuid in known and "memory.used_bytes" in known[device.uuid].readings:
                 self._lost_holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
 
-    def holders(self, uuid: str) -> tuple[Process, ...]:
+    def lost_holders(self, uuid: str) -> tuple[Process, ...]:
         """The last known processes of a device that does not answer."""
         return self._lost_holders.get(uuid, ())
 
     def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
         """Appends only changed readings: in most samples there are few."""
-        count = self.snapshots
+        count = self.sample_count
         for device, old in zip(now, before, strict=True):
             if device is old:
                 continue
@@ -170,7 +171,7 @@ class History:
         """Appends samples; each column has as many values, None for a gap. All other metrics get gaps."""
         if not times:
             return
-        before, gaps = self.snapshots, array("d", (_GAP,)) * len(times)
+        before, gaps = self.sample_count, array("d", (_GAP,)) * len(times)
         for key in columns:
             if key not in self._series:
                 self._series[key] = Series(self.capacity, before)
@@ -186,7 +187,7 @@ class History:
                 last = next((value for value in reversed(column) if value is not None), last)
             if series.last != series.last and last == last:
                 self._last_numbers[key] = last
-        self.snapshots += len(times)
+        self.sample_count += len(times)
         self._times.extend(times)
 
     def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
@@ -197,7 +198,7 @@ class History:
         series = self._series.get((uuid, metric_id))
         if series is None:
             return ()
-        series.extend_to(self.snapshots)
+        series.extend_to(self.sample_count)
         return series
 
     def prepend(self, earlier: History) -> None:
@@ -207,14 +208,14 @@ class History:
         count = min(last, self.capacity - len(own))
         if count <= 0:
             return
-        self.snapshots += count
+        self.sample_count += count
         for series in self._series.values():
             series.extended_to += count
         for uuid, metric_id in list(earlier._series):
             known = earlier.series(uuid, metric_id)
             column = [*[None] * (len(times) - len(known)), *known]
-            series = self._series.setdefault((uuid, metric_id), Series(self.capacity, self.snapshots))
-            series.extend_to(self.snapshots)
+            series = self._series.setdefault((uuid, metric_id), Series(self.capacity, self.sample_count))
+            series.extend_to(self.sample_count)
             series.prepend(column[last - count : last], len(own) - len(series))
         self._times = deque([*times[last - count : last], *own], maxlen=self.capacity)
 
@@ -235,7 +236,7 @@ class History:
         self._last_numbers = other._last_numbers | self._last_numbers
 
     def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
-        """Makes :meth:`last_number` and :meth:`holders` tell what a device last had that no longer answers."""
+        """Makes :meth:`last_number` and :meth:`lost_holders` tell what a device last had that no longer answers."""
         values = ((name, number(value)) for name, value in device.readings.items())
         self._last_numbers |= {(device.uuid, name): value for name, value in values if value is not None}
         self._lost_holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
@@ -250,16 +251,16 @@ class History:
         times = list(self._times)
         keep = bisect_right(times, moment)
         then = History(self.capacity)
-        then.snapshots = self.snapshots - (len(times) - keep)
+        then.sample_count = self.sample_count - (len(times) - keep)
         then._times.extend(times[:keep])
         then.fall_back_to(self)
         then._lost_holders = self._lost_holders
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:
                 continue
-            series.extend_to(self.snapshots)
+            series.extend_to(self.sample_count)
             left = keep - (len(times) - len(series))
             if left > 0:
                 then._series[key] = series.first(left)
-                then._series[key].extended_to = then.snapshots
+                then._series[key].extended_to = then.sample_count
         return then

@@ -1,4 +1,4 @@
-"""How processes are named in events, findings, tables and reports."""
+"""How processes and their frameworks are named in events, findings, tables and reports."""
 
 from __future__ import annotations
 

@@ -303,9 +303,9 @@ class DeviceEvents:
 def _mig_events(before: Device, now: Device, at: float) -> list[MachineEvent]:
     """An event if MIG was switched or its instances changed. A failed reading is not a change."""
     modes = before.get("mig.mode"), now.get("mig.mode")
-    then, uuids = ({instance.id: instance for instance in device.mig_instances} for device in (before, now))
-    if then.keys() == uuids.keys() or not all(isinstance(mode, str) for mode in modes):
+    old_ids, new_ids = ({instance.id for instance in device.mig_instances} for device in (before, now))
+    if old_ids == new_ids or not all(isinstance(mode, str) for mode in modes):
         return []
     profiles = ", ".join(printable(instance.profile or instance.id) for instance in now.mig_instances)
-    text = f"MIG layout changed: {profiles or f'no instances, {len(then)} before'}"
+    text = f"MIG layout changed: {profiles or f'no instances, {len(old_ids)} before'}"
     return [device_event(now, at, "mig.changed", text, "info")]

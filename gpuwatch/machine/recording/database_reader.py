@@ -141,7 +141,7 @@ class Database:
             self._connection = salvage.database()
         except (OSError, ValueError, *DATABASE_ERRORS):
             raise unreadable_error(self._path, error) from error
-        if not salvage.rows:
+        if not salvage.row_count:
             raise error if isinstance(error, GpuwatchError) else unreadable_error(self._path, error)
         self.salvaged, self._damage.database = True, salvage.describe_damage()
 
@@ -176,7 +176,7 @@ class Salvage:
         self._log = _read_log_pages(path.with_name(f"{path.name}-wal"))
         """Pages that are still in the log."""
         self._page_count = max(-(-len(self._data) // _PAGE_BYTES), *self._log, 0)
-        self.rows = 0
+        self.row_count = 0
         """Rows that were found."""
         self._unread_pages = 0
         """Pages with rows that cannot be read."""
@@ -191,7 +191,7 @@ class Salvage:
                     values[0] = rowid
                 marks = ",".join("?" * len(values))
                 try:
-                    self.rows += db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608  # a table of ours
+                    self.row_count += db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608  # a table of ours
                 except (sqlite3.Error, OverflowError):
                     self._unread_pages += 1
         db.execute("COMMIT")

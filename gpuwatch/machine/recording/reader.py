@@ -206,6 +206,7 @@ class Recording(SampleStore):
 
     @property
     def sessions(self) -> list[RecorderSession]:
+        """The times for which a recorder ran, in their order."""
         rows = self._db.rows("SELECT id, began, ended, why, hostname, version, interval FROM runs ORDER BY id")
         return list(self.damage.readable("run", session_of, ((row[0], row) for row in rows)))
 
@@ -237,6 +238,7 @@ class Recording(SampleStore):
 
     @property
     def samples(self) -> int:
+        """How many samples are shown."""
         return self._samples_before[-1]
 
     @property

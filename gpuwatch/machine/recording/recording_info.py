@@ -33,7 +33,6 @@ _MAX_LISTED = 5
 
 def recording_info(recording: Recording) -> RecordingInfo:
     """What is in a file; :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read."""
-    runs = recording.sessions
     last = recording.at(float("inf")) if recording.samples else None
     snapshot = last.snapshot if last is not None else None
     processes = recording.processes()
@@ -59,7 +58,7 @@ def recording_info(recording: Recording) -> RecordingInfo:
         events=len(recording.events()),
         problems=tuple(map(_problem, problems)),
         gaps=_gaps_of(recording),
-        recorders=tuple(map(_run, runs)),
+        recorders=tuple(map(_recorder_run, recording.sessions)),
     )
 
 
@@ -136,13 +135,13 @@ def _problem(finding: RecordedFinding) -> RecordedProblem:
     )
 
 
-def _run(run: RecorderSession) -> RecorderRun:
+def _recorder_run(session: RecorderSession) -> RecorderRun:
     return RecorderRun(
-        began=_datetime_of(run.began),
-        ended=_datetime_of(run.ended),
-        ended_by=run.why or None,
-        interval_seconds=run.interval,
-        gpuwatch_version=run.version,
+        began=_datetime_of(session.began),
+        ended=_datetime_of(session.ended),
+        ended_by=session.why or None,
+        interval_seconds=session.interval,
+        gpuwatch_version=session.version,
     )
 
 
@@ -150,7 +149,7 @@ def check_recording(path: Path) -> RecordingCheck:
     """Reads everything; :class:`~gpuwatch.core.errors.GpuwatchError` if nothing of it can be read."""
     with Recording(path) as recording:
         recording.verify(decode=True)
-        damaged = [*(f"database: {line}" for line in _sqlite_problem(path)), *recording.damage.lines()]
+        damaged = [*(f"database: {line}" for line in _sqlite_problems(path)), *recording.damage.lines()]
         return RecordingCheck(
             source=printable_path(path),
             whole=not damaged,
@@ -174,7 +173,7 @@ def check_lines(report: RecordingCheck) -> Iterator[str]:
     yield f"{report.source}: {verdict}; {summary}"
 
 
-def _sqlite_problem(path: Path) -> list[str]:
+def _sqlite_problems(path: Path) -> list[str]:
     """What SQLite finds; empty if it cannot open the file, which the reader has noted."""
     try:
         with closing(open_to_read(path)) as db:

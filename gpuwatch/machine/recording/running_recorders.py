@@ -33,14 +33,14 @@ _SUFFIX = ".recorder"
 _MAX_BYTES = 8192
 
 
-class SilenceReport(msgspec.Struct, frozen=True):
+class SilenceReport(msgspec.Struct, frozen=True, rename={"collector_fault": "blame"}):
     """A recorder's report that its collector is late. The recorder repeats it every second."""
 
     at: float
     """When it was reported, in seconds since the machine started."""
     detail: str
-    blame: str
-    """Fault of the recorder's collector, as in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
+    collector_fault: str
+    """As in :class:`gpuwatch.machine.collector.feed.FeedStatus`."""
 
 
 class RecorderEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +108,9 @@ class Announcement:
             new.unlink()
             raise
 
-    def report_silence(self, detail: str, blame: str) -> None:
+    def report_silence(self, detail: str, collector_fault: str) -> None:
         """Tells readers that this process works although no sample comes; repeat it every second."""
-        self._update_entry(silence=SilenceReport(_uptime(), detail, blame))
+        self._update_entry(silence=SilenceReport(_uptime(), detail, collector_fault))
 
     def report_sample(self) -> None:
         """A sample came. A recorder that started with the machine may see the host get its name only now."""

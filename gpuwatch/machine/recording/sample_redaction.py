@@ -54,7 +54,7 @@ class SampleRedactor:
 
     def xml(self, text: str) -> str:
         """XML whose contents have no names that were found, nor others that have the form of one."""
-        return re.sub("(?<=>)[^<]+", lambda match: self._redactor.text(match[0]), text)
+        return re.sub("(?<=>)[^<]+", lambda match: self._redactor.redacted_text(match[0]), text)
 
     def host(self, name: str) -> str:
         return str(self._redactor.replaced(name, "hostname"))

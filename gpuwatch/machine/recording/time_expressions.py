@@ -42,8 +42,8 @@ def parse_begin(text: str, now: float) -> float:
 
 
 def _time_of_day(time_of_day: re.Match[str], now: float, zone: datetime.tzinfo | None) -> float:
-    today = datetime.datetime.fromtimestamp(now, zone)
-    when = today.replace(
+    local_now = datetime.datetime.fromtimestamp(now, zone)
+    when = local_now.replace(
         hour=int(time_of_day[2]), minute=int(time_of_day[3]), second=int(time_of_day[4] or 0), microsecond=0
     )
     if time_of_day[1] == "yesterday" or (time_of_day[1] is None and when.timestamp() > now):

@@ -291,8 +291,8 @@ class RecordingWriter:
             (self._boot_id, boot - self._max_age, now - self._max_age),
         )
         self._delete_rows(now - self._max_age)
-        for seconds, times in AGE_FACTORS.items():
-            last = now - times * self._max_age - BLOCK_SECONDS[seconds]
+        for seconds, factor in AGE_FACTORS.items():
+            last = now - factor * self._max_age - BLOCK_SECONDS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
         self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - AGE_FACTORS[HOUR] * self._max_age,))
 

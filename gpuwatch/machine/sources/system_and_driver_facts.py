@@ -1,7 +1,7 @@
 """Facts about the system, NVIDIA's driver and the job, from /proc, /dev, /sys, library folders and variables.
 
-The only part of ``doctor`` that reads the operating system. Files are read below a root folder, so that a test can
-build a machine. Sources: the driver's README ( "/proc interface" and "device nodes"), ``proc(5)``, Linux's
+For ``doctor``, reports and snapshots. Files are read below a root folder, so that a test can build a machine.
+Sources: the driver's README ("/proc interface" and "device nodes"), ``proc(5)``, Linux's
 ``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib).
 """
 
@@ -61,7 +61,7 @@ def read_system_facts(environment: Mapping[str, str], root: str | Path = "/") ->
         library_path=tuple(
             _library_folder(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder
         ),
-        in_the_way=tuple(_shadowing_files(environment)),
+        shadowing_files=tuple(_shadowing_files(environment)),
     )
 
 

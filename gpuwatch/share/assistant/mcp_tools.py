@@ -105,7 +105,7 @@ class ToolContext:
         redactor.learn({"hostname": os.uname().nodename, "user": Path.home().name})
         if self.collector.newest is not None:
             redactor.learn(msgspec.to_builtins(masked(self.collector.newest)))
-        return redactor.text(text)
+        return redactor.redacted_text(text)
 
 
 _AnswerFunction = Callable[[ToolContext, Any], Awaitable[dict[str, Any]]]

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.share.exporter.process_owners import Owner
 from gpuwatch.share.openmetrics_text import Family, label_text
 
@@ -122,7 +121,7 @@ def dcgm_series(
     gpu_labels = _gpu_labels(device, snapshot, host)
     owner_labels = list(_owner_labels(owners))
     label_texts = [label_text(gpu_labels | owner) for owner in owner_labels]
-    is_divided = has_mig(device) and bool(device.mig_instances)
+    is_divided = device.has_mig and bool(device.mig_instances)
     for metric in DCGM_METRICS:
         if (metric.default or all_metrics) and not (is_divided and metric.per_mig_instance):
             yield from _metric_series(metric, device.readings.get(metric.metric_id), label_texts)

@@ -14,7 +14,6 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane, MetricSpec
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import BAD_STATES, UNLISTED, Device, Process, Snapshot
-from gpuwatch.core.model.visible_devices import has_mig
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import idle_devices
@@ -182,7 +181,7 @@ def _gpu_series(
     for device, instance, free in devices_and_use:
         if instance is not None:
             lines.add(families.MIG_FREE, lines.labels(device, mig_instance=instance.id), float(free))
-        elif not has_mig(device):
+        elif not device.has_mig:
             lines.add(families.GPU_FREE, gpu_labels[device.uuid], float(free))
     for device in readable:
         computing = [process for process in by_device[device.uuid] if process.type != "G"]

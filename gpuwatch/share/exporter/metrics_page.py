@@ -197,7 +197,7 @@ class PageUpdater:
             self._log(f"gpuwatch: serving samples {source}")
         if (driver_silent := status.state == "not-answering") != self._driver_silent:
             self._driver_silent = driver_silent
-            what = f"the collector {status.blame}" if status.blame else "the driver does not answer"
+            what = f"the collector {status.collector_fault}" if status.collector_fault else "the driver does not answer"
             why = "; ".join(filter(None, (what, status.detail)))
             self._log(f"gpuwatch: no samples: {why}" if driver_silent else "gpuwatch: sampling again")
         newest = self._snapshot
@@ -208,7 +208,7 @@ class PageUpdater:
             newest,
             tuple(finding for finding in findings if finding.until is None),
             None if status.state == "starting" else status.state == "ok" and has_driver,
-            status.replaced,
+            status.replacements,
             self._taken_at is not None and self._monotonic() - self._taken_at < STALE_SECONDS,
             self._xids.counts,
         )

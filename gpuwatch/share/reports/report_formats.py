@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
+from gpuwatch.core.formatting.terminal_support import terminal_columns
 from gpuwatch.core.safe_text import harmless
-from gpuwatch.core.write_file import is_special, terminal_columns, write_text
+from gpuwatch.core.write_file import is_special, write_text
 
 if TYPE_CHECKING:
     from gpuwatch.core.model.json_codec import Document

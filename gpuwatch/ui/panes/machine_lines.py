@@ -79,8 +79,8 @@ def feed_state(view: View, *, short: bool = False) -> Span:
     status = view.status
     if status.state == "not-answering":
         words = "no answer" if short else "no answer from the driver"
-        if status.blame:
-            words = f"collector {printable(status.blame).removeprefix('was ')}, no data"
+        if status.collector_fault:
+            words = f"collector {printable(status.collector_fault).removeprefix('was ')}, no data"
         return f"✖ {words} for {status.waiting_seconds:.0f} s", "error"
     if status.state == "stopped":
         return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"

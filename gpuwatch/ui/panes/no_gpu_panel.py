@@ -80,8 +80,8 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
         return "starting", "dim", [[("◌ ", "accent"), ("querying the driver for GPUs…", "text")]]
     since = clock_text(view.now - status.waiting_seconds)
     who = "the driver has not answered"
-    if status.blame:
-        who = f"no answer: the collector process {printable(status.blame)}"
+    if status.collector_fault:
+        who = f"no answer: the collector process {printable(status.collector_fault)}"
     body: list[list[Span]] = []
     _add_wrapped(body, "✖ ", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since}", inner)
     if status.detail:
@@ -89,7 +89,7 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
     if status.machine is not None:
         meanwhile = "host and processes are shown meanwhile; GPUs appear as soon as it answers"
         _add_wrapped(body, "→ ", "accent", meanwhile, inner)
-    if not status.blame:
+    if not status.collector_fault:
         hint = "if this lasts: check dmesg for Xid or NVRM lines, and whether nvidia-smi hangs as well"
         if view.simulated:
             hint = "a fault makes the simulated driver hang; to end it: gpuwatch sim fault clear"

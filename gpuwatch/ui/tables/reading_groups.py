@@ -173,7 +173,7 @@ def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[ReadingRow, 
         unknown = f"{UNKNOWN} no sample"
         return ReadingRow(energy, unknown, False, short), ReadingRow(power, unknown, False)
     how = " estimated" if used.estimated else ""
-    less = f" without {used.unknown} GPU{'s' * (used.unknown > 1)}" if used.unknown else ""
+    less = f" without {used.unknown_devices} GPU{'s' * (used.unknown_devices > 1)}" if used.unknown_devices else ""
     return (
         ReadingRow(energy, f"{units.energy(used.joules, 3600)}{how}{less}", short=short),
         ReadingRow(power, f"{used.mean_watts:.0f} W over {hours_minutes(used.seconds)}{how}{less}"),

@@ -41,8 +41,8 @@ class DriverSilence:
         if status.source_note and status.source_note != self._source_note:
             self._source_note = status.source_note
             found.append(MachineEvent(at=at, kind="source.changed", text=printable(status.source_note)))
-        if status.replaced > self._replacement_count:
-            self._replacement_count = status.replaced
+        if status.replacements > self._replacement_count:
+            self._replacement_count = status.replacements
             replaced = warning_finding(
                 "unknown",
                 title=printable(status.detail) or "the collector did not answer and was replaced",
@@ -84,20 +84,20 @@ def _event(at: float, kind: str, found: Finding, ending_text: str = "") -> Machi
 
 
 def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
-    """``status.blame``: the collector, not the driver, is at fault."""
+    """``status.collector_fault``: the collector, not the driver, is at fault."""
     no_sample = (
         f"no sample since {since.astimezone():%H:%M:%S}; the data shown is older, and findings are not updated until"
         " samples arrive"
     )
-    if status.blame:
+    if status.collector_fault:
         found = error_finding(
             "unknown",
-            title=f"The collector, which queries the driver, {printable(status.blame)}",
+            title=f"The collector, which queries the driver, {printable(status.collector_fault)}",
             evidence=("the collector is a process of gpuwatch itself", printable(status.detail), no_sample),
             action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
         )
         return replace(found, since=since)
-    times = "once" if status.replaced == 1 else f"{status.replaced} times"
+    times = "once" if status.replacements == 1 else f"{status.replacements} times"
     found = likely_error(
         "driver.bad-state",
         title="The driver does not answer",
@@ -105,7 +105,7 @@ def _silence_finding(status: FeedStatus, since: datetime.datetime) -> Finding:
             no_sample,
             "the process that queries it is running and waiting for an answer",
             printable(status.detail),
-            f"it was replaced {times} so far" if status.replaced else "",
+            f"it was replaced {times} so far" if status.replacements else "",
         ),
         action="If this persists, look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",
     )

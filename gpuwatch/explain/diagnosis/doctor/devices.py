@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.driver_advice import JOIN_DEVICE_GROUP, PASS_GPUS_TO_CONTAINER
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
+from gpuwatch.core.model.visible_devices import MIG_PREFIX
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card, deadline_answer
 from gpuwatch.explain.diagnosis.memory.memory_holders import free_memory_advice, holders
@@ -112,7 +112,7 @@ def mig(facts: Facts) -> Answer | None:
     """A GPU in MIG mode is selected by the UUID of an instance, never by a number."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    on = list(filter(has_mig, facts.gpus))
+    on = [device for device in facts.gpus if device.has_mig]
     asked = [entry.strip() for entry in (facts.visible or "").split(",") if entry.strip()]
     instances = [entry for entry in asked if entry.startswith(MIG_PREFIX)]
     if len(instances) > 1:

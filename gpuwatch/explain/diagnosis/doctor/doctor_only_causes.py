@@ -287,7 +287,7 @@ def framework_timed_out(facts: Facts, installation: FrameworkFacts) -> Iterator[
 @_rule("unknown", needs="system")
 def shadowing_files(facts: Facts, system: System) -> Iterator[Finding]:
     """The user's own file or folder with the framework's name, which Python imports instead."""
-    for path, in_python_path in system.in_the_way:
+    for path, in_python_path in system.shadowing_files:
         name = path.removesuffix("/").rpartition("/")[2].removesuffix(".py")
         programs = "every program, because its folder is in PYTHONPATH" if in_python_path else "programs in its folder"
         yield finding(

@@ -47,23 +47,23 @@ def visible_devices(facts: Facts) -> Answer | None:
     shown = f"CUDA_VISIBLE_DEVICES={value}"
     if seen.hides_all and seen.on_purpose:
         return fail(f"{shown} hides every GPU", "Unset it, or list the GPUs to use (0, or a UUID).")
-    if seen.ended_at is not None:
+    if seen.invalid_entry is not None:
         reason = "is not a GPU of this machine"
         if seen.repeated:
             reason = "is a duplicate, so CUDA shows no GPU at all"
-        elif seen.ended_at.startswith("-"):
+        elif seen.invalid_entry.startswith("-"):
             reason = "ends the list"
-        rest = f", {', '.join(seen.after)} is never read" if seen.after and not seen.repeated else ""
-        read = f"; {seen.misread}" if seen.loose else ""
+        rest = f", {', '.join(seen.unread_entries)} is never read" if seen.unread_entries and not seen.repeated else ""
+        read = f"; {seen.misread_text}" if seen.misread else ""
         state = warn if seen.entries else fail
         return state(
-            f"{shown}: {seen.ended_at!r} {reason}{rest}{read}; visible: {', '.join(seen.entries) or 'none'}",
+            f"{shown}: {seen.invalid_entry!r} {reason}{rest}{read}; visible: {', '.join(seen.entries) or 'none'}",
             valid_visible_devices_advice(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
         )
-    if seen.loose:
+    if seen.misread:
         return warn(
-            f"{shown}: {seen.misread}; visible: {', '.join(seen.entries)}",
-            f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
+            f"{shown}: {seen.misread_text}; visible: {', '.join(seen.entries)}",
+            f"List plain numbers separated by commas: {seen.probable_value}, if that is what you meant.",
         )
     if devices is None:
         return skip(f"{shown}: without a driver the GPUs are unknown")

@@ -94,7 +94,7 @@ def distributions(facts: Facts, installation: FrameworkFacts) -> Answer | None:
 @check("framework.in-the-way", "Files that shadow the framework")
 def shadowing_files(facts: Facts) -> Answer | None:
     """Files with the framework's name in the working directory or PYTHONPATH, which Python imports instead."""
-    found = facts.system.in_the_way if facts.system is not None else ()
+    found = facts.system.shadowing_files if facts.system is not None else ()
     if not found:
         return None
     return warn(", ".join(path for path, _ in found), "Rename them, or start programs in another folder.")

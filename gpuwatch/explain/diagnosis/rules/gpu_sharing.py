@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig
+from gpuwatch.core.model.visible_devices import MIG_PREFIX
 from gpuwatch.explain.diagnosis.evidence import NO_LOG, Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, likely_info, rule
 from gpuwatch.machine.sources.procfs import ELSEWHERE, HIDDEN
@@ -25,7 +25,7 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     has_program = evidence.run is not None or evidence.log is not NO_LOG
     severity: Severity = "error" if has_program and not evidence.gpu_usable else "warning"
     devices = evidence.gpus
-    mig_gpus = {str(device.index): device for device in devices if has_mig(device)}
+    mig_gpus = {str(device.index): device for device in devices if device.has_mig}
     setting = f"CUDA_VISIBLE_DEVICES={value}"
     certainty: Certainty = "fact" if len(entries) > 1 else "likely"
     no_device = evidence.log.kernel_module_version is not None and "driver.cuinit" in evidence.log.topics
@@ -37,7 +37,7 @@ def mig_selection(evidence: Evidence) -> Iterator[Finding]:
     elif mig_entries and len(entries) > 1:
         title = "MIG instances and whole GPUs are listed together, which CUDA does not support"
         action = "List one MIG instance, or whole GPUs without MIG."
-    elif mig_entries and devices and not any(has_mig(device) for device in devices):
+    elif mig_entries and devices and not any(device.has_mig for device in devices):
         title = "A MIG instance is requested, but no GPU in this machine has MIG enabled"
         action = "Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance."
     elif mig_entries and not devices and not evidence.gpu_usable and no_device:

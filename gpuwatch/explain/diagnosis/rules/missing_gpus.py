@@ -48,16 +48,16 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if value is None:
         return
     seen = read_visible(value, devices)
-    if (seen.ended_at or "").startswith(MIG_PREFIX):
+    if (seen.invalid_entry or "").startswith(MIG_PREFIX):
         return  # reported as mig.misuse
-    if not seen.hides_all and seen.ended_at is None:
-        if seen.loose:
-            hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
+    if not seen.hides_all and seen.invalid_entry is None:
+        if seen.misread:
+            hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.misread) else ""
             yield likely_warning(
                 "visibility.bad-ordinal",
-                title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
+                title=f"In CUDA_VISIBLE_DEVICES {seen.misread_text}{hint}",
                 evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
-                action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
+                action=f"List plain numbers separated by commas: {seen.probable_value}, if that is what you meant.",
             )
         if visibility_may_explain_no_device(evidence) and MIG_PREFIX not in value:
             yield likely_error(
@@ -85,7 +85,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     elif seen.on_purpose and _place_of_setting(evidence):
         yield _own_choice_finding(evidence, f"{_place_of_setting(evidence)} sets {lines[0]}", lines)
         return
-    if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
+    if seen.on_purpose or (logged is not None and seen.hides_all and not seen.unread_entries):
         place_text = f" at {_place_of_setting(evidence)}" if _place_of_setting(evidence) else ""
         if evidence.program is not None:
             place_text = place_text or " where it was set (the shell, a job script, or the program itself)"
@@ -102,17 +102,19 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     title = "" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU"
     if seen.repeated:
         title = "CUDA_VISIBLE_DEVICES names a GPU twice, which hides every GPU"
-        lines.append(f"{seen.ended_at!r} is listed twice: CUDA then shows no GPU at all")
+        lines.append(f"{seen.invalid_entry!r} is listed twice: CUDA then shows no GPU at all")
     else:
-        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible: {visible}")
-        if seen.after:
-            lines.append(f"ignored: {', '.join(seen.after)}")
-    lines.append(seen.misread)
+        lines.append(f"CUDA stops reading at {seen.invalid_entry!r}: visible: {visible}")
+        if seen.unread_entries:
+            lines.append(f"ignored: {', '.join(seen.unread_entries)}")
+    lines.append(seen.misread_text)
     advice = valid_visible_devices_advice(value)
     yield finding(
         "visibility.bad-ordinal",
         severity,
-        "fact" if devices is not None or seen.repeated or advice or (seen.ended_at or "").startswith("-") else "likely",
+        "fact"
+        if devices is not None or seen.repeated or advice or (seen.invalid_entry or "").startswith("-")
+        else "likely",
         title=title,
         evidence=lines,
         action=advice or "List only existing GPUs, without -1 and without duplicates; UUIDs are safest.",
@@ -128,7 +130,7 @@ def hidden_from_child_process(evidence: Evidence, run: Run) -> Iterator[Finding]
         if value is None or value == evidence.visible_devices or process.device_map:
             continue
         seen = read_visible(value, gpus)
-        if seen.hides_all and not seen.on_purpose and not (seen.ended_at or "").startswith(MIG_PREFIX):
+        if seen.hides_all and not seen.on_purpose and not (seen.invalid_entry or "").startswith(MIG_PREFIX):
             yield warning_finding(
                 "visibility.bad-ordinal",
                 title=f"CUDA_VISIBLE_DEVICES={value} of process {process.pid} names no GPU in this machine",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
-from gpuwatch.core.model.visible_devices import MIG_PREFIX, has_mig, visible_devices
+from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
 from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.cuda_compatibility import capabilities_of_build, parse_capability
@@ -114,7 +114,11 @@ def predict(
     """
     if framework is not None and framework.name != "tensorflow":
         return None
-    if machine.driver is None or MIG_PREFIX in (requested.visible or "") or any(map(has_mig, machine.devices)):
+    if (
+        machine.driver is None
+        or MIG_PREFIX in (requested.visible or "")
+        or any(device.has_mig for device in machine.devices)
+    ):
         return None
     build = framework.build if framework is not None else {}
     if framework is not None and framework.gpu_build is False and simulation != "plugin":

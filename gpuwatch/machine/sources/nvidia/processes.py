@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuwatch.core.model.accounted_process import AccountedProcess
-from gpuwatch.core.model.metrics import BY_ID as METRICS
+from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
@@ -18,7 +18,7 @@ from gpuwatch.machine.sources.nvidia.nvml_errors import answer_or_none
 
 NO_INSTANCE = 0xFFFFFFFF
 """"No GPU instance" in a list of processes."""
-_MAX_BYTES = METRICS["memory.used_bytes"].bounds[1]
+_MAX_BYTES = BY_ID["memory.used_bytes"].bounds[1]
 """More is not available (all ones), or no answer of a GPU."""
 _INITIAL_PROCESSES = 64
 """Initial size of the buffers, in processes."""
