@@ -103,7 +103,7 @@ def test_a_gap_is_no_evidence() -> None:
     assert "throttle.power" not in ids(watched(two))
     watch = watched([*seconds(9, lambda s: sample(s, [gpu(readings=HOT)]))])
     watched(seconds(9, lambda s: sample(s, [gpu(readings=HOT)]), start=200), watch)
-    assert watch.unobserved == pytest.approx(192)
+    assert watch.unobserved_seconds == pytest.approx(192)
     (found,) = of(
         watched([sample(209, [gpu(readings=HOT)]), sample(215, [gpu(readings=HOT)])], watch).findings,
         "throttle.thermal",
@@ -139,7 +139,7 @@ def test_samples_that_come_seldom_are_no_gaps() -> None:
     """An interval of a minute: the steps themselves are the evidence; the first of them is not known yet."""
     watch = watched(seconds(600, lambda s: sample(s, [gpu(readings=HOT)]), step=60))
     assert "throttle.thermal" in ids(watch)
-    assert watch.unobserved == 60
+    assert watch.unobserved_seconds == 60
 
 
 def test_a_clock_that_is_set_back_begins_anew() -> None:

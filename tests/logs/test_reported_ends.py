@@ -20,7 +20,7 @@ from gpuwatch.explain.logs.reported_ends import (
     PROCESS_FAILED,
     TERMINATED,
     TIME_LIMIT,
-    reported_end,
+    topic_of_report,
 )
 from tests.every import every
 
@@ -171,7 +171,7 @@ def test_torchruns_root_cause_counts_not_the_ranks_that_were_ended_for_it(code: 
 
 
 def test_a_make_within_a_make() -> None:
-    assert reported_end("make[2]: *** [train] Error 2") == PROCESS_FAILED
+    assert topic_of_report("make[2]: *** [train] Error 2") == PROCESS_FAILED
 
 
 def test_the_programs_own_error_is_told_not_the_launchers() -> None:
@@ -266,7 +266,7 @@ def test_a_cause_that_the_log_names_stays_the_cause() -> None:
     ]
 )
 def test_what_only_looks_like_an_end(line: str) -> None:
-    assert not reported_end(line)
+    assert not topic_of_report(line)
     assert explain([*_HEALTHY, line]).primary == "healthy"
 
 
@@ -451,7 +451,7 @@ def test_an_error_that_was_only_printed_is_not_said_to_have_ended_the_program() 
 def test_a_cancelled_job() -> None:
     """Behind a progress bar, of several jobs in one log, and before a warning of its start."""
     said = "slurmstepd: error: *** JOB {} ON n3 CANCELLED AT 2026-05-01T10:00:00{} ***"
-    assert reported_end(" 40%|####      | 4/10 [00:02<00:03,  2.0it/s]" + said.format(44, "")) == CANCELLED
+    assert topic_of_report(" 40%|####      | 4/10 [00:02<00:03,  2.0it/s]" + said.format(44, "")) == CANCELLED
     preempted = said.format(45, " DUE TO PREEMPTION")
     assert "preempted" in explain([said.format(44, ""), *_HEALTHY, preempted]).findings[0].title
     slow = (

@@ -116,10 +116,8 @@ class ConditionEngine:
         self.samples = 0
         self._first_at = 0.0
         """When the first sample was taken."""
-        self.observed = 0.0
-        """Observed seconds."""
-        self.unobserved = 0.0
-        """Seconds in gaps between samples, while the driver or the collector did not answer."""
+        self.observed_seconds = self.unobserved_seconds = 0.0
+        """``unobserved_seconds``: those in gaps between samples, while the driver or the collector did not answer."""
         self.past.clear()
         self._current: tuple[Finding, ...] = ()
         self._last_at: float | None = None
@@ -219,8 +217,8 @@ class ConditionEngine:
         self.samples += 1
         if self.samples == 1:
             self._first_at = at
-        self.observed += seconds - gap
-        self.unobserved += gap
+        self.observed_seconds += seconds - gap
+        self.unobserved_seconds += gap
         return seconds - gap, gap
 
     def _add_events(self, found: list[MachineEvent]) -> list[MachineEvent]:
@@ -268,7 +266,9 @@ class ConditionEngine:
         if not problem:
             self._healthy_since = self._healthy_since or at
             if self._healthy is None or at - self._healthy_worded_at >= REJUDGE_SECONDS:
-                nothing = healthy_finding(evidence=coverage_evidence(snapshot, self.observed, self.unobserved))
+                nothing = healthy_finding(
+                    evidence=coverage_evidence(snapshot, self.observed_seconds, self.unobserved_seconds)
+                )
                 self._healthy_worded_at, self._healthy = at, replace(nothing, since=utc_datetime(self._healthy_since))
             current.append(self._healthy)
         found = tuple(by_severity(current))

@@ -15,8 +15,7 @@ from msgspec.structs import asdict, replace
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
-from gpuwatch.core.model.diagnostic_report import MACHINE_SOURCE as MACHINE_SOURCE
-from gpuwatch.core.model.diagnostic_report import Diagnostic, Effect, SourcedFinding, Variable
+from gpuwatch.core.model.diagnostic_report import MACHINE_SOURCE, Diagnostic, Effect, SourcedFinding, Variable
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding

@@ -60,7 +60,7 @@ def explain(
     for line in without_summaries(lines):
         if not is_of_query(line):
             empty_lines = 0
-            if (key := reader.key) is not None and key in line and reader.takes_as_start(line):
+            if (text := reader.needed_text) is not None and text in line and reader.takes_as_start(line):
                 feed = reader.parser.feed
             feed(line)
             if reader.parser.start_lines:

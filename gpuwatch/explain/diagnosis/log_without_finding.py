@@ -10,7 +10,7 @@ from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, likely_info, warning_finding
 from gpuwatch.explain.diagnosis.rules.driver_failures import shows_only_tensorflow
 from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
-from gpuwatch.explain.diagnosis.rules.error_meanings import advice_by_kind, advice_in_message, message_meaning
+from gpuwatch.explain.diagnosis.rules.error_meanings import advice_in_message, meaning_by_kind, message_meaning
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
 from gpuwatch.explain.logs import interrupts, log_ending
 from gpuwatch.explain.logs.device_names import is_gpu
@@ -62,7 +62,7 @@ def is_provisional(found: Finding) -> bool:
     return found.title.startswith(_PROVISIONAL_TITLES)
 
 
-def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
+def default_finding(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """Of a log alone: ``healthy``, with a weaker claim if it names no GPU; ``unknown`` if nothing in it is known, or if
     its last lines report a failure.
 
@@ -81,7 +81,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title = f"{_FAILURE}: {quoted(log.ending_line, _MAX_FAILURE_CHARS)}"
         lines_below = [*takewhile(lambda line: line not in log.ending_line, log.last_lines)][-_LINES_BELOW_FAILURE:]
         said = advice_in_message("\n".join((log.ending_line, *reversed(lines_below))))
-        kind = None if said else advice_by_kind(log.ending_line)
+        kind = None if said else meaning_by_kind(log.ending_line)
         action = f"Do what the log says: {said}." if said else kind.action if kind is not None else _READ_LINES_BEFORE
         return _warning_finding(Meaning(title, action[0].upper() + action[1:]), log.ending_line)
     if log.error_of_every_item:
@@ -109,7 +109,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         line = log.ending_line
         near = log.lines_after_ending_line <= _NEAR_END_LINES and log.lines_after_ending_line * 3 <= log.line_count
         position = "last line" if log.ending_line_is_last else "near its end" if near else "before its last lines"
-        beginning = _at_its_end(log) or "No failure in the log"
+        beginning = _claim_about_end(log) or "No failure in the log"
         title = f"{beginning}; {position}: {quoted(line, _MAX_SHOWN_CHARS)}"
         return healthy_finding(title=title, evidence=(line, log.logged_error))
     if names_a_gpu:
@@ -118,7 +118,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         if log.last_warning:
             return healthy_finding(title=_ONLY_WARNED, evidence=(log.last_warning,))
         if log.last_output_line:
-            past, action = _at_its_end(log), "" if log.frameworks else _WHAT_WOULD_SHOW_IT
+            past, action = _claim_about_end(log), "" if log.frameworks else _WHAT_WOULD_SHOW_IT
             beginning = "No failure in the log; last line" if log.frameworks else _NO_FRAMEWORK
             beginning = f"{past}; last line" if past else beginning
             title = f"{beginning}: {quoted(log.last_output_line, _MAX_SHOWN_CHARS)}"
@@ -141,7 +141,7 @@ def nothing_found(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     )
 
 
-def _at_its_end(log: LogFacts) -> str:
+def _claim_about_end(log: LogFacts) -> str:
     """The claim of a log that has errors, none of them at its end; empty for one that has none."""
     if log.errors or not log.logged_error:
         return "No failure at its end, after the errors below" if log.errors else ""

@@ -135,9 +135,9 @@ def _deduplicated(results: Iterable[Finding], evidence: Evidence) -> list[Findin
     if not has_healthy and all(result.severity == "info" and result.id not in CAUSE_RANK for result in causes):
         healthy = healthy_finding()
         if evidence.is_log_alone:  # which allows a weaker claim than a run or a machine
-            from gpuwatch.explain.diagnosis.log_without_finding import nothing_found
+            from gpuwatch.explain.diagnosis.log_without_finding import default_finding
 
-            healthy = nothing_found(evidence.log, found.values())
+            healthy = default_finding(evidence.log, found.values())
         found[healthy.id, None, None, ""] = healthy
     return by_severity(found.values())
 

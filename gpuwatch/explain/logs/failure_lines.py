@@ -11,7 +11,7 @@ import re
 
 from gpuwatch.explain.logs import interrupts
 from gpuwatch.explain.logs.log_line_text import undecorated_start, without_prefixes
-from gpuwatch.explain.logs.reported_ends import reported_end
+from gpuwatch.explain.logs.reported_ends import topic_of_report
 
 _NAMES_AND_TEXTS = re.compile(
     r"^.{0,200}?\b\d{1,3}%[\s:]{0,2}[^\w\s].{0,120}?\d/\d[^\]]{0,60}\]?"  # a progress bar
@@ -247,14 +247,14 @@ def reports_failure(whole: str, *, last: bool = False, words: bool = True) -> bo
     if level.endswith("warning") or level in ("w", "warn"):
         return False
     of_traceback = "raceback (most" in whole or (_EXCEPTION_LINE.match(line) is not None and not last)
-    if of_traceback or reported_end(line) is not None or _PROSE.search(whole) is not None:
+    if of_traceback or topic_of_report(line) is not None or _PROSE.search(whole) is not None:
         return False
     return words and speaks_of_failure(_STREAM_LOGGER.sub("", whole)[:_MAX_EARLY_CHARS])
 
 
 def _is_known_harmless(whole: str) -> bool:
     """Whether a line is known to report no failure, whatever its words."""
-    known = _HARMLESS.search(whole) is not None or reported_end(without_prefixes(whole)) == ""
+    known = _HARMLESS.search(whole) is not None or topic_of_report(without_prefixes(whole)) == ""
     known = known or "KeyboardInterrupt" in whole
     return known or interrupts.reports_keyboard_interrupt(whole) or interrupts.received_sigterm((whole,))
 

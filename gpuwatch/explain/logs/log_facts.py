@@ -33,13 +33,13 @@ class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as the framework described it, with its memory (before 2.6)."""
+    """A GPU with its memory, as TensorFlow before 2.6 describes it, or nvidia-smi's table."""
 
     name: str | None = None
     pci_bus_id: str | None = None
     total_bytes: int | None = None
     free_bytes: int | None = None
-    """At the framework's start: other processes hold the rest."""
+    """At the framework's start, or when nvidia-smi was called: processes hold the rest."""
 
 
 class SmiProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +138,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     kernel_module_version: str | None = None
     """Version of the kernel module that TensorFlow read, which proves that the driver is loaded."""
     gpus: list[LoggedGpu] = []
-    """GPUs with their memory, from versions that print it."""
+    """GPUs with their memory, if the log shows it."""
     smi_processes: list[SmiProcess] = []
     """The processes in the last nvidia-smi table in the log."""
     last_error_line: int | None = None

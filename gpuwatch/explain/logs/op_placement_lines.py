@@ -158,7 +158,7 @@ def op_name(op: str) -> str:
 
 
 class ColocationReader:
-    """Reads one ``ColocationReport Debug Info`` block."""
+    """Reads one ``Colocation Debug Info`` block."""
 
     def __init__(self, *, failed: bool) -> None:
         self.failed = failed

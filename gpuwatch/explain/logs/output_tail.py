@@ -6,6 +6,7 @@ import re
 from collections import deque
 
 from gpuwatch.explain.logs.device_names import explain_device_type
+from gpuwatch.explain.logs.log_line_text import last_bar_state
 from gpuwatch.explain.logs.tracebacks import TRACEBACK
 
 _MAX_TAIL_LINES = 80
@@ -43,9 +44,7 @@ class OutputTail:
 
     def add(self, line: str) -> None:
         """Adds a line; of a progress bar, which overwrites itself, its last state."""
-        if "\r" in line:
-            line = line.rstrip("\r").rpartition("\r")[2]
-        self._last.append(explain_device_type(line[:_MAX_LINE_CHARS]))
+        self._last.append(explain_device_type(last_bar_state(line)[:_MAX_LINE_CHARS]))
         if len(self._last) > _MAX_TAIL_LINES:
             self._dropped += 1
             if is_decisive(dropped := self._last.popleft()):

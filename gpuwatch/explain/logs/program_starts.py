@@ -41,10 +41,10 @@ _DIGITS_TO_NEWLINES = dict.fromkeys(_DIGITS, "\n")
 
 
 class _FirstLines:
-    """The first lines of a log, which come again when its program is started again; takes lines with :attr:`key`."""
+    """The first lines of a log, which come again when its program is started again."""
 
     def __init__(self) -> None:
-        self.key: str | None = ""
+        self.needed_text: str | None = ""
         """What a line must contain for :meth:`take`; None: no line is wanted."""
         self._lines: list[str] = []
         self._longest = ""
@@ -74,15 +74,15 @@ class _FirstLines:
         else:
             self._matched = int(text == self._lines[0])
             self._matching_lines = [line] * self._matched
-        self.key = "" if self._matched else self._longest
+        self.needed_text = "" if self._matched else self._longest
         if not self._matched:
             return None
         no_start_so_far = since_error is None and not self._found_before
         if no_start_so_far and self._matched > 1 and parser.facts.line_count < _SAME_START_LINES:
-            self.key = None  # one line may be a table's rule
-        if self._matched < self._lines_needed or self.key is None:
+            self.needed_text = None  # one line may be a table's rule
+        if self._matched < self._lines_needed or self.needed_text is None:
             return None
-        before, self._matching_lines, self._matched, self.key = self._matching_lines[:-1], [], 0, self._longest
+        before, self._matching_lines, self._matched, self.needed_text = self._matching_lines[:-1], [], 0, self._longest
         after_error = since_error is not None and since_error <= _NEAR_END_LINES
         self._found_before |= after_error and self._lines_needed == _HEAD_LINES
         return before if self._found_before or after_error else None
@@ -94,14 +94,14 @@ class _FirstLines:
             self._longest = max(line.translate(_DIGITS_TO_NEWLINES).split("\n"), key=len)
         if self._lines and TRACEBACK in line and since_error is None:
             self._lines_needed, self._matched = len(self._lines), 0
-            self.key = self._longest if len("".join(self._longest.split())) >= _MIN_LINE_CHARS else None
+            self.needed_text = self._longest if len("".join(self._longest.split())) >= _MIN_LINE_CHARS else None
             return
         self._lines.append(text)
         if since_error is not None or TRACEBACK in line or _LSF_REPORT in line:
-            self.key = None
+            self.needed_text = None
         elif len(self._lines) == _HEAD_LINES:
             distinctive = len({*self._lines}) > 1 and len("".join(self._longest.split())) >= _MIN_LINE_CHARS
-            self.key = self._longest if distinctive else None
+            self.needed_text = self._longest if distinctive else None
 
 
 class LogReader:
@@ -120,9 +120,9 @@ class LogReader:
         self._first_lines = _FirstLines()
 
     @property
-    def key(self) -> str | None:
+    def needed_text(self) -> str | None:
         """What a line must contain for :meth:`takes_as_start`; None: no line is wanted."""
-        return self._first_lines.key
+        return self._first_lines.needed_text
 
     def takes_as_start(self, line: str) -> bool:
         """Whether a line, which is not parsed yet, shows that another start began: then its parser is a new one."""

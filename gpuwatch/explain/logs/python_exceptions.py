@@ -319,7 +319,7 @@ class ExceptionFinder:
         last, frame = facts.last_error_line or 0, facts.last_frame_line or 0
         return facts.last_error_has_traceback and frame < last and facts.line_count - last <= _MAX_TRACEBACK_LINES
 
-    def _after_frame(self, most: int = _MAX_LINES_AFTER_FRAME) -> bool:
+    def _after_frame(self, max_lines: int = _MAX_LINES_AFTER_FRAME) -> bool:
         """Whether a frame of a traceback has just been, with at most so many lines: its source line and marks."""
         frame = self._facts.last_frame_line
-        return frame is not None and self._facts.line_count - frame <= most
+        return frame is not None and self._facts.line_count - frame <= max_lines

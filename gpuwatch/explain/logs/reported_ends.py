@@ -68,7 +68,7 @@ _EXIT_CODE = re.compile(
     r"|: (?:job|task|command|process) failed with (?:exit )?(?:status|code) (?P<failed>\d{1,3})\b"
     r"|\bShard process was signaled to shutdown with signal (?P<tgi>\d{1,2})\b"
     r"|^Command exited with non-zero status (?P<time>\d{1,3})$|^Command terminated by signal (?P<timed>\d{1,2})$"
-    r"|^(?P<lsf_well>Successfully completed)\.$"
+    r"|^(?P<lsf_success>Successfully completed)\.$"
 )
 _BATCH_JOB_END = re.compile(
     r"Exited with exit code \d+\.$|Successfully completed\.$|TERM_[A-Z]+: "
@@ -216,11 +216,11 @@ _WAITED_IN_VAIN = re.compile(
 _COMMAND = re.compile(r"Command '\[?'?(?P<file>[^' ,\]]{1,300})")
 
 
-def reported_end(line: str) -> str | None:
+def topic_of_report(line: str) -> str | None:
     """The topic of a line without prefixes that reports a bad end; ``""`` for a good one; None for other lines."""
     if (found := _EXIT_CODE.search(line)) is not None:
         kind = str(found.lastgroup)
-        if kind == "lsf_well":
+        if kind == "lsf_success":
             return ""
         return _topic_of_code(-int(found[kind]) if kind in _SIGNAL_GROUPS else int(found[kind]))
     if (found := _SIGNAL_WORD.search(line)) is not None:
@@ -260,7 +260,7 @@ _WORD_AFTER_TIME = re.compile(r"^\[?\d[\d :.,T/-]{7,40}\]?:? (?P<word>Killed|Ter
 """The shell's word behind a time that the program had begun its line with."""
 
 
-def last_line_end(line: str) -> str | None:
+def topic_of_last_line(line: str) -> str | None:
     """The topic of a log's last line without prefixes, as a shell in any language reports a signal, or that it
     started nothing; None for others."""
     if (found := _WORD_AFTER_TIME.search(line)) is not None:
@@ -291,7 +291,7 @@ def is_about_compiler(message: str) -> bool:
     return command is not None and _COMPILER.search(command["file"]) is not None
 
 
-def end_of_child(message: str) -> str:
+def topic_of_child_end(message: str) -> str:
     """The topic of such an exception, by its message."""
     found = _CHILD_EXIT.search(message)
     if found is None:
@@ -327,7 +327,7 @@ class ReportedEnds:
         """Takes the last line of the log and the one before, without prefixes."""
         if self._facts.reported_end:
             return
-        if (topic := last_line_end(line)) is not None:
+        if (topic := topic_of_last_line(line)) is not None:
             self._set(topic, line)
         elif _SHELL_REFUSAL.search(before) is not None:
             self._set(NOT_STARTED, before)
@@ -342,7 +342,7 @@ class ReportedEnds:
         if ROOT_CAUSE in line:
             self._after_root_cause = True
             return True
-        topic = reported_end(line)
+        topic = topic_of_report(line)
         if topic is None:
             return False
         facts = self._facts

@@ -228,6 +228,6 @@ class FailedItems:
         items = {int(next(filter(None, found.groups()))) for found in found_counts}
         for shape, count in self._count.items():
             each = (count // number for number in items if number >= _MIN_ITEMS and count % number == 0)
-            if any(0 < times <= _MAX_LINES_PER_ITEM for times in each):
+            if any(0 < lines_per_item <= _MAX_LINES_PER_ITEM for lines_per_item in each):
                 return bare_message(self._first_line[shape])
         return ""

@@ -45,13 +45,17 @@ class Allocation:
     """One allocation, and when it was freed."""
 
     event: AllocatorEvent
-    began: int
+    allocated_at: int
     """Picoseconds since the first window began."""
-    freed: int | None = None
+    freed_at: int | None = None
+
+    def life(self, end: int) -> int:
+        """Picoseconds until it was freed; until ``end`` if it was not."""
+        return (end if self.freed_at is None else self.freed_at) - self.allocated_at
 
     @property
-    def end(self) -> int:
-        """When the next allocation may take its place."""
+    def end_address(self) -> int:
+        """The first address after it."""
         return self.event.address + self.event.size
 
 
@@ -86,7 +90,7 @@ class Replay:
         """For each window: what was freed before it, unseen."""
         self.alive_at_peak: list[Allocation] = []
         """Recorded allocations that were alive at the peak."""
-        self.before = 0
+        self.bytes_before = 0
         """Bytes at the peak that were in use before the first window; known of a single window alone."""
         self.peak_event = max((event for window in windows for event in window.events), key=lambda event: event.in_use)
         """The first with the most bytes in use."""
@@ -96,7 +100,7 @@ class Replay:
         for window in windows:
             freed = _find_unseen_frees(live, window.events)
             for allocation in freed:
-                allocation.freed = window.begin
+                allocation.freed_at = window.begin
                 del live[allocation.event.address]
             changes = []
             first = window.events[0].at
@@ -104,7 +108,7 @@ class Replay:
                 at = window.begin + event.at - first
                 before = live.pop(event.address, None)
                 if before is not None:  # freed, or its free was not recorded
-                    before.freed = at
+                    before.freed_at = at
                     changes.append((at, event.in_use, before, True))
                 if not event.frees:
                     live[event.address] = Allocation(event, at)
@@ -117,17 +121,17 @@ class Replay:
         self.alive_at_end = list(live.values())
         """Recorded allocations that were alive at the end."""
         if len(windows) == 1:
-            self.before = max(
+            self.bytes_before = max(
                 self.peak_event.in_use - sum(allocation.event.size for allocation in self.alive_at_peak), 0
             )
 
-    def moments(self, group: Callable[[Allocation], str], before: int = 0) -> list[Moment]:
+    def moments(self, group: Callable[[Allocation], str], earlier_allocations: int = 0) -> list[Moment]:
         """The fullest moment of each of :data:`MAX_MOMENTS` equal shares of the allocations and frees.
 
-        Not of the time: most of it passes without any, and steps would be too narrow to be seen. ``before``: so many
-        allocations at the start were there already.
+        Not of the time: most of it passes without any, and steps would be too narrow to be seen.
+        ``earlier_allocations``: number of those at the start that were made before the recording.
         """
-        share = max(-(-(sum(map(len, self._changes)) - before) // MAX_MOMENTS), 1)
+        changes_per_moment = max(-(-(sum(map(len, self._changes)) - earlier_allocations) // MAX_MOMENTS), 1)
         found: list[Moment] = []
         sums: dict[str, int] = {}
         for number, (changes, freed) in enumerate(zip(self._changes, self._unseen_frees, strict=True)):
@@ -136,9 +140,9 @@ class Replay:
             for place, (at, in_use, allocation, frees) in enumerate(changes):
                 name = group(allocation)
                 sums[name] = sums.get(name, 0) + (-allocation.event.size if frees else allocation.event.size)
-                if place < before - 1 and number == 0:
+                if place < earlier_allocations - 1 and number == 0:
                     continue
-                if not found or found[-1].window != number or (place - before) % share == 0:
+                if not found or found[-1].window != number or (place - earlier_allocations) % changes_per_moment == 0:
                     found.append(Moment(at, in_use, dict(sums), number))
                 elif in_use > found[-1].in_use:
                     found[-1] = Moment(at, in_use, dict(sums), number)
@@ -148,7 +152,7 @@ class Replay:
 def _find_unseen_frees(live: dict[int, Allocation], events: Sequence[AllocatorEvent]) -> list[Allocation]:
     """Allocations alive at the end of the last window that had been freed when this one began.
 
-    Its place is allocated again before it is freed, or it does not fit into what was in use then.
+    Their place is allocated again before it is freed, or they do not fit into what was in use then.
     """
     if not live:
         return []
@@ -161,7 +165,7 @@ def _find_unseen_frees(live: dict[int, Allocation], events: Sequence[AllocatorEv
                 seen.add(event.address)
             continue
         at = bisect_left(starts, event.address + event.size) - 1
-        while at >= 0 and live[starts[at]].end > event.address:
+        while at >= 0 and live[starts[at]].end_address > event.address:
             address = starts.pop(at)
             if address not in seen:
                 freed[address] = live[address]
@@ -171,7 +175,7 @@ def _find_unseen_frees(live: dict[int, Allocation], events: Sequence[AllocatorEv
     kept = [allocation for address, allocation in live.items() if address not in freed]
     total = sum(allocation.event.size for allocation in kept)
     # The youngest are the least likely to have stayed.
-    for allocation in sorted(kept, key=lambda allocation: -allocation.began):
+    for allocation in sorted(kept, key=lambda allocation: -allocation.allocated_at):
         if total <= before:
             break
         if allocation.event.address not in seen:

@@ -35,11 +35,11 @@ class Sample(NamedTuple):
 
     line: str
     """``train.py:12 in step``; empty if no frame of the program is in the stack."""
-    called: str
+    called_function: str
     """The library's function that the line called, such as ``broadcast_in_dim``; empty for none."""
     allocation_count: int
     held_bytes: int
-    """Bytes."""
+    """All of them together."""
     kind: str
     device: str
 
@@ -122,7 +122,7 @@ def profiles(data: bytes) -> list[MemoryProfile]:
 
 
 def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -> MemoryProfile:
-    alike = group_by(samples, lambda sample: (sample.line, sample.called, sample.kind))
+    alike = group_by(samples, lambda sample: (sample.line, sample.called_function, sample.kind))
     holders = [
         MemoryHolderOp(
             op=called,

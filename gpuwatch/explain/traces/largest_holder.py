@@ -99,9 +99,9 @@ def _count_text(holder: MemoryHolderOp) -> str:
 
 def holder_name(holder: MemoryHolderOp, tool: str) -> str:
     """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program with its op, or an op."""
-    times = f" ×{holder.count}" if holder.count > 1 else ""
+    count = f" ×{holder.count}" if holder.count > 1 else ""
     shape = f" {holder.shape}" if holder.shape else ""
     name = holder.variable or strip_calls(holder.op) or holder.source
     if tool != "tensorflow" and holder.source:
         name = f"{holder.source} ({holder.op})" if holder.op else holder.source
-    return printable(f"{name}{shape}{times}")
+    return printable(f"{name}{shape}{count}")

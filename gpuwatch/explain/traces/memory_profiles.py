@@ -220,7 +220,7 @@ def _tensorflow_profile(
         peak_seconds=round(replay.peak_at / _PICOSECONDS_PER_SECOND, 6),
         program_peak_bytes=max(window.events[-1].peak for window in windows) or None,
         limit_bytes=event.in_use + event.available if event.available else None,
-        before_bytes=replay.before if replay.before > _NOISE_SHARE * event.in_use else 0,
+        before_bytes=replay.bytes_before if replay.bytes_before > _NOISE_SHARE * event.in_use else 0,
         live_bytes=sum(allocation.event.size for allocation in live),
         requested_bytes=sum(allocation.event.requested for allocation in live),
         named_bytes=sum(allocation.event.size for allocation in live if allocation.event.op),

@@ -7,8 +7,8 @@ memo are bounded by constants. Shared values stay shared, and may contain themse
 its own steps (:mod:`gpuwatch.explain.traces.torch_snapshot`).
 
 Why not ``pickle.Unpickler`` with a ``find_class`` that refuses: a few bytes of a file (``LONG_BINPUT``) make it
-allocate gigabytes, so it would need a process of its own with a limit of memory. It is 7 to 12 times faster for
-snapshots of 1 to 4 MB, which is a third of the time in which they are explained.
+allocate gigabytes, so it would need a process of its own with a limit of memory. It would be 7 to 12 times faster, but
+reading a snapshot of 1 to 4 MB takes only a third of the time in which it is explained.
 
 Instructions: ``pickletools`` of the standard library, of those that pickles of protocols 2 to 5 have for such data.
 """

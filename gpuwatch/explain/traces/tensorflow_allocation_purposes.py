@@ -198,10 +198,8 @@ class AllocationPurposes:
             for allocation in unnamed
             if self._may_hold_variable(allocation) and any(self._fits(allocation, variable) for variable in variables)
         ]
-        fitting.sort(
-            key=lambda allocation: allocation.began - (never if allocation.freed is None else allocation.freed)
-        )
-        chosen = sorted(fitting[: len(variables)], key=lambda allocation: allocation.began)
+        fitting.sort(key=lambda allocation: -allocation.life(never))
+        chosen = sorted(fitting[: len(variables)], key=lambda allocation: allocation.allocated_at)
         updated = [
             allocation
             for allocation in chosen
@@ -245,9 +243,8 @@ class AllocationPurposes:
 
     def _may_hold_variable(self, allocation: Allocation) -> bool:
         """Whether an allocation may be a variable's buffer: long-lived, and by its name nothing else."""
-        if allocation.freed is not None and allocation.freed - allocation.began <= _MIN_VARIABLE_LIFE_SHARE * (
-            self.end - allocation.began
-        ):
+        rest = self.end - allocation.allocated_at
+        if allocation.freed_at is not None and allocation.life(self.end) <= _MIN_VARIABLE_LIFE_SHARE * rest:
             return False
         op_name = strip_calls(allocation.event.op)
         if BACKWARD.search(op_name) or in_xla_cluster(op_name):

@@ -42,8 +42,8 @@ def profile(content: bytes) -> MemoryProfile:
     groups: dict[str, int] = {}
     moments: list[MemoryMoment] = []
     in_use = peak = peak_at = 0
-    share = max(-(-sum(at > 0 for at, *_ in entries) // _MAX_MOMENTS), 1)
-    moment_count = 0
+    entries_per_moment = max(-(-sum(at > 0 for at, *_ in entries) // _MAX_MOMENTS), 1)
+    timed_entries = 0
     for number, (at, _, change, category) in enumerate(entries):
         group = _CATEGORIES[category] if 0 <= category < len(_CATEGORIES) else "unattributed"
         held[group] = held.get(group, 0) + change
@@ -59,11 +59,11 @@ def profile(content: bytes) -> MemoryProfile:
                 in_use_bytes=max(in_use, 0),
                 groups={name: amount for name, amount in held.items() if amount > 0},
             )
-            if moment_count % share == 0:
+            if timed_entries % entries_per_moment == 0:
                 moments.append(moment)
             elif in_use > moments[-1].in_use_bytes:
                 moments[-1] = moment
-            moment_count += 1
+            timed_entries += 1
     known = {name: amount for name, amount in groups.items() if amount > 0}
     return MemoryProfile(
         tool="torch",

@@ -30,9 +30,9 @@ _ENOUGH = word_set(
 """Topics that are not causes themselves, but from which rules infer one."""
 
 
-def quoted(text: str, most: int) -> str:
-    """A line of a log or program, at most ``most`` characters of it, secrets masked."""
-    return shorten(mask_text(printable(text)), most)
+def quoted(text: str, max_chars: int) -> str:
+    """A line of a log or program, shortened to ``max_chars``, secrets masked."""
+    return shorten(mask_text(printable(text)), max_chars)
 
 
 def at_line(what: str, frame: Frame) -> str:

@@ -70,10 +70,11 @@ _SETTINGS_EXCEPTION = re.compile(
     r"(?:Tracer\w*|Type|Value|Key|Config\w*|Misconfiguration|Validation|Pars(?:e|er|ing)|Scanner|Decode|Argument)"
     r"(?:Error|Exception)$"
 )
-GPU_WORDS = re.compile(
-    r"gpu|cuda|cudnn|nvidia|nvcc|ptxas|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b", re.IGNORECASE
+_POSSIBLE_GPU_WORDS = re.compile(
+    r"gpu|cuda|cudnn|nvidia|nvcc|ptxas|nvml|driver|device|rank|worker|/dev/|\.so\b|\.dll\b|nccl|cublas|memory|oom\b"
+    r"|engine|xla",
+    re.IGNORECASE,
 )
-_POSSIBLE_GPU_WORDS = re.compile(rf"{GPU_WORDS.pattern}|nccl|cublas|memory|oom\b|engine|xla", re.IGNORECASE)
 _DRIVER_OR_CUDA_FILE = re.compile(r"nvidia-smi|nvcc|ptxas|'_cuda|/dev/(?:nvidia|kfd|dri)|lib(?:cu|nv)\w*\.so")
 """A name or file of the driver or of CUDA, which should be there."""
 
@@ -138,7 +139,7 @@ def advice_for_error(error: RunError, log: LogFacts) -> str:
     """Where to look for what raised an exception without a meaning of its own, and for what, by its type."""
     frame = frame_of(log, error)
     text = f"{error_line(error)}\n{frame.code if frame is not None else ''}"
-    known = first_match(_BY_EXCEPTION_TYPE, text) or advice_by_kind(error_line(error))
+    known = first_match(_BY_EXCEPTION_TYPE, text) or meaning_by_kind(error_line(error))
     place = _where_to_look(frame, shown=log.last_error_has_traceback)
     if advice := advice_in_message(error.message):
         return f"Do what its message says: {advice}. {place} if that is done already"
@@ -147,8 +148,8 @@ def advice_for_error(error: RunError, log: LogFacts) -> str:
     return f"{place}: the error came from that line" if frame is not None and not frame.is_library else place
 
 
-def advice_by_kind(line: str) -> Meaning | None:
-    """What to do about an error by the kind of what its text says; None if it says none that is known."""
+def meaning_by_kind(line: str) -> Meaning | None:
+    """The row for the kind of error that a text tells of; None if it tells of no known kind."""
     return first_match(_ERROR_KINDS, line)
 
 

@@ -154,7 +154,7 @@ def reported_end(log: LogFacts) -> tuple[str, str]:
     near_end = at is not None and log.line_count - at <= _MAX_EPILOGUE_LINES and not went_on
     waited_for_child = last is not None and reported_ends.waited_for_a_child(last.message) and own_error(log) is None
     if last is not None and near_end and not waited_for_child and reported_ends.is_about_child(last.type, last.message):
-        return reported_ends.end_of_child(last.message), error_line(last)
+        return reported_ends.topic_of_child_end(last.message), error_line(last)
     return "", ""
 
 

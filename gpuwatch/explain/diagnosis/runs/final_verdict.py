@@ -45,10 +45,11 @@ def verdict_of(run: Run, evidence: Evidence, primary: str | None) -> Verdict:
         return "ok" if run.is_program and exited_with_code_0(run) else "oom"
     if run.verdict == "error":
         return "error"
-    fell = any(entry.reason != SIMULATION_LIMIT and _DATA_SET_OP.search(entry.op) is None for entry in run.fallbacks)
+    fallbacks = (entry.op for entry in run.fallbacks if entry.reason != SIMULATION_LIMIT)
+    has_fallbacks = any(_DATA_SET_OP.search(op) is None for op in fallbacks)
     seen = run.framework is not None or bool(evidence.log.frameworks)
     on_cpu = seen and not evidence.gpu_usable and primary in NO_GPU and not hides_its_gpus(evidence)
-    return "fallback" if fell or (run.is_program and (on_cpu or primary == _MISSING_REPLICA_DEVICES)) else "ok"
+    return "fallback" if has_fallbacks or (run.is_program and (on_cpu or primary == _MISSING_REPLICA_DEVICES)) else "ok"
 
 
 def _rounds_text(run: Run) -> str:
@@ -65,8 +66,8 @@ def _rounds_text(run: Run) -> str:
         held = max((worker.nvml_bytes or worker.granted_bytes or 0 for worker in others), default=0)
         beside = f" alongside the {others[0].name}, which held {memory(held)}" if others and held else ""
         parts.append(f"with {name} the {who} process {end}{beside}")
-    if lived := [name for name, workers in failed.items() if not workers]:
-        parts.append(f"with {', '.join(lived)} both succeeded")
+    if succeeded := [name for name, workers in failed.items() if not workers]:
+        parts.append(f"with {', '.join(succeeded)} both succeeded")
     expected = bool(run.ooms) and all(oom.expected for oom in run.ooms)
     text = "; ".join(parts) + (" (expected)" if expected else "")
     return f"{text[:1].upper()}{text[1:]}."
@@ -74,8 +75,8 @@ def _rounds_text(run: Run) -> str:
 
 def _moved_text(run: Run) -> str:
     """``AddV2 and 3 more ran on GPU:0 instead of GPU:7: …``, two requests at most."""
-    fell = (entry for entry in run.fallbacks if entry.reason != SIMULATION_LIMIT)
-    groups = group_by(fell, lambda entry: (entry.requested, entry.actual, entry.reason))
+    fallbacks = (entry for entry in run.fallbacks if entry.reason != SIMULATION_LIMIT)
+    groups = group_by(fallbacks, lambda entry: (entry.requested, entry.actual, entry.reason))
     parts = []
     for (requested, actual, reason), group in list(groups.items())[:2]:
         kinds = list(dict.fromkeys(fallback.kind if run.is_program else fallback.op for fallback in group))

@@ -158,7 +158,8 @@ def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) ->
     raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
     raised = raised or ending_signal(run) is not None or any(topic in ENDINGS for topic in log.topics)
     stalled = any(found.id == "program.stalled" for found in findings)
-    raised = raised or bool(run.killed_children) or (any(one.exit_code for one in run.processes) and not stalled)
+    process_failed = any(process.exit_code for process in run.processes) and not stalled
+    raised = raised or bool(run.killed_children) or process_failed
     caught = exited_with_code_0(run) or ended_by_own_exception(run, run.outcome)
     ends = [found for found in findings if found.id == "unknown" and found.severity == "error"]
     # An end that has nothing to do with a GPU, by its title and its error.
