@@ -58,7 +58,7 @@ _COMMANDS = {
     "schema": LazyCommand("Print the JSON Schema of a document.", "More"),
     "completion": LazyCommand("Print a completion script for bash, zsh or fish.", "More"),
     "clean": LazyCommand("Remove what gpuwatch keeps on this machine.", "More"),
-    "node": LazyCommand("", ""),
+    "node": LazyCommand("", "", "gpuwatch.cli.run_on_nodes:node"),
 }
 """Grouped as in the README. A test compares the summaries with the commands' own."""
 

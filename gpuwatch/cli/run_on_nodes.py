@@ -1,4 +1,4 @@
-"""``--on``: its options, and a command that runs once on each node of a cluster."""
+"""``--on``: a command once on each node of a cluster; its options, and the hidden ``gpuwatch node`` that runs there."""
 
 from __future__ import annotations
 
@@ -142,6 +142,19 @@ def run_on_nodes(ctx: click.Context, output: Output) -> None:
         document = comparison_of_nodes(name, replies)
         output.publish(document)
     ctx.exit(128 + signal.SIGINT if interrupted else exit_code(document))
+
+
+@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run a gpuwatch command on this node for another machine, where it was given --on."""
+    from gpuwatch.fleet.cluster.node_agent import run_and_report
+    from gpuwatch.fleet.cluster.node_comparison import DOCUMENT_TYPES
+
+    if not arguments or arguments[0] not in DOCUMENT_TYPES:
+        raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
+    ctx.exit(run_and_report([sys.executable, "-m", "gpuwatch", *arguments]))
 
 
 def node_arguments(ctx: click.Context) -> list[str]:
