@@ -67,8 +67,8 @@ class LazyCommand(NamedTuple):
     """Its short help."""
     section: str = "Commands"
     """The heading under which the list has it; empty for a command that no list shows."""
-    where: str = ""
-    """``module:attribute``; by default ``gpuwatch.cli.NAME:NAME``."""
+    path: str = ""
+    """Its import path, ``module:attribute``; by default ``gpuwatch.cli.NAME:NAME``."""
 
 
 class LazyGroup(click.Group):
@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
         lazy = self.lazy.get(cmd_name)
         if lazy is None:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = (lazy.where or f"gpuwatch.cli.{cmd_name}:{cmd_name}").partition(":")
+        module, _, attribute = (lazy.path or f"gpuwatch.cli.{cmd_name}:{cmd_name}").partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command

@@ -25,7 +25,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.share.reports import diff_report
 from gpuwatch.share.reports.diff_sides import (
-    Comparable,
+    ComparableDocument,
     DiffSide,
     last_sample_of,
     memory_side,
@@ -49,7 +49,7 @@ class _Source:
     """A file to compare, and its content."""
 
     path: Path
-    content: Comparable | Explanation | Recording
+    content: ComparableDocument | Explanation | Recording
     """An :class:`Explanation` is of a snapshot or profile of a program's memory."""
     begin: float = 0.0
     """Of a recording: the range to compare, in seconds since the epoch, and its last sample."""

@@ -65,13 +65,13 @@ class EarlyStart:
         until = time.monotonic() + _FIRST_PICTURE_SECONDS
         for module in (*_SLOW_MODULES, *extra_modules):
             # Until the devices are known, waiting for them briefly is better than importing.
-            if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
+            if self._paint_next(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
                 return
             importlib.import_module(module)
-        self._painted(0.0)
+        self._paint_next(0.0)
 
-    def _painted(self, seconds: float) -> bool:
-        """Whether there is nothing more to wait for: everything is painted, or cannot be."""
+    def _paint_next(self, seconds: float) -> bool:
+        """Paints the next frame, if it arrives within this time; whether nothing more is to be painted."""
         stream, picture = self.collector.stdout, self.picture
         assert stream is not None
         assert picture is not None

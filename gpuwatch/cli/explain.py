@@ -47,6 +47,8 @@ def explain(ctx: click.Context, log: Path, output: Output) -> None:
 
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
     as they are recognized; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
+
+    Exits with 3 if a finding is an error.
     """
     from gpuwatch.explain.diagnosis import explain_log
     from gpuwatch.explain.logs.program_starts import LogReader

@@ -25,7 +25,7 @@ hosts_options = option_set(
     click.option(
         "--prometheus",
         metavar="URL",
-        help="Show all hosts with GPU metrics on this Prometheus server: http://[user@]host:9090. The address may "
+        help="Use all hosts with GPU metrics on this Prometheus server: http://[user@]host:9090. The address may "
         "contain a password, but it is safer in GPUWATCH_PROMETHEUS_PASSWORD.",
     ),
     click.option(
@@ -50,7 +50,7 @@ hosts_options = option_set(
     click.option(
         "--hosts",
         metavar="HOST,...",
-        help="Show these hosts, over ssh; only gpuwatch must be installed there: a,b,user@c:2222,n[01-16].",
+        help="Use these hosts, over ssh; only gpuwatch must be installed there: a,b,user@c:2222,n[01-16].",
     ),
     click.option(
         "--remote-command",

@@ -98,8 +98,8 @@ def pick(
 
     Prints their UUIDs for CUDA_VISIBLE_DEVICES, or runs COMMAND with it set. GPUs without processes come first, then
     those that are not busy; among equals, those with the fastest connections between them (NVLink, then PCIe), then
-    those with the most free memory. If CUDA_VISIBLE_DEVICES is set, only its GPUs are considered. Exits with 1, and
-    prints nothing, if there are too few. With --prometheus or --hosts, prints the host to log in to.
+    those with the most free memory. If CUDA_VISIBLE_DEVICES is set, only its GPUs are considered. Exits with 1 if
+    there are too few; then only --json prints something. With --prometheus or --hosts, prints the host to log in to.
     """
     requirements = Requirements(count, free, idle)
     hosts = chosen_hosts(**fleet_given)

@@ -58,7 +58,11 @@ Examples:
 @click.option("--all", "everything", is_flag=True, help="Run every configuration.")
 @click.option("--explain", is_flag=True, help="Print the settings as code to paste, and exit.")
 @click.option("--list", "listing", is_flag=True, help="List the configurations, and exit.")
-@click.option("--framework", type=Choice(["tensorflow", "torch"]), help="With --all: only those of this framework.")
+@click.option(
+    "--framework",
+    type=Choice(["tensorflow", "torch"]),
+    help="With --all or --group: only configurations of this framework.",
+)
 @python_option
 @click.option(
     "--seconds",
@@ -76,16 +80,19 @@ Examples:
 )
 @click.option("--workload", type=Choice(WORKLOADS), help="Run this workload (default: the configuration's own).")
 @click.option(
-    "--memory-limit", type=click.IntRange(min=1), metavar="MB", help="Memory limit, for configurations that set one."
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    metavar="MB",
+    help="Set this memory limit, in configurations that set one.",
 )
 @click.option(
     "--fraction",
     type=FiniteRange(0, 1, min_open=True),
     metavar="F",
-    help="Memory fraction, for configurations that set one.",
+    help="Set this memory fraction, in configurations that set one.",
 )
 @click.option("--virtual", type=click.IntRange(min=1, max=16), metavar="N", help="Set the number of virtual GPUs.")
-@click.option("--visible", metavar="LIST", help="Set CUDA_VISIBLE_DEVICES, for configurations that use it.")
+@click.option("--visible", metavar="LIST", help="Set CUDA_VISIBLE_DEVICES, in configurations that set it.")
 @click.option("--gpu", metavar="UUID|INDEX,...", help="Let probes see only these GPUs, in this order.")
 @click.option(
     "--deadline",

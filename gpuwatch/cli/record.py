@@ -73,9 +73,9 @@ def _record_to_file(ctx: click.Context, file: Path) -> None:
 @click.group(
     cls=_Record,
     lazy={
-        "info": LazyCommand("Print what is in a recording.", where="gpuwatch.cli.record:info"),
-        "check": LazyCommand("Read a whole recording and report damage and gaps.", where="gpuwatch.cli.record:check"),
-        "cut": LazyCommand("Write part of a recording to a new file.", where="gpuwatch.cli.record:cut"),
+        "info": LazyCommand("Print what is in a recording.", path="gpuwatch.cli.record:info"),
+        "check": LazyCommand("Read a whole recording and report damage and gaps.", path="gpuwatch.cli.record:check"),
+        "cut": LazyCommand("Write part of a recording to a new file.", path="gpuwatch.cli.record:cut"),
     },
     invoke_without_command=True,
     epilog=_EXAMPLES,

@@ -37,7 +37,8 @@ Examples:
     "--time",
     "at",
     metavar="TIME",
-    help="Start here: 14:05, '20 min ago' (before its end), -2h, 2026-05-11T14:05 (default: its start).",
+    help="Start at this time: 14:05, '20 min ago' (before the end of the recording), -2h, 2026-05-11T14:05 (default: "
+    "the start of the recording).",
 )
 @click.option(
     "--speed",

@@ -38,10 +38,10 @@ def period_options(default: str = "all") -> Callable[[CommandFunction], CommandF
         click.option(
             "--since",
             metavar="TIME",
-            help=f"Start, in a recording: 14:05, '20 min ago', 2h, 2026-05-11T14:05 (default: {default}). 2h counts "
-            "back from its end.",
+            help="Use the recording from this time on: 14:05, '20 min ago', 2h (before its end), 2026-05-11T14:05 "
+            f"(default: {default}).",
         ),
-        click.option("--until", metavar="TIME", help="End, in a recording: 14:05, '20 min ago', 2026-05-11T14:05."),
+        click.option("--until", metavar="TIME", help="Use it up to this time: 14:05, '20 min ago', 2026-05-11T14:05."),
     )
 
 

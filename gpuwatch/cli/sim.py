@@ -55,9 +55,7 @@ Examples:
 
 @click.group(
     cls=_Sim,
-    lazy={
-        "fault": LazyCommand("Inject faults into a running simulated machine.", where="gpuwatch.cli.sim_fault:fault")
-    },
+    lazy={"fault": LazyCommand("Inject faults into a running simulated machine.", path="gpuwatch.cli.sim_fault:fault")},
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},

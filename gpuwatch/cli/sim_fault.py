@@ -33,7 +33,7 @@ def _remember_name(ctx: click.Context, parameter: click.Parameter, value: str | 
 _machine_options = option_set(
     sim_option,
     click.option(
-        "--name", metavar="NAME", callback=_remember_name, expose_value=False, help="Use the private machine NAME."
+        "--name", metavar="NAME", callback=_remember_name, expose_value=False, help="Use the machine called NAME."
     ),
 )
 """``--sim`` and ``--name``: which machine to use if several are in use."""

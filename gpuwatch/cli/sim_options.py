@@ -73,7 +73,7 @@ def sim_tier_option(*names: str) -> Callable[[CommandFunction], CommandFunction]
         default="auto",
         show_default=True,
         help="How to simulate GPUs: plugin computes everything; driver has CUDA's log lines but computes only matrix "
-        "products. PyTorch needs driver.",
+        "products, and PyTorch needs it; auto chooses for the program.",
     )
 
 

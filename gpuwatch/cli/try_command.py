@@ -127,13 +127,13 @@ class _Options:
     "--copies",
     type=click.IntRange(2, 16),
     metavar="N",
-    help="Run N at once on one GPU: how memory is shared, and how much each slows down.",
+    help="Run N copies at once on one GPU: how memory is shared, and how much each slows down.",
 )
 @click.option(
     "--recover", is_flag=True, help="If COMMAND runs out of memory, find and verify a setting that lets it finish."
 )
 @click.option(
-    "--fits", metavar="SIZE,...", help="Name the smallest card of these sizes on which it would run: 16GiB,24GiB."
+    "--fits", metavar="SIZE,...", help="Find the smallest card of these sizes on which COMMAND would run: 16GiB,24GiB."
 )
 @click.option(
     "--memory", is_flag=True, help="Run each setting once more and record who holds the memory: op, shape, layer."

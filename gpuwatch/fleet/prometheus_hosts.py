@@ -57,7 +57,7 @@ OTHER_SERIES = (
     *(*_HOST_SERIES, *_OWNER_SERIES, *_PROCESS_NAME_SERIES, *_PROCESS_READINGS),
 )
 """Series that are not GPU readings: findings, owners, processes, the age of the data."""
-NOT_REPORTED = {
+_NOT_REPORTED = {
     spec.id: Missing("not_supported", detail="the exporter of this host does not report it, or Prometheus drops it")
     for spec in METRICS
 }
@@ -132,8 +132,8 @@ class _Gpu:
             pci_bus_id=_LONG_DOMAIN.sub("", self.pci.lower()),
             state=self.state,
             unified_memory=self.unified_memory,
-            readings=with_total_memory(self.readings),
-            missing=NOT_REPORTED,
+            readings=_with_total_memory(self.readings),
+            missing=_NOT_REPORTED,
             mig_instances=tuple(
                 _mig_instance(number, name, instance)
                 for number, (name, instance) in enumerate(sorted(self.instances.items()))
@@ -150,12 +150,12 @@ def _mig_instance(number: int, name: str, instance: _Instance) -> MigInstance:
         gpu_instance=int(gpu_instance) if gpu_instance.isdecimal() else None,
         compute_instance=int(compute_instance) if compute_instance.isdecimal() else None,
         profile=instance.profile,
-        readings=with_total_memory(instance.readings),
-        missing={reading: NOT_REPORTED[reading] for reading in MIG_READINGS},
+        readings=_with_total_memory(instance.readings),
+        missing={reading: _NOT_REPORTED[reading] for reading in MIG_READINGS},
     )
 
 
-def with_total_memory(readings: dict[str, Value]) -> dict[str, Value]:
+def _with_total_memory(readings: dict[str, Value]) -> dict[str, Value]:
     """With the total memory as the sum of its parts, which is how dcgm-exporter reports it."""
     used, free = readings.get("memory.used_bytes"), readings.get("memory.free_bytes")
     if "memory.total_bytes" in readings or not isinstance(used, int) or not isinstance(free, int):
@@ -185,7 +185,6 @@ class HostsBuilder:
         self.processes: dict[str, dict[int, Process]] = {}
         self.owners: dict[str, dict[_Owner, Holder]] = {}
         self.free: dict[str, bool] = {}
-        self.states: dict[str, str] = {}
 
     def gpu(self, labels: Mapping[str, str]) -> _Gpu | None:
         """The GPU that a series is of; None without a UUID."""

@@ -31,9 +31,9 @@ class Family(NamedTuple):
     def sample_name(self) -> str:
         return self.name + _SUFFIXES.get(self.kind, "")
 
-    def header(self, form: TextFormat = "openmetrics") -> str:
+    def header(self, text_format: TextFormat = "openmetrics") -> str:
         """The lines before its samples. Prometheus's text format has neither units nor info."""
-        if form == "plain":
+        if text_format == "plain":
             kind = "gauge" if self.kind == "info" else self.kind
             return f"# HELP {self.sample_name} {_escaped(self.help)}\n# TYPE {self.sample_name} {kind}\n"
         unit = f"# UNIT {self.name} {self.unit}\n" if self.unit else ""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.explain.logs.output_tail import OutputTail, is_decisive, omitted_line_count
-from gpuwatch.share.reports.report_log_lines import readable
+from gpuwatch.share.reports.report_log_lines import condense_log
 
 CREATED = "I0000 00:00:1795182270.000001 1 gpu_device.cc:2043] Created device GPU:0 with 6080 MB memory"
 OOM = "W0000 00:00:1795182270.000002 1 bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to allocate"
@@ -32,7 +32,7 @@ def test_a_long_dump_leaves_the_device_the_failure_and_a_count() -> None:
 
 
 def test_a_report_that_cuts_more_adds_the_two_counts() -> None:
-    shown = readable(tail([CREATED, OOM, *[f"chunk {number}" for number in range(200)]]), 20, simulated=False)
+    shown = condense_log(tail([CREATED, OOM, *[f"chunk {number}" for number in range(200)]]), 20, simulated=False)
     assert shown[1:4] == (CREATED, OOM, "… 180 earlier lines left out")
     assert len(shown) == 1 + 3 + 20
 

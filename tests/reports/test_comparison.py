@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
 from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.runs_side_by_side import COLUMNS, compare, labels, times
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, compare, labels, start_times
 from tests.reports.documents import GIB, MIB, STARTED, bare_run, full_run, speed
 
 FLOAT = (Placement(op="MatMul", dtype="float32", actual="/device:GPU:0"),)
@@ -214,7 +214,7 @@ def test_runs_of_one_configuration_are_numbered() -> None:
 
 def test_times_of_several_days_have_their_dates() -> None:
     later = full_run(started_at=STARTED + datetime.timedelta(days=1))
-    assert times([full_run(), later]) == ("2026-11-20 06:30", "2026-11-21 06:30")
+    assert start_times([full_run(), later]) == ("2026-11-20 06:30", "2026-11-21 06:30")
 
 
 def test_what_a_variable_did_is_no_second_request() -> None:

@@ -27,7 +27,7 @@ from gpuwatch.share.reports.literal_commands import command_to_paste, split_comm
 from gpuwatch.share.reports.memory_over_time import timeline_text
 from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import BY_NAME
-from gpuwatch.share.reports.report_log_lines import readable
+from gpuwatch.share.reports.report_log_lines import condense_log
 from gpuwatch.share.reports.report_text import sentence_case
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
@@ -154,18 +154,18 @@ BINS = [
 
 
 def test_repeated_lines_are_one_with_a_count_and_empty_bins_a_mark() -> None:
-    shown = readable(["first", *SAME, *BINS, "last"], 60, simulated=False)
+    shown = condense_log(["first", *SAME, *BINS, "last"], 60, simulated=False)
     assert shown[1:] == ("first", f"{SAME[0]}  (× 40)", "… 9 lines of empty bins left out", "last")
 
 
 def test_lines_that_differ_stay_as_they_were() -> None:
     lines = [f"step {number}" for number in range(5)]
-    assert readable(lines, 60, simulated=True) == tuple(lines)
+    assert condense_log(lines, 60, simulated=True) == tuple(lines)
 
 
 def test_what_is_cut_is_counted_and_the_decisive_line_stays() -> None:
     decisive = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB"
-    shown = readable([decisive, *(f"line {number}" for number in range(100))], 10, simulated=False)
+    shown = condense_log([decisive, *(f"line {number}" for number in range(100))], 10, simulated=False)
     assert shown[:2] == (decisive, "… 90 earlier lines left out")
     assert shown[-1] == "line 99"
     assert len(shown) == 12
@@ -173,9 +173,9 @@ def test_what_is_cut_is_counted_and_the_decisive_line_stays() -> None:
 
 def test_lines_of_the_simulation_are_explained_once_and_only_there() -> None:
     lines = ["Could not find cuda drivers on your machine, GPU will not be used.", "x", *SAME]
-    explained = [line for line in readable(lines, 60, simulated=True) if "gpuwatch: harmless" in line]
+    explained = [line for line in condense_log(lines, 60, simulated=True) if "gpuwatch: harmless" in line]
     assert len(explained) == 2
-    assert readable(lines, 60, simulated=False)[2] == "x"
+    assert condense_log(lines, 60, simulated=False)[2] == "x"
 
 
 def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -> None:
@@ -187,7 +187,7 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
         "LargestFreeBlock:                   0B",
         "the end",
     ]
-    shown = readable(lines, 60, simulated=False)
+    shown = condense_log(lines, 60, simulated=False)
     assert shown[0] == "(times in seconds since 1970: 1795178361 is 2026-11-20 12:39:21 UTC)"
     assert shown[1:4] == (
         "… 2 lines that every start of TensorFlow prints left out",

@@ -19,7 +19,7 @@ from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import Device, MigInstance, Snapshot
 from gpuwatch.machine.recording.writer import Clock, RecordingWriter
 from gpuwatch.share.reports.diff_report import diff, diff_content
-from gpuwatch.share.reports.diff_sides import Comparable, side_of_document
+from gpuwatch.share.reports.diff_sides import ComparableDocument, side_of_document
 from gpuwatch.share.reports.report_formats import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.recording.days import NOON, day
@@ -31,7 +31,7 @@ BUS = Finding(id="hardware.fault", severity="error", certainty="fact", title="GP
 HOT = Finding(id="throttle.thermal", severity="warning", certainty="fact", title="GPU 0 is throttled")
 
 
-def compared(one: Comparable, two: Comparable, *, with_card_ids: bool = False) -> Diff:
+def compared(one: ComparableDocument, two: ComparableDocument, *, with_card_ids: bool = False) -> Diff:
     return diff(
         side_of_document(one, "A", with_card_ids=with_card_ids), side_of_document(two, "B", with_card_ids=with_card_ids)
     )

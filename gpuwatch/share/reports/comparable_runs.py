@@ -87,7 +87,7 @@ def why_speeds_alike(run: Run, other: Run) -> str:
     return why_not_comparable(run.throughput, other.throughput, simulated=run.simulated or other.simulated)
 
 
-def gpus(run: Run) -> str:
+def gpu_models_text(run: Run) -> str:
     """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
     names = (clean(match[1] if (match := GPU_OF_RUN.match(text)) else text) for text in run.gpus)
     return names_with_counts(names) or UNKNOWN
@@ -96,13 +96,13 @@ def gpus(run: Run) -> str:
 DISTINGUISHING_FACTS: tuple[Callable[[Run], str], ...] = (
     lambda run: framework_text(run.framework),
     lambda run: clean(run.host),
-    gpus,
+    gpu_models_text,
     lambda run: f"driver {clean(run.driver_version)}",
 )
 """Properties by which runs of one configuration are told apart."""
 
 
-def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
+def comparable_indices(runs: Sequence[Run]) -> tuple[int, ...]:
     """The largest set of runs that did the same work on the same kind of device, by index."""
     timed_indices = (index for index, run in enumerate(runs) if run.throughput and run.verdict in ("ok", "fallback"))
     groups = group_by(timed_indices, lambda index: (workload(runs[index]), _device_key(runs[index])))

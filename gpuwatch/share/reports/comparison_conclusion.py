@@ -108,7 +108,7 @@ class _Sentences:
         return name_list(names_by_config(self.runs, self.names, indices))
 
     def completed_text(self, comparable: tuple[int, ...]) -> str:
-        group = comparable or comparable_runs.comparable(self.runs)
+        group = comparable or comparable_runs.comparable_indices(self.runs)
         if len(group) > 1:
             return self.compared_text(group)
         ended = [index for index, run in enumerate(self.runs) if run.verdict in ("ok", "fallback")]

@@ -18,21 +18,21 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.trials.step_times import is_unreliable
 from gpuwatch.share.reports import bar_charts
-from gpuwatch.share.reports.comparable_runs import gpus, is_user_program
+from gpuwatch.share.reports.comparable_runs import gpu_models_text, is_user_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.doctor_report import doctor_content
-from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table, columns, drawable
+from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table, charts_with_data, heads_and_rows
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, framework_text
 from gpuwatch.share.reports.run_report import ended_as_expected, gpu_percent, run_content, simulated_note, state_of
 from gpuwatch.share.reports.runs_side_by_side import (
     COLUMNS,
     HEADS,
     OPTIONAL_COLUMNS,
-    RIGHT,
+    RIGHT_ALIGNED,
     cells,
     labels,
     names_by_config,
-    times,
+    start_times,
 )
 from gpuwatch.share.reports.snapshot_report import snapshot_content
 
@@ -46,8 +46,8 @@ _NODE_STATES = {
 }
 _MAX_NAMES = 3
 _NODE_COUNT_TEXTS = {1: "The node", 2: "Both nodes"}
-BEST, WORST = "★", "▽"
-UNSTEADY, NOT_COMPARABLE = "▲", "°"
+BEST_MARK, _WORST_MARK = "★", "▽"
+UNSTEADY_MARK, NOT_COMPARABLE_MARK = "▲", "°"
 _LEFT_OUT_FIRST = (
     *("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework", "started"),
     "asked",
@@ -137,7 +137,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     """A row for each run, best and worst marked; comparable speeds, and memory, as charts."""
     columns_shown = tuple(name for name in document.columns if name in HEADS) or ("config",)
     rows = []
-    names, started = labels(document.runs), times(document.runs)
+    names, started = labels(document.runs), start_times(document.runs)
     named = list(zip(names, document.runs, strict=True))
     simulated = any(run.simulated for run in document.runs)
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
@@ -158,13 +158,13 @@ def comparison_table(document: Comparison, title: str) -> Table:
         title,
         tuple(HEADS[name] for name in columns_shown),
         tuple(rows),
-        tuple(HEADS[name] for name in RIGHT),
+        tuple(HEADS[name] for name in RIGHT_ALIGNED),
         note=" ".join(filter(None, notes)),
         keep=tuple(HEADS[name] for name in _NEVER_NARROWED),
         optional=tuple(HEADS[name] for name in _LEFT_OUT_FIRST),
         lines=3,
         sortable=True,
-        charts=drawable(speeds, bar_charts.held_memory_chart(named)),
+        charts=charts_with_data(speeds, bar_charts.held_memory_chart(named)),
     )
 
 
@@ -188,9 +188,9 @@ def _marked_cell(document: Comparison, index: int, run: Run, name: str, text: st
     if name == "steps_per_second":
         text = "\u00a0".join((text, *speed_marks(document, index)))
     if document.best_run.get(name) == index:
-        return f"{BEST} {text}"
+        return f"{BEST_MARK} {text}"
     if document.worst_run.get(name) == index:
-        return f"{WORST} {text}"
+        return f"{_WORST_MARK} {text}"
     return text
 
 
@@ -200,17 +200,17 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
     if run.throughput is None:
         return ()
     is_apart = bool(document.comparable) and index not in document.comparable
-    return (*((UNSTEADY,) if is_unreliable(run.throughput) else ()), *((NOT_COMPARABLE,) if is_apart else ()))
+    return (*((UNSTEADY_MARK,) if is_unreliable(run.throughput) else ()), *((NOT_COMPARABLE_MARK,) if is_apart else ()))
 
 
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     text = " ".join(cell for row in rows for cell in row[1:])
     unsteady = any(is_unreliable(run.throughput) for run in document.runs)
     meanings = (
-        f"{BEST} best in its column" if document.best_run else "",
-        f"{WORST} worst" if document.worst_run else "",
-        f"{UNSTEADY} step times vary by more than 10 %" if unsteady else "",
-        f"{NOT_COMPARABLE} not comparable with the others" if NOT_COMPARABLE in text else "",
+        f"{BEST_MARK} best in its column" if document.best_run else "",
+        f"{_WORST_MARK} worst" if document.worst_run else "",
+        f"{UNSTEADY_MARK} step times vary by more than 10 %" if unsteady else "",
+        f"{NOT_COMPARABLE_MARK} not comparable with the others" if NOT_COMPARABLE_MARK in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )
     legend = ", ".join(filter(None, meanings))
@@ -225,7 +225,7 @@ def _subject(document: Comparison) -> str:
     )
     # Nodes have a table.
     machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host and run.node is None)
-    gpu_models = dict.fromkeys(gpus(run) for run in document.runs if run.gpus)
+    gpu_models = dict.fromkeys(gpu_models_text(run) for run in document.runs if run.gpus)
     drivers = dict.fromkeys(f"driver {clean(run.driver_version)}" for run in document.runs if run.driver_version)
     dates = sorted({run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d") for run in document.runs})
     days_text = [dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"] if dates else []
@@ -333,7 +333,7 @@ def _node_table(document: Comparison) -> Table:
     )
     return Table(
         "Nodes",
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("Took", "Runs", "Busy", "Memory used"),
         note="" if document.odd else _not_judged(document),
         keep=("Node", "Result"),

@@ -12,9 +12,9 @@ from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.diagnostic_summary import nvml_silence, run_name, short_command, utc_text
 from gpuwatch.share.reports.doctor_report import GROUP_TITLES, check_row
-from gpuwatch.share.reports.report_elements import CheckMarks, Table, columns, drawable
+from gpuwatch.share.reports.report_elements import CheckMarks, Table, charts_with_data, heads_and_rows
 from gpuwatch.share.reports.report_text import clean, clean_or_empty, variable_value
-from gpuwatch.share.reports.run_tables import first_columns, short_device
+from gpuwatch.share.reports.run_tables import heads_and_first_rows, short_device
 
 _EFFECTS = {
     "effect": "● has effect",
@@ -74,7 +74,7 @@ def device_map_table(document: Diagnostic) -> Table:
     left_out = (*(_DOCTOR_COLUMNS if doctor is None else ()), *(() if program is not None else ("Program got",)))
     return Table(
         "Which device is which GPU",
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("CUDA", "NVML", "Doctor got", "Program got"),
         note=" ".join(notes),
         keep=("Framework", "PCI bus id", "In use"),
@@ -142,7 +142,7 @@ def check_table(document: Diagnostic, doctor: Doctor) -> Table:
     )
 
 
-def passed_checks(document: Diagnostic, doctor: Doctor) -> Table:
+def passed_check_table(document: Diagnostic, doctor: Doctor) -> Table:
     """The checks without a finding, those of driver and build first."""
     other_checks = [check for check in doctor.checks if not _is_bad(check)]
     other_checks.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST_CHECKS))
@@ -215,11 +215,11 @@ def user_table(snapshot: Snapshot) -> Table | None:
     )
     return Table(
         "Who uses the GPUs",
-        *first_columns(_user_row(process, snapshot.taken_at.timestamp()) for process in in_order),
+        *heads_and_first_rows(_user_row(process, snapshot.taken_at.timestamp()) for process in in_order),
         right=("GPU", "PID", "GPU mem", "SM", "Time"),
         below="Command",
         note="" if in_order else "No process uses a GPU.",
-        charts=drawable(bar_charts.memory_by_owner_chart(snapshot)),
+        charts=charts_with_data(bar_charts.memory_by_owner_chart(snapshot)),
     )
 
 

@@ -38,7 +38,7 @@ from gpuwatch.share.reports.diagnostic_summary import (
 )
 from gpuwatch.share.reports.doctor_report import libraries_table, packages_table
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, MemoryTimeline, Table
-from gpuwatch.share.reports.report_log_lines import readable
+from gpuwatch.share.reports.report_log_lines import condense_log
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, VALUES_NOTE, clean, clean_finding, redaction_text
 
 _WATCH_HINT = "If a program still fails or is slow: gpuwatch run -- python train.py, then create this report again."
@@ -56,7 +56,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
     tables = (
         machine_tables.device_map_table(document),
         machine_tables.check_table(document, doctor) if doctor is not None else None,
-        machine_tables.passed_checks(document, doctor) if doctor is not None else None,
+        machine_tables.passed_check_table(document, doctor) if doctor is not None else None,
         machine_tables.variable_table(document),
         libraries_table(doctor) if doctor is not None and doctor.libraries else None,
         packages_table(doctor) if doctor is not None else None,
@@ -224,10 +224,10 @@ def _raw_logs(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The last log lines of the doctor, of programs, and of failed probes."""
     doctor = document.doctor
     if doctor is not None and doctor.log_tail:
-        yield "Log of the doctor's run", readable(doctor.log_tail, _MAX_RAW_LINES, simulated=doctor.simulated)
+        yield "Log of the doctor's run", condense_log(doctor.log_tail, _MAX_RAW_LINES, simulated=doctor.simulated)
     runs = _runs(document)
     for run in [run for run in runs if run.log_tail and (run.is_program or run_failed(run))][:_MAX_LOGS]:
-        yield f"Log of {run_name(run, runs)}", readable(run.log_tail, _MAX_RAW_LINES, simulated=run.simulated)
+        yield f"Log of {run_name(run, runs)}", condense_log(run.log_tail, _MAX_RAW_LINES, simulated=run.simulated)
     for excerpt in document.excerpts:
         name = clean(excerpt.name)
         title = name if name == "nvidia-smi" else f"{name.capitalize()}, lines about GPUs"

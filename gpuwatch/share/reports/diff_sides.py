@@ -31,7 +31,7 @@ from gpuwatch.share.reports.doctor_report import CHECK_MARKS
 from gpuwatch.share.reports.report_text import clean, framework_text
 from gpuwatch.share.reports.run_tables import device_map, short_device
 
-Comparable = Diagnostic | Doctor | Run | Snapshot
+ComparableDocument = Diagnostic | Doctor | Run | Snapshot
 
 _CONFIGURED_NUMBERS = word_set("""
     memory.total_bytes bar1.total_bytes power.limit_watts power.requested_limit_watts
@@ -45,7 +45,7 @@ _LOAD_DEPENDENT_NAMES = frozenset({"clocks.event_reasons", "performance.state", 
 """Names that change with the load."""
 _UNIQUE_TO_A_CARD = frozenset({"identity.serial"})
 """What no two cards share: compared if they are said to be the same machine's."""
-CONFIGURATION = tuple(
+_CONFIGURATION_METRICS = tuple(
     spec
     for spec in METRICS
     if spec.id in _CONFIGURED_NUMBERS
@@ -56,20 +56,20 @@ _DOCTOR_PARTS = ("Versions", "Device map", "Environment variables", "Libraries",
 """Parts that every report of the doctor has."""
 _REDUNDANT_METRICS = frozenset({"memory.free_bytes"})
 """What another metric says already."""
-VARYING = tuple(
+_VARYING_METRICS = tuple(
     spec
     for spec in METRICS
-    if spec not in CONFIGURATION
+    if spec not in _CONFIGURATION_METRICS
     and spec.unit is not Unit.NAME
     and not spec.counter
     and spec.id not in _REDUNDANT_METRICS
 )
-COUNTERS = tuple(
+_COUNTER_METRICS = tuple(
     spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _CONFIGURED_NUMBERS
 )
 """Errors and the like."""
-COUNTER_IDS = frozenset(spec.id for spec in COUNTERS)
-NUMBER_METRICS = {spec.id: spec for spec in (*VARYING, *COUNTERS)}
+COUNTER_IDS = frozenset(spec.id for spec in _COUNTER_METRICS)
+NUMBER_METRICS = {spec.id: spec for spec in (*_VARYING_METRICS, *_COUNTER_METRICS)}
 """The metrics of numbers of a recording; those of a run are none."""
 _MAX_SECONDS_OF_SAMPLES, _MAX_SECONDS_OF_MINUTES = 3600.0, 3 * 86_400.0
 """Longest stretches of which samples, and means of minutes, are compared; of longer ones, means of hours."""
@@ -124,7 +124,7 @@ def _by_cause(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     return group_by(not_information, lambda finding: finding.id)
 
 
-def side_of_document(document: Comparable, name: str, *, with_card_ids: bool) -> DiffSide:
+def side_of_document(document: ComparableDocument, name: str, *, with_card_ids: bool) -> DiffSide:
     """What a saved document says. ``with_card_ids``: also what no two cards share, such as serial numbers."""
     kinds = {Diagnostic: "diagnostic", Doctor: "doctor", Run: "run", Snapshot: "snapshot"}
     at = document.started_at if isinstance(document, Run) else document.taken_at
@@ -213,7 +213,7 @@ def _add_device(side: DiffSide, device: Device, with_card_ids: bool) -> None:
         side.add_fact(part, "PCI bus id", device.pci_bus_id)
     layout = ", ".join(instance.profile or "unknown profile" for instance in device.mig_instances)
     side.add_fact(part, "MIG layout", layout or "none")
-    for spec in CONFIGURATION:
+    for spec in _CONFIGURATION_METRICS:
         if spec.id in _UNIQUE_TO_A_CARD and not with_card_ids:
             continue
         value = device.get(spec.id)
@@ -262,7 +262,7 @@ def _add_run(side: DiffSide, run: Run) -> None:
         "configuration": run.config,
         "verdict": run.verdict,
         "framework": framework_text(run.framework),
-        "GPUs": comparable_runs.gpus(run),
+        "GPUs": comparable_runs.gpu_models_text(run),
         "command" if comparable_runs.is_user_program(run) else "workload": comparable_runs.workload(run),
         "device map": device_map(run),
         "memory granted": run_report.granted_text(run),
@@ -308,7 +308,7 @@ def _recording_numbers(
                     last[key] = value
             else:
                 values.setdefault(key, array("d")).extend(column)
-    spreads = {key: spread(numbers) for key, numbers in values.items() if numbers}
+    spreads = {key: _spread(numbers) for key, numbers in values.items() if numbers}
     hours = (end - begin) / 3600
     if hours:
         for key, (_, growth) in counter_growth.items():
@@ -321,7 +321,7 @@ _Columns = Iterator[tuple[tuple[str, str], list[float]]]
 
 
 def _recorded_values(recording: Recording, begin: float, end: float, step: int) -> Iterator[tuple[int, _Columns]]:
-    names = frozenset(spec.id for spec in (*VARYING, *COUNTERS))
+    names = frozenset(spec.id for spec in (*_VARYING_METRICS, *_COUNTER_METRICS))
     if not step:
         for times, columns in recording.numbers(begin, end, names):
             known = ((key, [value for value in column if value is not None]) for key, column in columns.items())
@@ -337,7 +337,7 @@ def _recorded_values(recording: Recording, begin: float, end: float, step: int) 
         at = chunk_end + 1e-3 if chunk_end < end else end + 1
 
 
-def spread(values: array[float] | list[float]) -> Spread:
+def _spread(values: array[float] | list[float]) -> Spread:
     """Median and quartiles of at least one value."""
     if len(values) < 2:
         return Spread(median=values[0], low=values[0], high=values[0], points=1)

@@ -11,7 +11,7 @@ from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.logs.device_names import is_gpu
-from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, heads_and_rows
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, framework_text
 from gpuwatch.share.reports.run_tables import device_map_table
 
@@ -105,7 +105,7 @@ def check_row(check: Check) -> tuple[str, str, str]:
 
 def libraries_table(document: Doctor) -> Table:
     """Each library: where it was found, and whether the framework opened it."""
-    heads, rows = columns(
+    heads, rows = heads_and_rows(
         {
             "Wanted": clean(library.name),
             "State": library.state,

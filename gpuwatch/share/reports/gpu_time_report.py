@@ -11,10 +11,10 @@ from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
-from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, Content, Table, columns
+from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, Content, Table, heads_and_rows
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean
 
-HoursText = Callable[[float | None], str]
+_HoursText = Callable[[float | None], str]
 _DECIMALS_BY_HOURS = ((10.0, 1), (1.0, 2), (0.0, 3))
 """Decimals of hours, by the least length of the time in hours."""
 _SHORT_HOURS = 2.0
@@ -41,10 +41,10 @@ def usage_content(usage: Usage) -> Content:
     recorded = sum(device.hours_recorded for device in usage.devices)
     used = _used_text(usage.total, hours)
     reason = f"{hours(held)} of {hours(recorded)} GPU-hours held, {used} used"
-    tables = (groups_table(usage), _device_table(usage), gaps_table(usage.gaps, minute_text))
+    tables = (groups_table(usage), _device_table(usage), gaps_table(usage.gaps, _minute_text))
     return Content(
         title=f"GPU usage by {usage.by}",
-        subtitle=recording_subtitle(usage, minute_text),
+        subtitle=recording_subtitle(usage, _minute_text),
         state="ok" if recorded else "unknown",
         verdict=f"{percent(100 * held / recorded)} held" if recorded else "unknown",
         reason=f"{reason}." if usage.devices else "No GPU was recorded.",
@@ -55,7 +55,7 @@ def usage_content(usage: Usage) -> Content:
     )
 
 
-def group_label(group: UsageGroup, by: GroupBy) -> str:
+def _group_label(group: UsageGroup, by: GroupBy) -> str:
     """The name of a group; in parentheses where there is none."""
     if by == "process":
         return clean(group.pid)
@@ -65,7 +65,7 @@ def group_label(group: UsageGroup, by: GroupBy) -> str:
     return clean(name)
 
 
-def hours_formatter(usage: Usage) -> HoursText:
+def hours_formatter(usage: Usage) -> _HoursText:
     """How hours are written in this document: ``12.3``, in an hour ``0.123``; ``<0.1`` for little but not none."""
     decimals = next(decimals for least, decimals in _DECIMALS_BY_HOURS if usage.hours >= least)
 
@@ -78,7 +78,7 @@ def hours_formatter(usage: Usage) -> HoursText:
     return hours_text
 
 
-def minute_text(at: datetime.datetime) -> str:
+def _minute_text(at: datetime.datetime) -> str:
     """``2026-05-11 14:05``, in local time."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
@@ -90,7 +90,7 @@ def recording_subtitle(subject: Usage | Period, time_text: Callable[[datetime.da
     return " · ".join([*parts, *(["users, hosts and paths replaced"] if subject.redacted else [])])
 
 
-def _used_text(group: UsageGroup, hours: HoursText) -> str:
+def _used_text(group: UsageGroup, hours: _HoursText) -> str:
     """The hours that were used; ``≥`` if it is unknown for a part of the time."""
     is_lower_bound = group.gpu_hours_used is not None and group.gpu_hours_unknown > 0.01 * group.process_hours
     return f"{'≥' if is_lower_bound else ''}{hours(group.gpu_hours_used)}"
@@ -152,7 +152,7 @@ def groups_table(usage: Usage) -> Table:
     """Held against used, by group, with bars."""
     by = usage.by
     has_energy = any(group.energy_joules is not None for group in usage.groups)
-    groups = [(group_label(group, by), group) for group in usage.groups]
+    groups = [(_group_label(group, by), group) for group in usage.groups]
     total = len(groups) > 1
     groups += [("all", usage.total)] if total else []
     left_out = [
@@ -162,7 +162,7 @@ def groups_table(usage: Usage) -> Table:
     ]
     return Table(
         f"GPU-hours by {by}",
-        *columns(_group_cells(name, group, usage) for name, group in groups),
+        *heads_and_rows(_group_cells(name, group, usage) for name, group in groups),
         right=("PID", "Held", "Used", "SM avg", "SM max", "Peak memory", "Processes", "Process-hours", "Energy"),
         note=" ".join(_notes(usage, has_energy=has_energy)),
         keep=() if total else ("GPUs",),
@@ -229,7 +229,7 @@ def _group_charts(usage: Usage) -> Iterator[BarChart]:
         positive = ((part, amount) for part, amount in amounts if amount > 0)
         parts = [replace(part, amount=amount, text=f"{hours(amount)} GPU-hours") for part, amount in positive]
         if parts:
-            name = group_label(group, usage.by)
+            name = _group_label(group, usage.by)
             subject = f"{name} {clean(group.command)}" if usage.by == "process" else name
             rows.append(BarRow(subject, tuple(parts), f"{hours(held)} held, {_used_text(group, hours)} used"))
     if rows:
@@ -266,7 +266,7 @@ def _device_table(usage: Usage) -> Table:
     ]  # fmt: skip
     return Table(
         "GPUs",
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("GPU", "Recorded", "Held", "Used", "Held but idle", "Held by no one", "Energy"),
         note="In hours. Idle: utilization of 1 % at most.",
         keep=("Name",),

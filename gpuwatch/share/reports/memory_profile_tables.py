@@ -16,11 +16,11 @@ from gpuwatch.share.reports.report_elements import (
     MemoryAreas,
     PartKind,
     Table,
-    columns,
+    heads_and_rows,
 )
 from gpuwatch.share.reports.report_text import clean
 
-PEAK, HOLDERS, ALL_HOLDERS = "Memory at the peak", "Largest holders at the peak", "More holders at the peak"
+_PEAK_TITLES = ("Memory at the peak", "Largest holders at the peak", "More holders at the peak")
 _SNAPSHOT_TITLES = ("Memory alive at the snapshot", "Largest holders at the snapshot", "More holders")
 _FIRST_HOLDERS = 12
 MEMORY_GROUPS: dict[str, tuple[PartKind, str]] = {
@@ -64,7 +64,7 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
     for number, profile in enumerate(profiles[: 1 + _MAX_FURTHER_PROFILES]):
         process = f" of process {profile.pid}" if several_processes and profile.pid is not None else ""
         of_device = f", {clean(profile.device)}{process}" if number else ""
-        peak, largest, more = (PEAK, HOLDERS, ALL_HOLDERS) if profile.has_history else _SNAPSHOT_TITLES
+        peak, largest, more = _PEAK_TITLES if profile.has_history else _SNAPSHOT_TITLES
         yield _peak_table(f"{peak}{of_device}", profile)
         large = [holder for holder in profile.holders if holder.allocated_bytes >= _MIN_SHARE * profile.peak_bytes]
         if large:
@@ -76,7 +76,7 @@ def memory_profile_tables(profiles: Sequence[MemoryProfile]) -> Iterator[Table]:
 
 
 def _segment_table(title: str, profile: MemoryProfile) -> Table:
-    heads, rows = columns(
+    heads, rows = heads_and_rows(
         {
             "Segments": f"{segment.kind}, private pool {segment.pool}" if segment.pool else clean(segment.kind),
             "Stream": str(segment.stream),
@@ -176,7 +176,7 @@ def _holder_table(
     is_inferred = any(holder.shape_from in ("variable", "input") for holder in holders)
     return Table(
         title,
-        *columns(_holder_row(holder, profile, torch=torch) for holder in holders),
+        *heads_and_rows(_holder_row(holder, profile, torch=torch) for holder in holders),
         right=("Held", "Share", "Each", "Asked", "Count"),
         note="* shape inferred from the size of a variable or input." if is_inferred else "",
         keep=("Group",),

@@ -22,7 +22,7 @@ def value_text(metric: str, value: float | None) -> str:
     return UNKNOWN if value is None else metric_value_text(BY_ID[metric], value)
 
 
-def recorded(values: Sequence[float | None]) -> list[float]:
+def known_values(values: Sequence[float | None]) -> list[float]:
     """The values that were recorded."""
     return [value for value in values if value is not None]
 
@@ -36,7 +36,7 @@ def axis_low(metric: str) -> float:
 def axis_high(device: PeriodDevice, metric: str) -> float:
     """Where the axis of a graph ends."""
     series = device.series.get(metric)
-    most = max(recorded(series.most), default=0.0) if series is not None else 0.0
+    most = max(known_values(series.most), default=0.0) if series is not None else 0.0
     return max(device.tops.get(metric) or 0.0, most) or 1.0
 
 
@@ -55,8 +55,8 @@ def graph_lines(device: PeriodDevice, width: int) -> Iterator[str]:
     """A line for each graph: its course, mean and range."""
     for metric, name in GRAPH_NAMES.items():
         series = device.series.get(metric)
-        if series is not None and (means := recorded(series.mean)):
-            least, most = min(recorded(series.least)), max(recorded(series.most))
+        if series is not None and (means := known_values(series.mean)):
+            least, most = min(known_values(series.least)), max(known_values(series.most))
             characters = block_graph(series.mean, axis_low(metric), axis_high(device, metric), width)
             mean = value_text(metric, sum(means) / len(means))
             yield f"{name:<8}  {characters}  avg {mean}, {value_text(metric, least)} to {value_text(metric, most)}"
@@ -73,7 +73,7 @@ def block_graph(
     count = min(width, len(values))
     characters = []
     for index in range(count):
-        recorded_values = recorded(values[index * len(values) // count : (index + 1) * len(values) // count])
+        recorded_values = known_values(values[index * len(values) // count : (index + 1) * len(values) // count])
         share = (summarize(recorded_values) - low) / ((high - low) or 1.0) if recorded_values else 0.0
         characters.append(_BLOCKS[min(max(int(share * len(_BLOCKS)), 0), len(_BLOCKS) - 1)] if recorded_values else " ")
     return "".join(characters)

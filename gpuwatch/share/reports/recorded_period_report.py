@@ -17,7 +17,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.recorded_period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.share.reports.gpu_time_report import gaps_table, groups_table, hours_formatter, recording_subtitle
-from gpuwatch.share.reports.recorded_period_graphs import GRAPH_NAMES, recorded, value_text
+from gpuwatch.share.reports.recorded_period_graphs import GRAPH_NAMES, known_values, value_text
 from gpuwatch.share.reports.report_elements import GLYPHS, STATE_BY_SEVERITY, Content, PeriodGraphs, Table
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, redaction_text
 
@@ -160,7 +160,7 @@ def _reading_table(period: Period) -> Table:
         cells = [str(device.index)]
         for metric in GRAPHED:
             series = device.series.get(metric)
-            means, most = (recorded(series.mean), recorded(series.most)) if series is not None else ([], [])
+            means, most = (known_values(series.mean), known_values(series.most)) if series is not None else ([], [])
             mean = sum(means) / len(means) if means else None
             cells += [value_text(metric, mean), value_text(metric, max(most, default=None))]
         rows.append(tuple(cells))

@@ -173,8 +173,8 @@ class Table:
         return replace(self, heads=tuple(self.heads[index] for index in columns_kept), rows=rows)
 
 
-def columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Headings and rows of a :class:`Table`, of rows that have their cells by heading."""
+def heads_and_rows(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Headings and rows of a :class:`Table`, from rows that have their cells by heading."""
     rows = tuple(cells)
     return tuple(rows[0]) if rows else (), tuple(tuple(row.values()) for row in rows)
 
@@ -210,6 +210,6 @@ class Content:
     """Documents inside this one (the runs of a comparison)."""
 
 
-def drawable(*charts: Chart | None) -> tuple[Chart, ...]:
+def charts_with_data(*charts: Chart | None) -> tuple[Chart, ...]:
     """The charts of a table, without those for which there is no data."""
     return tuple(chart for chart in charts if chart is not None)

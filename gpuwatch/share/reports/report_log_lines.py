@@ -40,7 +40,7 @@ _SIMULATION_NOTES = (
 )
 
 
-def readable(lines: Iterable[str], max_lines: int, *, simulated: bool) -> tuple[str, ...]:
+def condense_log(lines: Iterable[str], max_lines: int, *, simulated: bool) -> tuple[str, ...]:
     """The last ``max_lines`` lines, after merging repetitions and the empty bins of an allocator's dump.
 
     Decisive lines before them are kept, above a mark that counts the missing lines.

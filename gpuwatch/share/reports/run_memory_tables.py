@@ -9,14 +9,14 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.explain.logs.device_names import device_name
-from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, PartKind, Table, drawable
+from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, PartKind, Table, charts_with_data
 from gpuwatch.share.reports.report_text import clean
 
 _PART_MARK = "↳ "
 _NOTE = (
     "↳ marks a part of the line above with one mark less. Each size is from its own source; none is a sum over sources."
 )
-BY_OWNER = "Memory by owner"
+_BY_OWNER_TITLE = "Memory by owner"
 _MAX_PROFILES = 8
 _UNKNOWN = "not known from this file"
 _UNKNOWN_HERE = "not known"
@@ -25,7 +25,7 @@ _POOL_UNKNOWN = {"jax": f"{_UNKNOWN}: XLA takes 75 % of the GPU at startup unles
 _HEADS = ("Owner", "What", "Size", "Source")
 _CONTEXT = ("CUDA context and libraries", "code, cuBLAS, cuDNN, NCCL")
 
-OwnerRow = tuple[int, str, str, int | None, str]
+_OwnerRow = tuple[int, str, str, int | None, str]
 
 
 def memory_table(run: Run) -> Table:
@@ -45,22 +45,22 @@ def memory_table(run: Run) -> Table:
             (3, "Allocator", "peak in use", memory.allocator_peak_bytes, "framework"),
         ]
     sized = tuple(_row_cells(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
-    title, note = BY_OWNER if run.memory_profiles else "Memory", _NOTE if memory.devices else ""
-    return Table(title, _HEADS, sized, ("Size",), note=note, charts=drawable(memory_bar_chart(run)))
+    title, note = _BY_OWNER_TITLE if run.memory_profiles else "Memory", _NOTE if memory.devices else ""
+    return Table(title, _HEADS, sized, ("Size",), note=note, charts=charts_with_data(memory_bar_chart(run)))
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
     """The same of files that have an allocator's part alone: what they do not tell is said."""
     rows = [row for profile in profiles[:_MAX_PROFILES] for row in _profile_rows(profile)]
     note = f"{_NOTE} gpuwatch run --memory, on the machine, shows what the file does not contain."
-    return Table(BY_OWNER, _HEADS, tuple(_row_cells(*row) for row in rows), ("Size",), note=note)
+    return Table(_BY_OWNER_TITLE, _HEADS, tuple(_row_cells(*row) for row in rows), ("Size",), note=note)
 
 
 def _row_cells(depth: int, owner: str, description: str, amount: int | None, source: str) -> tuple[str, str, str, str]:
     return f"{_PART_MARK * depth}{owner}", description, size(amount) if amount is not None else "not known", source
 
 
-def _profile_rows(profile: MemoryProfile) -> Iterator[OwnerRow]:
+def _profile_rows(profile: MemoryProfile) -> Iterator[_OwnerRow]:
     tool = _TOOLS[profile.tool]
     yield 0, clean(profile.device), "used, as nvidia-smi shows it", None, _UNKNOWN
     if profile.device_free_bytes is not None:
@@ -72,7 +72,7 @@ def _profile_rows(profile: MemoryProfile) -> Iterator[OwnerRow]:
     yield from _pool_rows(profile, 2)
 
 
-def _pool_rows(profile: MemoryProfile, depth: int) -> Iterator[OwnerRow]:
+def _pool_rows(profile: MemoryProfile, depth: int) -> Iterator[_OwnerRow]:
     tool, owner = _TOOLS[profile.tool], f"Allocator {clean(profile.allocator)}"
     when = "at the peak" if profile.has_history else "alive"
     pool, limit = profile.pool_bytes, profile.limit_bytes
@@ -97,7 +97,7 @@ def only_children_used_gpus(run: Run) -> bool:
     return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
 
 
-def _device_rows(run: Run, entry: DeviceMemory) -> Iterator[OwnerRow]:
+def _device_rows(run: Run, entry: DeviceMemory) -> Iterator[_OwnerRow]:
     yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
     yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
     yield 1, "Free", "at the peak", free_bytes(entry), "NVML"
@@ -124,7 +124,7 @@ def _device_rows(run: Run, entry: DeviceMemory) -> Iterator[OwnerRow]:
         yield 4, f"Allocator of {name}", "peak in use", peak, "framework"
 
 
-def _context_row(entry: DeviceMemory, profiles: Sequence[MemoryProfile]) -> OwnerRow:
+def _context_row(entry: DeviceMemory, profiles: Sequence[MemoryProfile]) -> _OwnerRow:
     """What the process holds beside the pools of its allocators."""
     pools = [profile.pool_bytes for profile in profiles]
     pools_bytes, held = sum(filter(None, pools)), entry.process_bytes

@@ -18,7 +18,7 @@ from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
 from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
-from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, columns, drawable
+from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, charts_with_data, heads_and_rows
 from gpuwatch.share.reports.report_text import (
     SIMULATED_IGNORED_NOTE,
     SIMULATED_NOTE,
@@ -336,7 +336,7 @@ def _setting_table(run: Run) -> Table:
         }
         for name, setting in run.settings.items()
     )
-    table = Table("Settings", *columns(cells))
+    table = Table("Settings", *heads_and_rows(cells))
     return table if any(setting.source for setting in run.settings.values()) else table.without("By")
 
 
@@ -362,7 +362,7 @@ def _speed_table(run: Run) -> Table:
     footnote = f"{note} ± is half the range from p10 to p90{unreliable}.".strip()
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if throughput.counted else ("Value",)
-    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), drawable(bar_charts.step_time_chart(run))
+    known, chart = tuple(row for row in rows if row[1] != UNKNOWN), charts_with_data(bar_charts.step_time_chart(run))
     return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
 
 
@@ -419,7 +419,7 @@ def _process_table(run: Run) -> Table:
     has_unnamed = any(not process.command for process in shown)
     return Table(
         "Processes",
-        *columns(map(_process_row, shown)),
+        *heads_and_rows(map(_process_row, shown)),
         right=("Allocator peak", "Held, NVML", "OOMs", "Steps/s"),
         note="A process without a command is known only from NVML." if has_unnamed else "",
         optional=("Ended in", "Framework", "Allocator peak"),

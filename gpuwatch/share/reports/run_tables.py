@@ -21,7 +21,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.experiment.trials.step_times import speed_text, why_not_comparable
 from gpuwatch.explain.logs.device_names import device_name
-from gpuwatch.share.reports.report_elements import Table, columns
+from gpuwatch.share.reports.report_elements import Table, heads_and_rows
 from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.run_memory_tables import expectation_note, expected_text
 
@@ -60,9 +60,9 @@ def first_rows(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     return (*rows[:_MAX_ROWS], (f"… and {len(rows) - _MAX_ROWS} more", *[""] * (len(rows[0]) - 1)))
 
 
-def first_columns(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """:func:`columns`, with the first rows and how many more there are."""
-    heads, rows = columns(cells)
+def heads_and_first_rows(cells: Iterable[Mapping[str, str]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """:func:`heads_and_rows`, of the first rows and how many more there are."""
+    heads, rows = heads_and_rows(cells)
     return heads, first_rows(rows)
 
 
@@ -90,7 +90,7 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
     )
     return Table(
         "Device map",
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("CUDA", "Physical", "Granted", "Expected"),
         note=expectation_note(run) if run is not None else "",
         optional=("Cap.", "PCI bus id"),
@@ -146,7 +146,7 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
         }
         for fallback in fallbacks
     )
-    return Table("Fallbacks", *first_columns(cells), ("Count",), below="Detail")
+    return Table("Fallbacks", *heads_and_first_rows(cells), ("Count",), below="Detail")
 
 
 def with_shared_detail_as_note(table: Table) -> Table:
@@ -179,7 +179,7 @@ def oom_table(ooms: Sequence[Oom]) -> Table:
     )
     return Table(
         "Out of memory",
-        *first_columns(cells),
+        *heads_and_first_rows(cells),
         right=("Requested", "Limit", "In use", "Free", "Largest block"),
         below="Cause",
         optional=("Allocator",),
@@ -213,7 +213,7 @@ def workers_table(run: Run) -> Table:
     )
     return Table(
         "Processes",
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("Granted", "Seen by NVML", "Alone", "Together", "Slower by"),
         note=_speeds_note(run),
         keep=("Process", "Verdict"),

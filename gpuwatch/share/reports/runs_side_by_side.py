@@ -53,7 +53,7 @@ OPTIONAL_COLUMNS: tuple[Column, ...] = (
     ("framework", "FRAMEWORK", lambda run: framework_text(run.framework)),
     ("node", "NODE", lambda run: clean(run.node)),
     ("host", "HOST", lambda run: clean(run.host)),
-    ("gpus", "GPUS", comparable_runs.gpus),
+    ("gpus", "GPUS", comparable_runs.gpu_models_text),
     ("driver", "DRIVER", lambda run: clean(run.driver_version)),
     ("workload", "WORKLOAD", comparable_runs.workload),
     ("measured_on", "MEASURED ON", lambda run: comparable_runs.device_kind(run) if run.throughput else UNKNOWN),
@@ -62,12 +62,12 @@ OPTIONAL_COLUMNS: tuple[Column, ...] = (
 
 _MAX_NAMED = 6
 HEADS = {name: head for name, head, _ in (*COLUMNS, *OPTIONAL_COLUMNS)} | {"started": "STARTED"}
-RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
+RIGHT_ALIGNED = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
     """The runs as a comparison, with the best and worst among comparable runs."""
-    group = comparable_runs.comparable(runs)
+    group = comparable_runs.comparable_indices(runs)
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
     speeds = {index: speed.steps_per_second for index in group if (speed := runs[index].throughput) is not None}
@@ -146,7 +146,7 @@ def names_by_config(runs: Sequence[Run], names: Sequence[str], indices: Iterable
     return named
 
 
-def times(runs: Sequence[Run]) -> tuple[str, ...]:
+def start_times(runs: Sequence[Run]) -> tuple[str, ...]:
     """When each run started, UTC; without the date if that is the same for all."""
     moments = [run.started_at.astimezone(datetime.UTC) for run in runs]
     one_day = len({moment.date() for moment in moments}) == 1

@@ -19,7 +19,7 @@ from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
 from gpuwatch.machine.history.process_labels import short_framework
-from gpuwatch.share.reports.report_elements import Content, Table, columns
+from gpuwatch.share.reports.report_elements import Content, Table, heads_and_rows
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, clean_or_empty
 
 _MAX_COMMAND_CHARS = 120
@@ -77,7 +77,7 @@ def _gpu_table(snapshot: Snapshot) -> Table:
     ]
     table = Table(
         "GPUs",
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("GPU", "Util", "Memory", "Power", "Temp", "SM clock"),
         keep=("Name",),
         optional=("SM clock", "Power"),
@@ -179,7 +179,7 @@ def _mig_instances(snapshot: Snapshot) -> Table:
                     "UUID": clean(instance.uuid),
                 }
             )
-    table = Table("MIG instances", *columns(rows), right=("GPU", *heads[3:-1]), keep=("UUID",))
+    table = Table("MIG instances", *heads_and_rows(rows), right=("GPU", *heads[3:-1]), keep=("UUID",))
     return table if has_activity else table.without("SM activity")
 
 
@@ -212,7 +212,7 @@ def _table_of_processes(
 ) -> Table:
     return Table(
         title,
-        *columns(cells),
+        *heads_and_rows(cells),
         right=("GPU", "PID", "GPU mem", "SM", "CPU", "Host mem", "Time"),
         note=note,
         one_line=True,

@@ -8,7 +8,7 @@ from gpuwatch.core.model.snapshot import Device, Snapshot, Topology
 from gpuwatch.share.reports.report_elements import Content, Table
 from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean
 
-LEGEND = {
+_LEGEND = {
     "NV#": "NVLinks, directly or through a switch, and how many",
     "INT": "on one board",
     "PIX": "through one PCIe bridge",
@@ -24,9 +24,9 @@ def topology_content(snapshot: Snapshot) -> Content:
     topology, devices = snapshot.topology, snapshot.devices
     path_names = []
     if topology is not None:
-        path_names = [path_name(topology, first, second) for first in devices for second in devices]
+        path_names = [_path_name(topology, first, second) for first in devices for second in devices]
     used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in path_names}
-    legend = tuple((name, meaning) for name, meaning in LEGEND.items() if name in used)
+    legend = tuple((name, meaning) for name, meaning in _LEGEND.items() if name in used)
     tables = (topology_table(snapshot), Table("Legend", ("", "Meaning"), legend))
     return Content(
         title=clean(snapshot.host.hostname) if snapshot.host.hostname else "snapshot",
@@ -50,7 +50,7 @@ def topology_table(snapshot: Snapshot) -> Table:
     rows = []
     for device in devices:
         place = places.get(device.uuid)
-        paths = (path_name(topology, device, other) for other in devices)
+        paths = (_path_name(topology, device, other) for other in devices)
         cpus_and_numa = (clean(place.cpus), clean(place.numa_nodes)) if place else (UNKNOWN, UNKNOWN)
         rows.append((f"GPU{device.index}", *paths, *cpus_and_numa))
     reasons = sorted(
@@ -62,10 +62,10 @@ def topology_table(snapshot: Snapshot) -> Table:
 
 def path_description(name: str) -> str:
     """``PIX, through one PCIe bridge``; ``NV4, over NVLink``."""
-    return f"{name}, {'over NVLink' if name.startswith('NV') else LEGEND[name]}"
+    return f"{name}, {'over NVLink' if name.startswith('NV') else _LEGEND[name]}"
 
 
-def path_name(topology: Topology, first: Device, second: Device) -> str:
+def _path_name(topology: Topology, first: Device, second: Device) -> str:
     """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash if unknown."""
     if first.uuid == second.uuid:
         return "X"

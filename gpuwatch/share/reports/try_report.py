@@ -34,8 +34,8 @@ from gpuwatch.share.reports.report_elements import (
     Content,
     PartKind,
     Table,
-    columns,
-    drawable,
+    charts_with_data,
+    heads_and_rows,
 )
 from gpuwatch.share.reports.report_log_lines import USUAL_LINES
 from gpuwatch.share.reports.report_text import EVERY_RUN, clean, clean_or_empty, framework_text
@@ -141,7 +141,7 @@ def _setting_table(document: Experiment, summaries: Sequence[SettingSummary]) ->
     # Values differ in what they need, which NVML does not show of a framework that takes all memory at its start.
     peaks = any(run.trials[0].values and run.allocator_peak is not None for run in runs)
     timed = [run for run in runs if run.step_time is not None]
-    heads, rows = columns(map(_setting_row, runs))
+    heads, rows = heads_and_rows(map(_setting_row, runs))
     notes = [f"Each run is measured {document.rule}{_OR_ITS_END_TEXT if 'steps' in document.rule else ''}."]
     if any(run.memory for run in runs):
         notes.append("Memory is NVML's peak of the steps that ran: later steps can take more.")
@@ -171,7 +171,7 @@ def _setting_table(document: Experiment, summaries: Sequence[SettingSummary]) ->
         optional=("DEVICE MAP", "STEPS/S"),
         lines=3,
         sortable=True,
-        charts=drawable(
+        charts=charts_with_data(
             bar_charts.allocator_peak_chart(named) if peaks else None,
             None if same_memory else bar_charts.held_memory_chart(named),
             None if simulated else bar_charts.speed_chart(named),
@@ -304,7 +304,7 @@ def _copy_table(trials: Sequence[Trial]) -> Table:
                 "VERDICT": _verdict_text(run.verdict),
             }
         )
-    heads, cells = columns(rows)
+    heads, cells = heads_and_rows(rows)
     return Table("Copies at once", heads, cells, right=heads[1:5], keep=("SETTING",), optional=("GRANTED",))
 
 
@@ -344,7 +344,7 @@ def _run_table(document: Experiment) -> Table:
     simulated = any(trial.run is not None and trial.run.simulated for trial in run_trials)
     table = Table(
         EVERY_RUN,
-        *columns(map(_trial_row, run_trials if len(run_trials) > 1 else ())),
+        *heads_and_rows(map(_trial_row, run_trials if len(run_trials) > 1 else ())),
         right=("Round", "GPU memory", "Step", "Steps"),
         note=(f"Steps are {', '.join(counted)}. " if counted else "")
         + "A signal was sent only after the measurement; what the program did after that does not count.",
@@ -409,7 +409,7 @@ def _group_table(recorded_trials: dict[str, Trial], profiles: dict[str, MemoryPr
                 "LARGEST HOLDER": _why_no_profile(trial) if profile is None else _largest_holder(profile),
             }
         )
-    heads, rows = columns(cells)
+    heads, rows = heads_and_rows(cells)
     bars = []
     for name, amounts in groups_by_setting.items():
         shown_groups = ((group, amounts[group]) for group in groups if amounts.get(group))
@@ -427,7 +427,7 @@ def _group_table(recorded_trials: dict[str, Trial], profiles: dict[str, MemoryPr
         "recording slows the program down, so its speed is not compared.",
         keep=("SETTING",),
         below="LARGEST HOLDER",
-        charts=drawable(chart),
+        charts=charts_with_data(chart),
     )
 
 

@@ -18,7 +18,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
-from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE, UNSTEADY, speed_marks
+from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE_MARK, UNSTEADY_MARK, speed_marks
 from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
@@ -50,8 +50,8 @@ _MAX_CONCLUSION_LINES = 3
 _KEYS_THAT_WRITE = {"r": "writes a report here", "w": "saves the settings"}
 """Keys that write files: typed as the first letter of a probe's name, they must be pressed twice."""
 _MARKS = {
-    UNSTEADY: "its step times vary by more than 10 %: this speed is unreliable",
-    NOT_COMPARABLE: "its speed is not comparable with the others: another workload, size or device",
+    UNSTEADY_MARK: "its step times vary by more than 10 %: this speed is unreliable",
+    NOT_COMPARABLE_MARK: "its speed is not comparable with the others: another workload, size or device",
 }
 
 

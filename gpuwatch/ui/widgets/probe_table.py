@@ -14,10 +14,10 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.share.reports.comparison_report import BEST, speed_marks
+from gpuwatch.share.reports.comparison_report import BEST_MARK, speed_marks
 from gpuwatch.share.reports.report_elements import GLYPHS
 from gpuwatch.share.reports.run_report import fallback_text, state_of
-from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT, cells
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT_ALIGNED, cells
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
@@ -153,7 +153,7 @@ class PlacedColumn:
 
     @property
     def at_right(self) -> bool:
-        return self.id in RIGHT
+        return self.id in RIGHT_ALIGNED
 
 
 @lru_cache(maxsize=32)
@@ -170,7 +170,7 @@ def place_columns(
     folding = list(_DROP_ORDER)
 
     def need() -> int:
-        gaps = sum(a in RIGHT and b not in RIGHT for a, b in pairwise(names))
+        gaps = sum(a in RIGHT_ALIGNED and b not in RIGHT_ALIGNED for a, b in pairwise(names))
         return MARKS_CELLS + sum(widths[name] + 1 for name in names) + gaps - 1
 
     if moved and need() > width:
@@ -191,7 +191,7 @@ def place_columns(
         wide = widths[name] if name != "verdict" else max(width - x, 2)
         title = _TITLES[name] if len(_TITLES[name]) <= wide else _SHORT_TITLES.get(name, _TITLES[name])
         # A gap between a number and the text after it.
-        if placed and placed[-1].at_right and name not in RIGHT:
+        if placed and placed[-1].at_right and name not in RIGHT_ALIGNED:
             x += 1
             wide = wide - 1 if name == "verdict" else wide
         placed.append(PlacedColumn(name, title, x, wide))
@@ -373,7 +373,7 @@ class ProbeTable(ItemList[ProbeRow]):
                 style = "ok"
             builder.fill_to(placed.start)
             if best and width_of(text) + 2 <= placed.width:
-                text = f"{BEST} {text}"
+                text = f"{BEST_MARK} {text}"
             builder.add((align_right if placed.at_right else align_left)(text, placed.width), style)
         return builder.line()
 

@@ -24,8 +24,8 @@ from gpuwatch.share.reports.recorded_period_graphs import (
     GRAPH_NAMES,
     axis_high,
     axis_low,
+    known_values,
     processes_on,
-    recorded,
     runs_on,
     value_text,
 )
@@ -43,7 +43,7 @@ _MAX_COLORS = 6
 _MAX_EVENTS = 60
 _MAX_TICKS = 9
 
-TimeToX = Callable[[float], float]
+_TimeToX = Callable[[float], float]
 """The place of a time, in seconds since the epoch."""
 
 
@@ -116,7 +116,7 @@ class _Bar:
         )
 
 
-def _bar_rows(period: Period, device: PeriodDevice, track: IncidentTrack, x: TimeToX) -> list[list[_Bar]]:
+def _bar_rows(period: Period, device: PeriodDevice, track: IncidentTrack, x: _TimeToX) -> list[list[_Bar]]:
     """A row for each run and process; incidents share rows where they are not at the same time."""
 
     def bar(begin: float, end: float, name: str, title: str, css_class: str) -> _Bar:
@@ -153,7 +153,7 @@ def _time_text(period: Period, at: float) -> str:
     return utc_datetime(at).astimezone().strftime(form)
 
 
-def _bands(period: Period, track: IncidentTrack, x: TimeToX, begin: float, end: float) -> Iterator[str]:
+def _bands(period: Period, track: IncidentTrack, x: _TimeToX, begin: float, end: float) -> Iterator[str]:
     """Their names are in the bars above, and in the values of each moment."""
     for gap in period.gaps:
         left, right = x(gap.begin.timestamp()), x(gap.end.timestamp())
@@ -169,7 +169,7 @@ def _bands(period: Period, track: IncidentTrack, x: TimeToX, begin: float, end: 
         )
 
 
-def _event_marks(period: Period, track: IncidentTrack, x: TimeToX, y: float, end: float) -> Iterator[str]:
+def _event_marks(period: Period, track: IncidentTrack, x: _TimeToX, y: float, end: float) -> Iterator[str]:
     """Events as marks over the graphs; beside each other where many are."""
     for mark in track.marks[:_MAX_EVENTS]:
         at = x(mark.begin)
@@ -226,7 +226,7 @@ def _hover_columns(
         until = at + step * period.step_seconds
         values = []
         for metric in GRAPH_NAMES:
-            if metric in device.series and (means := recorded(device.series[metric].mean[first:last])):
+            if metric in device.series and (means := known_values(device.series[metric].mean[first:last])):
                 values.append(f"{GRAPH_NAMES[metric]} {value_text(metric, sum(means) / len(means))}")
         texts = [clean(incident.text) for incident in track.incidents if incident.begin <= until and incident.end >= at]
         incidents_text = f"; {'; '.join(dict.fromkeys(texts))}" if texts else ""
@@ -234,7 +234,7 @@ def _hover_columns(
         yield svg.hover_column(_LEFT + first * width, begin, (last - first) * width, end - begin, title)
 
 
-def _time_ticks(begin: float, end: float, x: TimeToX, top: float, height: float) -> Iterator[str]:
+def _time_ticks(begin: float, end: float, x: _TimeToX, top: float, height: float) -> Iterator[str]:
     for number, (at, text) in enumerate(clock_ticks(begin, end, _MAX_TICKS)):
         left = x(at)
         inner = " inner" if number % 2 else ""
