@@ -117,7 +117,7 @@ def export(
         _write(pieces, chosen.name, file_unless_stdout(output))
 
 
-def _chosen_format(name: str | None, output: Path | None) -> export_formats.Format:
+def _chosen_format(name: str | None, output: Path | None) -> export_formats.ExportFormat:
     if name is None:
         if (file := file_unless_stdout(output)) is None:
             raise UsageError("no format was given", hint="add --format, or -o FILE with a suffix")

@@ -1,4 +1,4 @@
-"""Output: options for its file and format, documents to a file or stdout, lines to stderr, links on a terminal."""
+"""Output: its options, documents to a file or stdout, saved runs, lines to stderr, links on a terminal."""
 
 from __future__ import annotations
 

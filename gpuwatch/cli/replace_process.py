@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from gpuwatch.cli.sim_options import SIM_NAME, simulated_environment
+from gpuwatch.cli.sim_options import SIM_NAME_KEY, simulated_environment
 
 if TYPE_CHECKING:
     from gpuwatch.sim.machine_shape import SimShape
@@ -39,7 +39,7 @@ def replace_process(
     if shape is not None:
         from gpuwatch.sim.environment import ENV_PLUGIN
 
-        environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME), command=command, hold=True)
+        environment = simulated_environment(shape, tier, name=ctx.meta.get(SIM_NAME_KEY), command=command, hold=True)
         if ENV_PLUGIN in environment:  # adapts every Python process: _gpuwatch_simulated_gpus.py
             from gpuwatch.experiment.probing.launch_program import with_watch_hook
 

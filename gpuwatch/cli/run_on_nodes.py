@@ -14,7 +14,7 @@ from gpuwatch.cli.command_classes import SectionedCommand
 from gpuwatch.cli.option_types import Duration
 from gpuwatch.cli.progress import progress, progress_wanted
 from gpuwatch.cli.shared_options import gpm_option_value, option_set
-from gpuwatch.cli.sim_options import SIM_GIVEN
+from gpuwatch.cli.sim_options import SIM_VALUE_KEY
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.parsing import word_set
 
@@ -173,8 +173,8 @@ def node_arguments(ctx: click.Context) -> list[str]:
         else:
             given.append(f"{max(parameter.opts, key=len)}={value}")
     names = {parameter.name for parameter in order}
-    if SIM_GIVEN in ctx.meta and "sim" not in names:  # before the command
-        given.append(f"--sim={ctx.meta[SIM_GIVEN]}")
+    if SIM_VALUE_KEY in ctx.meta and "sim" not in names:  # before the command
+        given.append(f"--sim={ctx.meta[SIM_VALUE_KEY]}")
     accepted = {parameter.name for parameter in ctx.command.params}
     if (gpm := gpm_option_value(ctx)) is not None and "gpm" in accepted - names:
         given.append("--gpm" if gpm else "--no-gpm")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuwatch.core.model.snapshot import Snapshot
     from gpuwatch.session.alerts import Alerts
 
-_GPM = "gpuwatch.gpm"
+_GPM_KEY = "gpuwatch.gpm"
 ALLOWED_BEFORE_COMMAND = frozenset({"--sim", "--gpm"})
 """Options that may also come before their command."""
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
@@ -57,7 +57,7 @@ framework_option = click.option(
 
 def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
     if value is not None:
-        ctx.meta[_GPM] = value
+        ctx.meta[_GPM_KEY] = value
 
 
 gpm_option = click.option(
@@ -73,7 +73,7 @@ gpm_option = click.option(
 
 def gpm_option_value(ctx: click.Context) -> bool | None:
     """The value of ``--gpm`` or ``--no-gpm``, here or before the command; None if neither was given."""
-    return cast("bool | None", ctx.meta.get(_GPM))
+    return cast("bool | None", ctx.meta.get(_GPM_KEY))
 
 
 alert_options = option_set(

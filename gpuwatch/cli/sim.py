@@ -11,7 +11,7 @@ from gpuwatch.cli.replace_process import program_path, replace_process
 from gpuwatch.cli.sim_options import shape_option_value, sim_option, sim_tier_option
 from gpuwatch.core.errors import UsageError
 
-_AFTER_DOUBLE_DASH = "gpuwatch.sim.after-double-dash"
+_AFTER_DOUBLE_DASH_KEY = "gpuwatch.sim.after-double-dash"
 
 
 class _Sim(LazyGroup):
@@ -22,13 +22,13 @@ class _Sim(LazyGroup):
         rest = super().parse_args(ctx, args)
         # Everything after the options and the dashes is at the end, unchanged.
         command = [*getattr(ctx, "_protected_args", ()), *ctx.args]
-        ctx.meta[_AFTER_DOUBLE_DASH] = len(given) > len(command) and given[-len(command) - 1] == "--"
+        ctx.meta[_AFTER_DOUBLE_DASH_KEY] = len(given) > len(command) and given[-len(command) - 1] == "--"
         return rest
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in self.lazy and not ctx.meta.get(_AFTER_DOUBLE_DASH):
+        if args[0] in self.lazy and not ctx.meta.get(_AFTER_DOUBLE_DASH_KEY):
             return super().resolve_command(ctx, args)
         return "program", _run_program, args
 

@@ -12,7 +12,7 @@ from gpuwatch.cli import output
 from gpuwatch.cli.command_classes import LazyGroup, unknown_name_error
 from gpuwatch.cli.option_types import Choice, FiniteRange
 from gpuwatch.cli.shared_options import option_set
-from gpuwatch.cli.sim_options import SIM_NAME, shape_option_value, sim_option
+from gpuwatch.cli.sim_options import SIM_NAME_KEY, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.nvml_return import NvmlReturn
@@ -22,12 +22,12 @@ from gpuwatch.sim.find_machines import choose_machine
 from gpuwatch.sim.machine_shape import parse_memory
 from gpuwatch.sim.simulated_machine import ANY_DEVICE, FOR_EVER, SimMachine
 
-_UNUSED = "gpuwatch.sim.unused"
+_UNUSED_KEY = "gpuwatch.sim.unused"
 
 
 def _remember_name(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.meta[SIM_NAME] = value
+        ctx.meta[SIM_NAME_KEY] = value
 
 
 _machine_options = option_set(
@@ -103,18 +103,18 @@ def _gpu_fault(name: str | None = None, **settings: Any) -> Callable[[Callable[.
 def _machine_in_use() -> SimMachine:
     """The chosen machine; by default the one in use."""
     ctx = click.get_current_context()
-    name = ctx.meta.get(SIM_NAME)
+    name = ctx.meta.get(SIM_NAME_KEY)
     chosen = choose_machine(shape_option_value(ctx), name)
     if not chosen.in_use:
         how = f": gpuwatch --sim {chosen.machine.shape}{f'@{name}' if name else ''}"
-        ctx.meta[_UNUSED] = f" (not in use yet{how}; {chosen.others})"
+        ctx.meta[_UNUSED_KEY] = f" (not in use yet{how}; {chosen.others})"
     return chosen.machine
 
 
 def _print_result(text: str) -> None:
     """Prints what was done to stderr, with a note if nobody uses the machine."""
     if text:
-        output.print_line(f"gpuwatch: {text}{click.get_current_context().meta.get(_UNUSED, '')}")
+        output.print_line(f"gpuwatch: {text}{click.get_current_context().meta.get(_UNUSED_KEY, '')}")
 
 
 _FAULT_SECONDS = FiniteRange(min=0.05, max=86_400)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from gpuwatch.sim.machine_shape import SimShape
     from gpuwatch.sim.simulated_machine import SimMachine
 
-_SHAPE = "gpuwatch.sim.machine_shape"
+_SHAPE_KEY = "gpuwatch.sim.machine_shape"
 _FILE_NAME_END = re.compile(r"/|\.(?:xml|txt|log|json|gpuwatch|gz|xz|bz2|zst)$", re.IGNORECASE)
 _FILE_HINT = "give the output of nvidia-smi -q or -q -x, a gpuwatch snapshot --json, or a recording"
-SIM_NAME = "gpuwatch.sim.name"
+SIM_NAME_KEY = "gpuwatch.sim.name"
 """Key in a context's ``meta``: the name of a simulated machine, where one was given."""
-SIM_GIVEN = "gpuwatch.sim.given"
+SIM_VALUE_KEY = "gpuwatch.sim.given"
 """Likewise: the value of ``--sim`` as it was given."""
 
 
@@ -40,17 +40,17 @@ def _remember_shape(ctx: click.Context, parameter: click.Parameter, value: str |
     if value is not None:
         from gpuwatch.sim.machine_shape import parse_machine
 
-        ctx.meta[SIM_GIVEN] = value
+        ctx.meta[SIM_VALUE_KEY] = value
         file = _file_and_time(value)
         if file is None:
-            ctx.meta[_SHAPE], name = parse_machine(value)
+            ctx.meta[_SHAPE_KEY], name = parse_machine(value)
         else:
             with compile_notice():
                 machine = machine_from_file(*file)
             ctx.call_on_close(machine.close)  # others can join until then
-            ctx.meta[_SHAPE], name = machine.shape, machine.name
+            ctx.meta[_SHAPE_KEY], name = machine.shape, machine.name
         if name is not None:
-            ctx.meta[SIM_NAME] = name
+            ctx.meta[SIM_NAME_KEY] = name
 
 
 sim_option = click.option(
@@ -89,9 +89,9 @@ def enter_simulation(
     Raises:
         UsageError: ``--sim-tier`` without simulated GPUs.
     """
-    shape = ctx.meta.get(_SHAPE)
+    shape = ctx.meta.get(_SHAPE_KEY)
     if shape is not None:
-        name = ctx.meta.get(SIM_NAME)
+        name = ctx.meta.get(SIM_NAME_KEY)
         if private and name is None:
             _set_environment(_private_environment(ctx, shape, _choose_tier(tier, command)))
         else:
@@ -127,7 +127,7 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 def shape_option_value(ctx: click.Context) -> SimShape | None:
     """The shape given by ``--sim``, here or before the command; None without it."""
-    return cast("SimShape | None", ctx.meta.get(_SHAPE))
+    return cast("SimShape | None", ctx.meta.get(_SHAPE_KEY))
 
 
 def simulated_environment(

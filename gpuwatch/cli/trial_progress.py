@@ -25,8 +25,8 @@ _SPARE_COLUMNS = 4
 """Columns that stay free: a ^C that wrapped would move all that is drawn."""
 
 
-def progress_of(budget: float, *, quiet: bool, simulated: bool) -> Progress:
-    """What suits stderr. ``budget``: seconds that the whole may take. ``simulated``: speeds mean nothing."""
+def make_progress(budget: float, *, quiet: bool, simulated: bool) -> Progress:
+    """The progress that suits stderr. ``budget``: seconds for all trials. ``simulated``: speeds mean nothing."""
     if quiet:
         return Progress()
     if SENDS_PROGRESS:
@@ -53,7 +53,7 @@ def trial_name(trial: Trial | StartedTrial) -> str:
 
 
 class _TimedProgress(Progress):
-    """Knows how long trials take."""
+    """Tells from the trials so far how long the others take."""
 
     def __init__(self, budget: float, simulated: bool) -> None:
         self.simulated = simulated
@@ -68,7 +68,7 @@ class _TimedProgress(Progress):
     def show_end(self, trial: Trial) -> None:
         self.durations.append(time.monotonic() - self.trial_started)
 
-    def number(self) -> str:
+    def number_text(self) -> str:
         """``3/12``: the trial that runs, of how many; empty if that is not known."""
         return (
             f"{self.trial.number}/{self.trial.planned_count} "
@@ -76,7 +76,7 @@ class _TimedProgress(Progress):
             else ""
         )
 
-    def left(self) -> str:
+    def time_left_text(self) -> str:
         """``about 40 s left`` by the trials so far; by the budget, if less is left of that, ``at most 9 min left``."""
         most = max(self.deadline - time.monotonic(), 0.0)
         if self.trial is not None and self.trial.planned_count and self.durations:
@@ -97,7 +97,7 @@ class _LineProgress(_TimedProgress):
         parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
         result = ", ".join(filter(None, parts))
         took = hours_minutes(self.durations[-1])
-        print_line(f"gpuwatch: {self.number()}{trial_name(trial)}: {result} ({took}; {self.left()})")
+        print_line(f"gpuwatch: {self.number_text()}{trial_name(trial)}: {result} ({took}; {self.time_left_text()})")
 
 
 class _SentProgress(Progress):
@@ -151,7 +151,7 @@ class _TableProgress(_TimedProgress):
             if self.live is None:
                 self.live = Live(
                     console=self.console,
-                    get_renderable=self.shown,
+                    get_renderable=self.renderable,
                     transient=True,
                     refresh_per_second=4,
                     redirect_stdout=False,
@@ -175,7 +175,7 @@ class _TableProgress(_TimedProgress):
         if live is not None:
             live.stop()
 
-    def shown(self) -> Constrain:
+    def renderable(self) -> Constrain:
         """The whole, no higher than the terminal."""
         from rich.constrain import Constrain
         from rich.table import Table
@@ -191,16 +191,16 @@ class _TableProgress(_TimedProgress):
         whole = Table.grid(expand=True)
         if rows:
             whole.add_row(table)
-        whole.add_row(Text(self.line(), no_wrap=True, overflow="ellipsis"))
+        whole.add_row(Text(self.status_line(), no_wrap=True, overflow="ellipsis"))
         if self.status:
             whole.add_row(Text(self.status, no_wrap=True, overflow="ellipsis", style="dim"))
         return Constrain(whole, self.console.width - _SPARE_COLUMNS)
 
-    def line(self) -> str:
+    def status_line(self) -> str:
         """The trial that runs, its steps, and the time that is left."""
         if self.trial is None:
-            return self.left()
+            return self.time_left_text()
         waited = hours_minutes(time.monotonic() - self.trial_started)
         steps = f"{self.count} steps" if self.count else f"starting, {waited}"
-        which = f"{self.number()}{trial_name(self.trial)}"
-        return f"{which}: {steps}; {self.left()}; Ctrl+C stops and shows the results so far"
+        which = f"{self.number_text()}{trial_name(self.trial)}"
+        return f"{which}: {steps}; {self.time_left_text()}; Ctrl+C stops and shows the results so far"

@@ -260,7 +260,7 @@ def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
-    from gpuwatch.cli.trial_progress import progress_of
+    from gpuwatch.cli.trial_progress import make_progress
     from gpuwatch.core.model.try_results import Experiment
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_output_files
 
@@ -271,7 +271,7 @@ def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
         simulation=simulation,
         success=options.success,
         isolate=options.isolate,
-        progress=progress_of(options.budget, quiet=quiet, simulated=simulation is not None),
+        progress=make_progress(options.budget, quiet=quiet, simulated=simulation is not None),
     ) as setup:
         if options.gpu is not None:
             setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(options.gpu, setup.machine))}

@@ -31,7 +31,7 @@ def test_a_line_for_each_trial_where_stderr_is_no_terminal(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(trial_progress.time, "monotonic", lambda: now[0])
-    told = trial_progress.progress_of(600, quiet=False, simulated=False)
+    told = trial_progress.make_progress(600, quiet=False, simulated=False)
     for number in (1, 2):
         told.show_start(begun(number))
         now[0] += 10.0
@@ -44,7 +44,7 @@ def test_a_line_for_each_trial_where_stderr_is_no_terminal(
 
 
 def test_nothing_is_said_with_quiet_and_no_speed_of_simulated_gpus(capsys: pytest.CaptureFixture[str]) -> None:
-    quiet = trial_progress.progress_of(600, quiet=True, simulated=False)
+    quiet = trial_progress.make_progress(600, quiet=True, simulated=False)
     quiet.show_start(begun(1))
     quiet.show_end(trial())
     assert capsys.readouterr().err == ""
@@ -64,7 +64,7 @@ def test_a_terminal_has_a_table_that_fits(size: tuple[int, int]) -> None:
         told.show_steps(7)
         told.show_note("known so far: B=64 fits")
         assert told.live is not None
-        told.console.print(told.shown())
+        told.console.print(told.renderable())
         told.show_end(trial())
         assert told.live is None
     drawn = told.console.file.getvalue().splitlines()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The formats of exports. To add one: a module with a function that yields bytes, and one line in FORMATS."""
+"""The formats of exports. To add one: a module ``<name>_writer.py`` with ``write``, and one line in FORMATS."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from gpuwatch.core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """One format; its module is imported when it is used."""
+class ExportFormat:
+    """One format; the module that writes it is imported when it is used."""
 
     name: str
     suffixes: tuple[str, ...]
-    module: str
     binary: bool = False
     package: str = ""
     """The package without which it cannot be written; the extra that installs it is named after the format."""
@@ -28,22 +27,22 @@ class Format:
         if self.package and find_spec(self.package) is None:
             hint = f"pip install 'gpuwatch-tui[{self.name}]'"
             raise UsageError(f"{self.name} needs {self.package}, which is not installed", hint=hint)
-        pieces: Iterator[bytes] = import_module(f"gpuwatch.share.exports.{self.module}").write(*contents)
+        pieces: Iterator[bytes] = import_module(f"gpuwatch.share.exports.{self.name}_writer").write(*contents)
         return pieces
 
 
-FORMATS: tuple[Format, ...] = (
-    Format("perfetto", (".pftrace", ".perfetto-trace"), "perfetto_writer", binary=True),
-    Format("parquet", (".parquet",), "parquet_writer", binary=True, package="pyarrow"),
-    Format("csv", (".csv",), "csv_writer"),
-    Format("ndjson", (".ndjson", ".jsonl"), "ndjson_writer"),
-    Format("openmetrics", (".om", ".prom"), "openmetrics_writer"),
+FORMATS: tuple[ExportFormat, ...] = (
+    ExportFormat("perfetto", (".pftrace", ".perfetto-trace"), binary=True),
+    ExportFormat("parquet", (".parquet",), binary=True, package="pyarrow"),
+    ExportFormat("csv", (".csv",)),
+    ExportFormat("ndjson", (".ndjson", ".jsonl")),
+    ExportFormat("openmetrics", (".om", ".prom")),
 )
 BY_NAME = {entry.name: entry for entry in FORMATS}
 SUFFIXES = " ".join(suffix for entry in FORMATS for suffix in entry.suffixes)
 
 
-def format_for(path: Path) -> Format:
+def format_for(path: Path) -> ExportFormat:
     """The format that a file's suffix stands for; UsageError for another suffix."""
     for entry in FORMATS:
         if path.suffix.lower() in entry.suffixes:

@@ -31,15 +31,15 @@ class _Winners:
     """The best of the comparable runs in one respect, and the run that they are measured against."""
 
     winners: tuple[int, ...]
-    winners_text: str
+    best_amount: str
     reference: int
-    reference_text: str
+    reference_amount: str
     reference_runs: tuple[int, ...]
     """The runs of the same configuration as the reference with the same number."""
 
     @property
     def amounts_text(self) -> str:
-        return f"{self.winners_text} instead of {self.reference_text}"
+        return f"{self.best_amount} instead of {self.reference_amount}"
 
 
 def run_failed(run: Run) -> bool:
@@ -166,7 +166,7 @@ class _Sentences:
             )
             # If the run measured against is the fastest, its speed has been named.
             if fastest is not None and not set(fastest.winners) & {*smallest.winners, smallest.reference}:
-                text += f"; fastest is {self.names_of(fastest.winners)}: {fastest.winners_text} steps/s"
+                text += f"; fastest is {self.names_of(fastest.winners)}: {fastest.best_amount} steps/s"
             return text
         memory = self.same_memory_text(group)
         if fastest is not None:

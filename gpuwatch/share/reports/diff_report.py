@@ -1,4 +1,7 @@
-"""What differs between two sides: structure, findings by cause, numbers beyond their noise, holders of memory."""
+"""What differs between two sides, as a document and as the content of a report.
+
+Structure, findings by cause, numbers beyond their noise, holders of memory.
+"""
 
 from __future__ import annotations
 

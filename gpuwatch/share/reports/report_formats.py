@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ReportFormat:
     """One way to write a document: :mod:`gpuwatch.share.reports.formats` has a module of its name, imported when
     used."""
 
@@ -49,12 +49,12 @@ class Format:
         return f"{head}{body}{before}{note}{after}{rest}"
 
 
-FORMATS: tuple[Format, ...] = (
-    Format("html", ".html", note='\n<p class="redacted">{}</p>'),
-    Format("markdown", ".md", note="> {}\n\n"),
-    Format("json", ".json", escapes=True),
-    Format("csv", ".csv"),
-    Format("text", ".txt", note="{}\n\n"),
+FORMATS: tuple[ReportFormat, ...] = (
+    ReportFormat("html", ".html", note='\n<p class="redacted">{}</p>'),
+    ReportFormat("markdown", ".md", note="> {}\n\n"),
+    ReportFormat("json", ".json", escapes=True),
+    ReportFormat("csv", ".csv"),
+    ReportFormat("text", ".txt", note="{}\n\n"),
 )
 BY_NAME = {report_format.name: report_format for report_format in FORMATS}
 SUFFIXES = " ".join(report_format.suffix for report_format in FORMATS)
@@ -83,7 +83,7 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
     return _masked(report_format, document, report_format.render, redact)
 
 
-def _masked(report_format: Format, document: Document, draw: Callable[[Document], str], redact: bool) -> str:
+def _masked(report_format: ReportFormat, document: Document, draw: Callable[[Document], str], redact: bool) -> str:
     from gpuwatch.core.masking.masked_documents import masked_for_sending
 
     return report_format.with_note(draw(masked_for_sending(document, redact=redact)), redact=redact)

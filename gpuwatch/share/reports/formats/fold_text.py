@@ -1,4 +1,4 @@
-"""Folds text to a width: words and ids stay whole, paths are divided at slashes."""
+"""Fits text to a width: folds it between words, divides paths at slashes, shortens the UUIDs of GPUs."""
 
 from __future__ import annotations
 
