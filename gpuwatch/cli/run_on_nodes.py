@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import signal
 import sys
@@ -39,33 +40,26 @@ def _remember_option(ctx: click.Context, parameter: click.Parameter, value: Any)
         ctx.meta.setdefault(_OPTIONS_KEY, {})[parameter.name] = value
 
 
+_node_option = functools.partial(click.option, expose_value=False, callback=_remember_option)
 nodes_options = option_set(
-    click.option(
+    _node_option(
         "--on",
         metavar="LAUNCHER",
-        expose_value=False,
-        callback=_remember_option,
         help="Run this once on each node: local:N, ssh:a,b,n[1-8], slurm[:PARTITION], ray[:ADDRESS].",
     ),
-    click.option(
+    _node_option(
         "--remote-command",
         metavar="COMMAND",
-        expose_value=False,
-        callback=_remember_option,
         help="With --on: run gpuwatch there with this command, such as /opt/venv/bin/gpuwatch (default: gpuwatch).",
     ),
-    click.option(
+    _node_option(
         "--launcher-options",
         metavar="OPTIONS",
-        expose_value=False,
-        callback=_remember_option,
         help="With --on: pass these options to ssh or srun, such as '--gres=gpu:8'.",
     ),
-    click.option(
+    _node_option(
         "--node-timeout",
         type=Duration(1, 30 * 86_400),
-        expose_value=False,
-        callback=_remember_option,
         help="With --on: give up on a node after this long, such as 10min.",
     ),
 )
