@@ -33,7 +33,7 @@ def read(folder: Path, text: str) -> WebConfig:
     ("text", "says"),
     [
         ("a: [", "web.yml is not YAML (line "),
-        ("- a", "the file is not a table"),
+        ("- a", "the file is not a mapping"),
         ("tls_config:\n  cert_file: a", "tls_config is not supported"),
         ("tls_server_config: 7", "tls_server_config has the wrong type"),
         ("tls_server_config:\n  key_file: server.key", "cert_file is missing"),

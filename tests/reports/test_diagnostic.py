@@ -341,6 +341,6 @@ def test_what_helpers_ask_next_is_in_the_report() -> None:
     assert from_json(BY_NAME["json"].render(document).encode()) == document
     for name in ("html", "markdown", "text"):
         drawn = BY_NAME[name].render(document)
-        for wanted in ("NVIDIA-SMI 580.00", "Kernel log", "fallen off the bus", "job 42", "Secure Boot"):
+        for wanted in ("NVIDIA-SMI 580.00", "Kernel log", "fallen off the bus", "runs in", "job 42", "Secure Boot"):
             assert wanted in drawn, (name, wanted)
         assert "\x1b" not in drawn

@@ -190,7 +190,7 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
     shown = condense_log(lines, 60, simulated=False)
     assert shown[0] == "(times in seconds since 1970: 1795178361 is 2026-11-20 12:39:21 UTC)"
     assert shown[1:4] == (
-        "… 2 lines that every start of TensorFlow prints left out",
+        "… 2 lines left out that TensorFlow prints at every start",
         "… 3 lines left out: libraries opened: a.so.1, b.so.2",
         lines[-2],
     )

@@ -155,7 +155,7 @@ def _read_config(path: Path) -> tuple[WebSettings, tuple[Path, ...]]:
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
     except RecursionError:
-        raise UsageError(f"{name} is not YAML: it is nested too deep") from None
+        raise UsageError(f"{name} is not YAML: it is nested too deeply") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
@@ -188,7 +188,7 @@ class _ConfigError(Exception):
 
 def _check_table(table: object, types: Mapping[str, type], prefix: str) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise _ConfigError(f"{prefix.rstrip('.') or 'the file'} is not a table")
+        raise _ConfigError(f"{prefix.rstrip('.') or 'the file'} is not a mapping")
     for key, setting in table.items():
         if key not in types:
             raise _ConfigError(f"{prefix}{key} is not supported")

@@ -67,7 +67,7 @@ def summary_rows(document: Diagnostic, main: SourcedFinding | None) -> Iterator[
     if machine := _machine(document):
         yield "machine", machine
     if document.surroundings:
-        yield "around it", "; ".join(f"{clean(name)}: {clean(value)}" for name, value in document.surroundings.items())
+        yield "runs in", "; ".join(f"{clean(name)}: {clean(value)}" for name, value in document.surroundings.items())
     if document.probes is not None and document.probes.runs:
         environment_note = "; each sets its own environment, not that of this shell" if _is_of_environment(main) else ""
         yield "probes", _probes(document.probes, document.taken_at, snapshot) + environment_note

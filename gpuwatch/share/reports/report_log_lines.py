@@ -74,7 +74,7 @@ def _without_repetitions(lines: Iterable[str]) -> Iterator[str]:
     for merge_key, group in groupby(lines, key=_merge_key):
         merged = list(group)
         if merge_key == "usual":
-            yield f"… {count_text(len(merged), 'line')} that every start of TensorFlow prints left out"
+            yield f"… {count_text(len(merged), 'line')} left out that TensorFlow prints at every start"
         elif merge_key == "opened":
             names = dict.fromkeys(match[1] for line in merged if (match := _OPENED_LIBRARY.search(line)) is not None)
             yield f"… {count_text(len(merged), 'line')} left out: libraries opened: {', '.join(names)}"
