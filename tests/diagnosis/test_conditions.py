@@ -788,3 +788,11 @@ def test_healthy_says_what_was_looked_at_and_what_was_not() -> None:
     assert any("not judged: PCIe links" in line and "not supported" in line for line in alone.findings[0].evidence)
     gappy = watched([sample(0, [gpu()]), sample(1, [gpu()]), sample(200, [gpu()])])
     assert any("3 min without samples" in line for line in gappy.findings[0].evidence)
+
+
+def test_the_clock_of_a_gpu_without_load_is_not_compared_with_its_maximum() -> None:
+    hot = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 345, "clocks.sm_max_mhz": 1980}
+    (idle,) = of(watched(seconds(60, lambda s: sample(s, [gpu(busy=0.0, readings=hot)]))).findings, "throttle.thermal")
+    assert "SM clock 345 MHz on average, without load" in idle.evidence
+    (busy,) = of(watched(seconds(60, lambda s: sample(s, [gpu(busy=90.0, readings=hot)]))).findings, "throttle.thermal")
+    assert "SM clock 345 MHz on average, 1635 MHz below the card's maximum (1980)" in busy.evidence

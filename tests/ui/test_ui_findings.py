@@ -5,15 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from gpuwatch.core.formatting.grouped_findings import grouped_findings
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.share.reports.snapshot_report import snapshot_content
 from gpuwatch.ui.details.finding_lines import page_lines
 from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceSheet
 from gpuwatch.ui.screens.findings import FindingsScreen
@@ -21,6 +25,7 @@ from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.fixed_findings import FixedFindings
+from tests.ui.probe_bench import Bench
 from tests.ui.waiting import press, settle, until
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -235,3 +240,70 @@ async def test_the_page_of_the_cause_follows_the_evidence_on_a_narrower_terminal
             assert f"Cause page  gpuwatch cause {finding.id}" in screen.evidence.plain
             assert screen.evidence.plain.index(finding.action) < screen.evidence.plain.index("What it is")
             await press(pilot, "down")
+
+
+def hot_gpus(*indices: int) -> tuple[Finding, ...]:
+    """Findings that differ in the GPU and the last line of evidence."""
+    return tuple(
+        msgspec.structs.replace(
+            HOT,
+            title=f"GPU {index} throttled (thermal)",
+            evidence=("the driver's reasons: sw-thermal", f"core {90 + index % 2} °C"),
+            device_uuid=machines.uuid(index),
+            since=at(12 + index),
+        )
+        for index in indices
+    )
+
+
+async def test_equal_findings_of_several_gpus_are_one_row(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(conditions=FixedFindings(*hot_gpus(2, 0, 1, 3), LINK))
+    async with stage.opened(machines.many(4, 0), size=(120, 40)) as pilot:
+        assert "GPU 0-3 throttled (thermal)" in stage.app.overview.summary.plain
+        assert "1 of" not in stage.app.overview.summary.plain
+        assert "4 warnings" in stage.app.overview.top_line.plain, "each of them counts"
+        await press(pilot, "5")
+        screen = stage.screen(FindingsScreen)
+        assert len(screen.finding_list.items) == 2
+        assert "GPU 0-3 throttled (thermal)" in screen.finding_list.plain
+        assert "since 11:49:31" in screen.finding_list.plain, "the oldest"
+        evidence = screen.evidence.plain
+        assert "· the driver's reasons: sw-thermal" in evidence
+        assert "· GPU 0, 2: core 90 °C" in evidence
+        assert "· GPU 1, 3: core 91 °C" in evidence
+
+
+def test_findings_with_other_advice_or_of_other_times_stay_apart() -> None:
+    devices = [machines.device(index) for index in range(4)]
+    first, second, third = hot_gpus(0, 1, 2)
+    other = msgspec.structs.replace(second, action="Replace the card.")
+    assert grouped_findings((first, other, WELL), devices) == [first, other, WELL]
+    assert [found.title for found in grouped_findings((first, other, third), devices)] == [
+        "GPU 0, 2 throttled (thermal)",
+        "GPU 1 throttled (thermal)",
+    ]
+    past = [msgspec.structs.replace(found, until=at(5)) for found in (first, second)]
+    titles = [found.title for found in grouped_findings((first, second, *past, *past), devices)]
+    assert titles == ["GPU 0-1 throttled (thermal)"] * 3, "now, and two earlier times"
+    by_number = [
+        msgspec.structs.replace(found, action=f"nvidia-smi -i {n} -q") for n, found in enumerate((first, second))
+    ]
+    assert grouped_findings(by_number, devices)[0].action == "nvidia-smi -i 0,1 -q"
+
+
+def test_the_text_of_a_snapshot_names_them_once_and_its_json_each() -> None:
+    snapshot = msgspec.structs.replace(machines.many(4, 0), findings=hot_gpus(0, 1, 2, 3))
+    (found,) = snapshot_content(snapshot).findings
+    assert found.title == "GPU 0-3 throttled (thermal)"
+    assert to_json(snapshot).count("throttle.thermal") == 4
+
+
+async def test_p_takes_a_free_gpu_without_a_finding(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    stage = make_stage(conditions=FixedFindings(*hot_gpus(0, 1)), probe_runs=bench.probe_runs)
+    empty = {"memory.used_bytes": 0}
+    idle = machines.snapshot(tuple(machines.device(index, busy=0, readings=empty) for index in range(4)))
+    async with stage.opened(idle) as pilot:
+        assert "Free: 0-3" in stage.app.overview.summary.plain
+        await press(pilot, "p")
+        assert bench.probe_runs.parameters.gpu == machines.uuid(2)

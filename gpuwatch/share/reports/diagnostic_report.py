@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from gpuwatch.core.formatting.grouped_findings import grouped_findings
 from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.masking.mask_secrets import MASK
@@ -50,7 +51,8 @@ _MAX_LOGS = 8
 
 def diagnostic_content(document: Diagnostic) -> Content:
     """The content of a diagnostic report."""
-    main = document.findings[0] if document.findings and document.findings[0].id == document.primary else None
+    findings = grouped_findings(document.findings, document.snapshot.devices if document.snapshot is not None else ())
+    main = findings[0] if findings and findings[0].id == document.primary else None
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
     watch_hint = _WATCH_HINT if document.primary == "healthy" and not document.programs else ""
     tables = (
@@ -81,7 +83,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
         action=printable(main.action) if main is not None and main.action else watch_hint,
         evidence=tuple(clean(line) for line in main.evidence[:_MAX_EVIDENCE]) if main is not None else (),
-        findings=tuple(clean_finding(finding) for finding in document.findings if finding is not main),
+        findings=tuple(clean_finding(finding) for finding in findings if finding is not main),
         raw=tuple(_raw_logs(document)),
         footer=_footer(document),
         parts=tuple(_program_part(run, main, document.programs) for run in document.programs),

@@ -9,6 +9,7 @@ import msgspec
 
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import clock_duration
+from gpuwatch.core.formatting.grouped_findings import grouped_findings
 from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.sentences import count_text, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, size
@@ -48,6 +49,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     facts.append(("host", host_text))
     if unified_gpus := [f"GPU {device.index}" for device in snapshot.devices if device.unified_memory]:
         facts.append(("memory", f"of {', '.join(unified_gpus)}: host memory, which other programs also use"))
+    advised = [_with_advice(finding, snapshot) for finding in snapshot.findings]
     severities = {finding.severity for finding in snapshot.findings}
     has_error = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
     # Of a recording, what cannot be read may not be a finding yet.
@@ -61,7 +63,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=tuple(facts),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(clean_finding(_with_advice(finding, snapshot)) for finding in snapshot.findings),
+        findings=tuple(map(clean_finding, grouped_findings(advised, snapshot.devices))),
         footer="gpuwatch",
     )
 

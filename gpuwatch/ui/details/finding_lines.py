@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.core.formatting.grouped_findings import grouped_findings
 from gpuwatch.core.formatting.path_text import file_url
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem, Snapshot
@@ -88,7 +89,8 @@ def all_finding_lines(view: View) -> SpanLines:
     lines: SpanLines = []
     snapshot = view.snapshot
     held = [finding for finding in view.findings if finding.id == "idle.memory-held" and finding.until is None]
-    for finding in dict.fromkeys((*view.errors_and_warnings, *notable_notes(view.findings), *held)):
+    shown = dict.fromkeys((*view.errors_and_warnings, *notable_notes(view.findings), *held))
+    for finding in grouped_findings(shown, view.devices):
         lines += [*entry_lines(finding, snapshot), []]
     found = {finding.id for finding in view.errors_and_warnings}
     for problem in snapshot.problems if snapshot is not None else ():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.durations import clock_duration
-from gpuwatch.core.formatting.sentences import gpu_list_text
+from gpuwatch.core.formatting.sentences import number_ranges
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
@@ -99,8 +98,8 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
         lines.append([(f"{name}{mapping.ordinal} → physical {mapping.index}", "strong"), certainty, (amount, "dim")])
         add([("  ", "text"), (printable(mapping.uuid), "dim")], row)
     if folded:
-        ordinals = _number_ranges(mapping.ordinal for mapping in folded)
-        indices = _number_ranges(mapping.index for mapping in folded)
+        ordinals = number_ranges(mapping.ordinal for mapping in folded)
+        indices = number_ranges(mapping.index for mapping in folded)
         text = f"{len(folded)} more: {name}{ordinals} → physical {indices}"
         lines.append([(text, "text"), ("  no memory", "dim")])
     for row in (row for row in held.values() if row.device_index is not None):
@@ -115,10 +114,6 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     if not device_map and rows[0].note:
         lines.append([("no map: ", "dim"), (printable(rows[0].note), "warning")])
     return lines
-
-
-def _number_ranges(numbers: Iterable[int]) -> str:
-    return gpu_list_text(numbers).partition(" ")[2]
 
 
 def _memory_text(row: Process) -> str:

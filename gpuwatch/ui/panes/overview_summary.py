@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.durations import steady_duration
+from gpuwatch.core.formatting.grouped_findings import grouped_findings
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
@@ -106,8 +107,7 @@ def main_problem(view: View) -> MainProblem | None:
     if snapshot is None:
         return None
     idle = [finding for *_, finding in idle_holders(view)]
-    found = [finding for finding in view.errors_and_warnings if finding not in idle]
-    if found:
+    if found := grouped_findings((one for one in view.errors_and_warnings if one not in idle), view.devices):
         return _problem_of(found[0], snapshot, len(found))
     if snapshot.problems and not view.errors_and_warnings:
         problem = snapshot.problems[0]
@@ -115,7 +115,7 @@ def main_problem(view: View) -> MainProblem | None:
     throttled = [(device, text) for device in view.devices if (text := throttled_text(device, view.findings))]
     if throttled:
         return MainProblem("warning", "", f"GPU {throttled[0][0].index} {throttled[0][1]}", "", len(throttled))
-    noted = [note for note in notable_notes(view.findings) if note not in idle]
+    noted = grouped_findings((note for note in notable_notes(view.findings) if note not in idle), view.devices)
     return _problem_of(noted[0], snapshot, len(noted)) if noted else None
 
 
@@ -228,13 +228,20 @@ def _free_item(view: View, snapshot: Snapshot) -> SummaryItem:
     if free:
         forms: tuple[str, ...] = (f"Free: {_sizes_text(free)}", f"Free: {_names_text(free)}")
         forms += (f"Free: {len(free)} GPUs",) if len(forms[-1]) > len(f"Free: {len(free)} GPUs") else ()
-        return SummaryItem("free", forms, "ok", (free[0][0].uuid, 0, None))
+        first = next((device for device, _ in free if not _has_problem(device, view)), free[0][0])
+        return SummaryItem("free", forms, "ok", (first.uuid, 0, None))
     known = {amount: (device, mig) for device, mig, _ in units if (amount := _free_memory((device, mig))) is not None}
     if not known:
         return SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")
     most = known[max(known)]
     none = f"Free: no GPU (most {size(max(known))} on {_unit_name(most)})", "Free: no GPU"
     return SummaryItem("free", none, "dim", (most[0].uuid, 0, None))
+
+
+def _has_problem(device: Device, view: View) -> bool:
+    """Whether a free GPU is not the first one to use."""
+    wrong = any(finding.device_uuid == device.uuid for finding in view.errors_and_warnings)
+    return wrong or bool(throttled_text(device, view.findings))
 
 
 def _free_memory(unit: GpuOrInstance) -> float | None:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual.containers import Horizontal, Vertical
 
+from gpuwatch.core.formatting.grouped_findings import grouped_findings
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
@@ -42,15 +43,16 @@ _MIN_TITLE_CELLS = 30
 
 
 def entries_of(view: View) -> list[Entry]:
-    """Healthy, or errors and warnings; then what sources could not do, notes, and past findings."""
+    """Healthy, or errors and warnings; then what sources could not do, notes, and past findings: equal ones as one."""
     now = [finding for finding in view.findings if finding.until is None]
     healthy = [finding for finding in now if finding.id == "healthy"]
     notes = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
+    wrong = grouped_findings(view.errors_and_warnings, view.devices)
     found_ids = {finding.id for finding in view.errors_and_warnings}
     source_problems = view.snapshot.problems if view.snapshot is not None else ()
     other_problems = [problem for problem in source_problems if problem.reason not in found_ids]
     past = [finding for finding in view.findings if finding.until is not None]
-    return [*healthy, *view.errors_and_warnings, *other_problems, *notes, *past]
+    return [*healthy, *wrong, *other_problems, *grouped_findings([*notes, *past], view.devices)]
 
 
 class FindingList(ItemList[Entry]):

@@ -95,6 +95,9 @@ def _clock_loss(occurrence: Occurrence, context: SampleContext) -> tuple[float |
     free = context.history.unthrottled_mhz.get(device.uuid)
     most = device.number("clocks.sm_max_mhz")
     measured = f"SM clock {clock.mean:.0f} MHz{_on_average(occurrence)}"
+    busy = occurrence.statistics.get("busy")
+    if busy is not None and busy.maximum < MIN_UNDER_LOAD_PERCENT:  # its clock is low anyway
+        return None, f"{measured}, without load"
     if free is not None and free > clock.mean:
         lost = f"{free - clock.mean:.0f} MHz lost"
         return 1 - clock.mean / free, f"{measured}, {free:.0f} MHz when not throttled: {lost}"

@@ -1,0 +1,67 @@
+"""Equal findings of several GPUs as one, for lists and reports that people read; JSON has each of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from gpuwatch.core.formatting.sentences import number_ranges
+from gpuwatch.core.model.findings import Finding
+from gpuwatch.core.model.snapshot import Device
+
+AnyFinding = TypeVar("AnyFinding", bound=Finding)
+
+
+def grouped_findings(findings: Iterable[AnyFinding], devices: Iterable[Device]) -> list[AnyFinding]:
+    """The findings in their order; those with equal title and action but for their GPU are one, where the first was.
+
+    It is of no single GPU: its title names all of them, its evidence the GPUs of a line that is not of all, and its
+    time is from the first beginning to the last end.
+    """
+    indices = {device.uuid: device.index for device in devices}
+    earlier_of_gpu: Counter[object] = Counter()
+    groups: dict[object, dict[int, AnyFinding]] = {}
+    for finding in findings:
+        index = indices.get(finding.device_uuid or "", -1)
+        title, action = (_of_gpus(text, index, "#", "#") for text in (finding.title, finding.action))
+        if title == finding.title:
+            groups[id(finding)] = {index: finding}
+            continue
+        alike = (finding.id, finding.severity, finding.certainty, finding.pid, finding.until is None, title, action)
+        groups.setdefault((alike, earlier_of_gpu[alike, index]), {})[index] = finding
+        earlier_of_gpu[alike, index] += 1
+    return [_merged(group) for group in groups.values()]
+
+
+def _of_gpus(text: str, index: int, ranges: str, listed: str) -> str:
+    """A text about a GPU as one about others; ``listed``: them, as nvidia-smi's -i takes them."""
+    return re.sub(rf"\bGPU {index}\b", f"GPU {ranges}", re.sub(rf"-i {index}\b", f"-i {listed}", text))
+
+
+def _merged(group: dict[int, AnyFinding]) -> AnyFinding:
+    (index, first), *others = group.items()
+    if not others:
+        return first
+    gpus_by_line: dict[tuple[int, str], list[int]] = {}
+    for gpu, finding in group.items():
+        for place, line in enumerate(finding.evidence):
+            gpus_by_line.setdefault((place, line), []).append(gpu)
+    lines = sorted(gpus_by_line.items(), key=lambda entry: entry[0][0])
+    oldest = min(group.values(), key=lambda finding: finding.since.timestamp() if finding.since is not None else 0.0)
+    ranges, listed = number_ranges(group), ",".join(map(str, sorted(group)))
+    return replace(
+        first,
+        title=_of_gpus(first.title, index, ranges, listed),
+        action=_of_gpus(first.action, index, ranges, listed),
+        evidence=tuple(
+            line if len(gpus) == len(group) else f"GPU {number_ranges(gpus)}: {line}" for (_, line), gpus in lines
+        ),
+        device_uuid=None,
+        since=oldest.since,
+        may_be_older=oldest.may_be_older,
+        until=max((finding.until for finding in group.values() if finding.until is not None), default=None),
+    )
