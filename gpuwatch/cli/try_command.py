@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from gpuwatch.experiment.trials.interleaved_rounds import PilotRun
     from gpuwatch.experiment.trials.largest_value import ValueRange
     from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
-    from gpuwatch.experiment.trials.trial_results import TryResult
     from gpuwatch.experiment.trials.trial_settings import TrialSetting
     from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
@@ -261,10 +259,9 @@ def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
     from msgspec.structs import replace
 
     from gpuwatch.cli.trial_progress import make_progress
-    from gpuwatch.core.model.try_results import Experiment
     from gpuwatch.experiment.trials.trial_setup import open_setup, remove_output_files
 
-    started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
+    began = time.monotonic()
     quiet, simulation = options.quiet or options.plan, tier_in_use()
     with open_setup(
         options.command,
@@ -275,31 +272,18 @@ def _run_trials(options: _Options) -> tuple[Experiment | None, int | None]:
     ) as setup:
         if options.gpu is not None:
             setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(options.gpu, setup.machine))}
-        rule = options.rule.for_gpus(simulated=setup.simulated)
+        rule, document = options.rule.for_gpus(simulated=setup.simulated), setup.experiment
+        document.rule = str(rule)
         if options.largest is None:
-            found = _run_experiment(setup, options, rule)
+            _run_experiment(setup, options, rule)
         else:
-            found = _try_largest(setup, options, options.largest)
+            _try_largest(setup, options, options.largest)
         # In a search for a border, failures are what is looked for.
-        keeps_output = _trial_failed if found is not None and found.needed_bytes is None else lambda trial: False
-        remove_output_files(setup.folder, [] if found is None else found.trials, keeps_output)
-    if found is None:
-        return None, None
-    document = Experiment(
-        command=mask_command(options.command),
-        started_at=started_at,
-        took_seconds=time.monotonic() - began,
-        rule=found.stop_rule or str(rule),
-        rounds=found.rounds,
-        trials=tuple(trial if keeps_output(trial) else replace(trial, output="") for trial in found.trials),
-        fits=tuple(found.fits),
-        needed_bytes=found.needed_bytes,
-        recover=tuple(found.recoveries),
-        answer=found.answer,
-        largest=found.largest,
-        notes=tuple(found.notes),
-    )
-    return document, found.interrupted
+        keeps_output = _trial_failed if document.needed_bytes is None else lambda trial: False
+        remove_output_files(setup.folder, document.trials, keeps_output)
+    document.took_seconds = time.monotonic() - began
+    document.trials = tuple(trial if keeps_output(trial) else replace(trial, output="") for trial in document.trials)
+    return None if options.plan and not document.trials else document, setup.interrupted
 
 
 def _succeeded(document: Experiment) -> bool:
@@ -317,11 +301,11 @@ def _trial_failed(trial: Trial) -> bool:
     return trial.run is not None and trial.run.verdict not in (*PASSED_VERDICTS, "interrupted")
 
 
-def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> TryResult | None:
-    """What the experiment found; None after ``--plan``."""
+def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> None:
+    """Runs the trials, or says what would be run (``--plan``)."""
     from gpuwatch.core.model.try_results import Trial
     from gpuwatch.experiment.trials.concurrent_copies import run_copies
-    from gpuwatch.experiment.trials.interleaved_rounds import failed_start_result, run_in_rounds, run_pilot
+    from gpuwatch.experiment.trials.interleaved_rounds import conclude_from_pilot, run_in_rounds, run_pilot
     from gpuwatch.experiment.trials.oom_recovery import find_recovery
     from gpuwatch.experiment.trials.smaller_card import find_smaller_card
     from gpuwatch.experiment.trials.trial_plan import combine_settings_and_values
@@ -335,10 +319,12 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
                 condition = "until it runs out of memory, then with each setting that might help, up to three times"
             print_line(f"gpuwatch: {mask_command(options.command)} runs {condition}; {options.limit_text}")
         if options.recover:
-            return find_recovery(setup, budget=options.budget, share=options.share)
+            find_recovery(setup, budget=options.budget, share=options.share)
+            return
         setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
         (configuration,) = combine_settings_and_values([setting], {})
-        return find_smaller_card(setup, configuration, options.fits, rule, budget=options.budget)
+        find_smaller_card(setup, configuration, options.fits, rule, budget=options.budget)
+        return
     began = time.monotonic()
     start = None
     if options.plan or not (options.configs or options.vary):
@@ -357,17 +343,19 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
     chosen = combine_settings_and_values([setting for setting, reason in settings if not reason], options.vary)
     not_tried = [Trial(asked=setting.name, not_tried=reason) for setting, reason in settings if reason]
     if start is not None and (start.failed or (start.on_cpu and not (options.configs or options.vary))):
-        return failed_start_result(start.trial)
+        conclude_from_pilot(setup.experiment, start.trial)
+        return
     if options.plan:
         assert start is not None
         click.echo(_plan_text(options, chosen, not_tried, rule, start))
-        return None
+        return
     if not options.quiet:
         _print_announcement(options, len(chosen), rule, start)
     seconds_left = max(options.budget - (time.monotonic() - began), 1.0)
     if options.copies:
-        return run_copies(setup, chosen, rule, copies=options.copies, budget=seconds_left, share=options.share)
-    return run_in_rounds(
+        run_copies(setup, chosen, rule, copies=options.copies, budget=seconds_left, share=options.share)
+        return
+    run_in_rounds(
         setup,
         chosen,
         not_tried,
@@ -379,8 +367,8 @@ def _run_experiment(setup: TrialSetup, options: _Options, rule: StopRule) -> Try
     )
 
 
-def _try_largest(setup: TrialSetup, options: _Options, span: ValueRange) -> TryResult | None:
-    """What ``--largest`` found; None after ``--plan``."""
+def _try_largest(setup: TrialSetup, options: _Options, span: ValueRange) -> None:
+    """Runs the search of ``--largest``, or says what would be run (``--plan``)."""
     from gpuwatch.experiment.trials.largest_value import find_largest_value
 
     setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
@@ -391,12 +379,10 @@ def _try_largest(setup: TrialSetup, options: _Options, span: ValueRange) -> TryR
     )
     if options.plan:
         click.echo(f"{mask_command(options.command)} would run {runs}.")
-        return None
+        return
     if not options.quiet:
         print_line(f"gpuwatch: {mask_command(options.command)} runs {runs}")
-    return find_largest_value(
-        setup, setting, span, options.rule if options.has_stop_rule else None, budget=options.budget
-    )
+    find_largest_value(setup, setting, span, options.rule if options.has_stop_rule else None, budget=options.budget)
 
 
 def _usable_setting(text: str, setup: TrialSetup) -> TrialSetting:

@@ -24,9 +24,9 @@ def request_of_its_group(requests, graph, no_request):
 class Groups:
     """The groups of one graph."""
 
-    def __init__(self, nodes, makers):
+    def __init__(self, nodes, resource_ops):
         """``nodes``: by name; ``resource_ops``: the ops that make a variable, table or queue."""
-        self.nodes, self.resource_ops = nodes, makers
+        self.nodes, self.resource_ops = nodes, resource_ops
         self.parents, self.sizes = {}, {}
         self.members, self.reason_by_group = {}, {}
 

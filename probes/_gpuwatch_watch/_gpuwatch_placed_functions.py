@@ -16,90 +16,15 @@ import weakref
 _TRACES = "tensorflow.python.ops.summary_ops_v2"
 _MAX_WAITING_GRAPHS = 48
 """Collected graphs that wait for the end of their function's first call."""
-_ARGUMENT_OPS = frozenset(["_Arg", "_Retval"])
-FEED_OPS = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
-IDLE_OPS = frozenset(
-    {
-        *("Const", "NoOp", "Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_EagerConst"),
-        *("_Send", "_Recv", "_HostSend", "_HostRecv", "_HostCast"),
-    }
-)
-"""Ops that compute nothing, most of them TensorFlow's own after placement."""
-_CALL_OPS = {
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
-    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
-    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
-    **dict.fromkeys(("Case", "StatelessCase"), ()),
-}
-"""Ops that call functions, with the attributes that name them; Case has a list."""
 _LOWERED_PREFIX = re.compile(r"^(?:body|cond|then|else|branch\d+)/_\d+/")
 """What TensorFlow puts before the nodes of a lowered loop or branch."""
 _METADATA_OPS = frozenset(["Shape", "ShapeN", "Size", "Rank"])
 """Ops that TensorFlow places where their input is, unless the node itself names a device (placer.cc, IsMetadata)."""
 _VARIABLE_READ_OPS = frozenset(["ReadVariableOp", "VarIsInitializedOp"])
 """Each use of a variable: its value is copied to where it is used."""
-_INLINED_OPS = ("PartitionedCall", "StatefulPartitionedCall")
 _COMPILED_ATTRIBUTE = "_XlaMustCompile"
 _CPU_DEVICE = "/device:CPU:0"
 """Where every node is if TensorFlow has no other device."""
-_MAX_DEPTH = 12
-NOT_PLACED_OPS = FEED_OPS | IDLE_OPS | frozenset(_CALL_OPS)
-"""Ops that say nothing of where the program's own ops ran."""
-
-
-class CollectedGraphs:
-    """One function's graph as it was traced and as it was placed.
-
-    TensorFlow merges what it places until some eager op ends, in whichever thread (GraphCollector in
-    tensorflow/core/framework/function.h): there may be nodes of several functions, or only one of the two graphs.
-    """
-
-    def __init__(self, graphs, number):
-        traced_graph = graphs.pre_optimization_graph
-        self.number = number
-        self.nodes = {node.name: node for node in traced_graph.node}
-        self.library = {one.signature.name: one for one in traced_graph.library.function}
-        self.bodies = {}
-        self.placed = list(graphs.post_optimization_graph.node)
-        self.places = {node.name: node.device for node in self.placed}
-        pruned = [node for node in traced_graph.node if node.op in _ARGUMENT_OPS and node.name not in self.places]
-        self.is_whole = len(self.nodes) == len(traced_graph.node) and len(self.places) == len(self.placed) > 0
-        self.is_whole = self.is_whole and not any(one.op == "_Retval" or self._is_used(one.name) for one in pruned)
-        self.identity = _identity(traced_graph.node)
-
-    def _is_used(self, name, nodes=None, depth=0):
-        """Whether an op works on an argument, also within a function that it calls: TensorFlow prunes the others."""
-        for node in self.nodes.values() if nodes is None else nodes:
-            for position, input_name in enumerate(node.input):
-                if input_name.lstrip("^").split(":")[0] != name:
-                    continue
-                body = (
-                    self.library.get(node.attr["f"].func.name)
-                    if node.op in _INLINED_OPS and depth < _MAX_DEPTH
-                    else None
-                )
-                if body is None or input_name.startswith("^"):
-                    return True
-                inner = body.signature.input_arg[position].name
-                if self._is_used(inner, body.node_def, depth + 1) or inner in body.ret.values():
-                    return True
-        return False
-
-    def body(self, name):
-        """The nodes of a function that is called, by name; None if it was not collected with it."""
-        if name not in self.bodies and name in self.library:
-            self.bodies[name] = {node.name: node for node in self.library[name].node_def}
-        return self.bodies.get(name)
-
-    def is_eager_op(self):
-        """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
-        nodes = [node for node in self.nodes.values() if node.op not in FEED_OPS]
-        return len(nodes) <= 1 and all(node.name == node.op for node in nodes)
-
-    def requested(self):
-        """How many nodes name a GPU."""
-        nodes = [*self.nodes.values(), *(node for body in self.library.values() for node in body.node_def)]
-        return sum(":GPU:" in node.device and node.op not in IDLE_OPS for node in nodes)
 
 
 class TracedFunction:
@@ -120,6 +45,7 @@ class PlacedFunctions:
         ``load``: loads a module of this folder.
         """
         self.scopes, self.attribute = scopes, load("_gpuwatch_descriptors").Attribute
+        self.graphs = load("_gpuwatch_collected_graphs")
         self.nothing, self.unknown, self.copy = names.NO_REQUEST, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
@@ -217,7 +143,9 @@ class PlacedFunctions:
     def _of_its_resource(self, graph, op, scope_request):
         """``scope_request``: of TensorFlow's scope. Where that repeats the device of the op's variable or table: what
         the program requested for that."""
-        resource_op = next((tensor.op for tensor in op.inputs if tensor.dtype.as_datatype_enum == _DT_RESOURCE), None)
+        resource_op = next(
+            (tensor.op for tensor in op.inputs if tensor.dtype.as_datatype_enum == self.graphs.DT_RESOURCE), None
+        )
         resource_request = self.of_node(graph, resource_op.name) if resource_op is not None else None
         return (
             resource_request
@@ -304,10 +232,10 @@ class PlacedFunctions:
             input_ops = {
                 tensor.op for tensor in graph.inputs
             }  # a small tensor from outside is a constant until it is called
-            identity = _identity(op.node_def for op in graph.get_operations() if op not in input_ops)
+            identity = self.graphs.identity(op.node_def for op in graph.get_operations() if op not in input_ops)
             self.counted_identities.add(hash(identity))
             if device and not device.startswith(self._own_devices()):
-                elsewhere = sum(op.type not in NOT_PLACED_OPS for op in graph.get_operations())
+                elsewhere = sum(op.type not in self.graphs.NOT_PLACED_OPS for op in graph.get_operations())
                 self.nodes += elsewhere
                 self.unclear += elsewhere
                 return
@@ -337,7 +265,7 @@ class PlacedFunctions:
         if not self.collecting or getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
             return  # or the program traces graphs itself (tf.summary.trace_on): what is collected is its own
         for graphs in sys.modules["tensorflow.python.eager.context"]._context.export_run_metadata().function_graphs:
-            collected = CollectedGraphs(graphs, self.collected)
+            collected = self.graphs.CollectedGraphs(graphs, self.collected)
             self.collected += 1
             if not collected.is_eager_op():
                 self.pool.append(collected)
@@ -366,10 +294,10 @@ class PlacedFunctions:
         self.pool.remove(collected)
         nodes, requests = collected.nodes, self.requests.get(graph)
         for node in collected.placed:
-            if node.op in FEED_OPS or node.op in IDLE_OPS:
+            if node.op in self.graphs.FEED_OPS or node.op in self.graphs.IDLE_OPS:
                 continue
             request = self._request(node.name, node.op, nodes, requests, collected, call_request, 0)
-            if node.op in _CALL_OPS:
+            if node.op in self.graphs.CALL_OPS:
                 self._judge_called(node, request if request is not None else call_request, "", 0)  # not inlined
                 continue
             self.nodes += 1
@@ -380,7 +308,9 @@ class PlacedFunctions:
                 request = self.nothing
             if request.line is not None:
                 requested_names.add(node.name)
-            self.count(node.op, node.attr, request, node.device, "resource" if uses_resource(node, nodes) else "")
+            self.count(
+                node.op, node.attr, request, node.device, "resource" if self.graphs.uses_resource(node, nodes) else ""
+            )
         return requested_names
 
     def _request(self, path, op, nodes, requests, collected, inherited, depth):
@@ -390,15 +320,15 @@ class PlacedFunctions:
         """
         if path in nodes and (nodes[path].op == op or depth == 0):
             return self._own(nodes[path], requests, inherited)
-        if depth > _MAX_DEPTH:
+        if depth > self.graphs.MAX_DEPTH:
             return None
         slash = path.find("/")
         while slash > 0:
             call = nodes.get(path[:slash])
-            if call is not None and call.op in _CALL_OPS:
+            if call is not None and call.op in self.graphs.CALL_OPS:
                 passed = self._own(call, requests, inherited)
                 inner_path = _LOWERED_PREFIX.sub("", path[slash + 1 :])
-                for name in _called_functions(call):
+                for name in self.graphs.called_functions(call):
                     body, called_function = collected.body(name), self.functions.get(name)
                     if body is None:
                         continue
@@ -434,20 +364,20 @@ class PlacedFunctions:
         for op in graph.get_operations():
             node_request = self.of_node(graph, op.name)
             request = node_request if node_request is not None else call_request
-            if op.type in _CALL_OPS:
+            if op.type in self.graphs.CALL_OPS:
                 self._judge_called(op.node_def, request, device, depth, reason)
-            elif op.type not in FEED_OPS and (
-                op.type not in IDLE_OPS or (op.type == "Const" and device == _CPU_DEVICE)
+            elif op.type not in self.graphs.FEED_OPS and (
+                op.type not in self.graphs.IDLE_OPS or (op.type == "Const" and device == _CPU_DEVICE)
             ):
                 self._judge_node(op, request, device, reason)
 
     def _judge_called(self, call, call_request, device, depth, reason=""):
         if call.attr[_COMPILED_ATTRIBUTE].b:
             device = device or call.device
-        for name in _called_functions(call):
+        for name in self.graphs.called_functions(call):
             called_function = self.functions.get(name)
             graph = called_function.graph() if called_function is not None else None
-            if graph is not None and depth < _MAX_DEPTH:
+            if graph is not None and depth < self.graphs.MAX_DEPTH:
                 self._judge(graph, call_request, device, depth + 1, reason)
             elif call_request.line is not None and call_request.type == "GPU":
                 self.nodes += 1
@@ -468,56 +398,11 @@ class PlacedFunctions:
             self.unclear += not self.missing(op.type, attributes, request)
 
 
-_RESOURCE_USING_OPS = frozenset(
-    {
-        *("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp"),
-        *("ResourceGather", "ResourceScatterAdd", "ResourceScatterUpdate"),
-        *("LookupTableFindV2", "LookupTableInsertV2", "LookupTableSizeV2", "LookupTableImportV2"),
-        *("QueueEnqueueV2", "QueueDequeueV2", "QueueSizeV2"),
-    }
-)
-RESOURCE_CREATING_OPS = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
-_DT_RESOURCE = 20
-"""Of tensorflow/core/framework/types.proto."""
-
-
-def _is_resource(node):
-    return node is not None and (
-        (node.op == "_Arg" and node.attr["T"].type == _DT_RESOURCE) or node.op in RESOURCE_CREATING_OPS
-    )
-
-
-def uses_resource(node, nodes):
-    """Whether a node works on a variable, table or queue; ``nodes``: its graph's, by name."""
-    has_resource_input = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
-    return has_resource_input or node.op in _RESOURCE_USING_OPS
-
-
-def _identity(nodes):
-    """What tells a function's graph from another one's: names, ops, requested devices and called functions.
-
-    Without constants that name no device: TensorFlow prunes those that no op uses. Calls without their names: a loop
-    has another one once its gradient is known.
-    """
-    return frozenset(
-        ("", node.op, node.device, tuple(_called_functions(node)))
-        if node.op in _CALL_OPS
-        else (node.name, node.op, node.device, ())
-        for node in nodes
-        if node.op not in FEED_OPS and (node.op != "Const" or node.device)
-    )
-
-
 def _is_in_call(frame, code):
     """Whether a thread, in this frame, is in a call of a function with this code."""
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame is not None
-
-
-def _called_functions(call):
-    names = [call.attr[attribute].func.name for attribute in _CALL_OPS[call.op]]
-    return names + [function.name for function in call.attr["branches"].list.func]
 
 
 def _as_text(name):

@@ -39,10 +39,9 @@ class Ops:
         self.nothing, self.text = scopes.NO_REQUEST, scopes.device_text
         self.scopes = scopes.Scopes(self.listen, self.refused)
         self.last_error = None
-        placed = load("_gpuwatch_placed_functions")
-        self.functions = placed.PlacedFunctions(self.scopes, self, scopes, load)
+        self.functions = load("_gpuwatch_placed_functions").PlacedFunctions(self.scopes, self, scopes, load)
         self.sessions = load("_gpuwatch_placed_sessions").Sessions(
-            self.functions, placed, self._refuse, load("_gpuwatch_colocation").Groups
+            self.functions, self._refuse, load("_gpuwatch_colocation").Groups
         )
         self.problems = []
         self.emit = None

@@ -27,7 +27,14 @@ def test_headers_are_read_without_running_the_script(tmp_path: Path) -> None:
     assert header.environment == {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
-@pytest.mark.parametrize("text", ["", "CONFIG = {", "CONFIG = {'name': 1}", "CONFIG = {**other}"])
+_WITH_SECONDS = (
+    "CONFIG = {'name': 'broken', 'title': 'Title', 'group': 'memory', 'framework': 'tensorflow', 'workload': 'matmul',"
+    " 'options': {'seconds': 3}}"
+)
+"""They are what the user asks for (--seconds); a probe's own would do nothing."""
+
+
+@pytest.mark.parametrize("text", ["", "CONFIG = {", "CONFIG = {'name': 1}", "CONFIG = {**other}", _WITH_SECONDS])
 def test_a_broken_header_names_the_script(tmp_path: Path, text: str) -> None:
     script = tmp_path / "broken.py"
     script.write_text(text)

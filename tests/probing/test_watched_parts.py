@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
-from gpuwatch.experiment.probing import run_verdict, watch_program
+from gpuwatch.experiment.probing import program_end, watch_program
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, LineSplitter, OutputBacklog, StreamReader
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
@@ -244,7 +244,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ((run_verdict._kills_between(before, after) or 0) > 0) is killed
+    assert ((program_end._kills_between(before, after) or 0) > 0) is killed
 
 
 @pytest.mark.parametrize(
@@ -258,9 +258,9 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_verdict, "read_oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = run_verdict.with_verdict(
-        bare_run(), run_verdict.EndFacts(outcome=outcome, oom_kills_before=OomKills(0, 5, 1 << 30))
+    monkeypatch.setattr(program_end, "read_oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = program_end.with_program_end(
+        bare_run(), program_end.EndFacts(outcome=outcome, oom_kills_before=OomKills(0, 5, 1 << 30))
     )
     assert run.host_memory_out is starved
     assert any("perhaps one of its workers" in problem for problem in run.problems) is told

@@ -383,7 +383,7 @@ def test_ops_of_probes_and_of_programs_are_one_record() -> None:
 
 def test_the_nodes_of_a_called_function_are_read_once() -> None:
     """Not once for each placed node: a model has thousands of both."""
-    collected = object.__new__(load("_gpuwatch_placed_functions").CollectedGraphs)
+    collected = object.__new__(load("_gpuwatch_collected_graphs").CollectedGraphs)
     nodes = iter([SimpleNamespace(name="MatMul")])
     collected.bodies, collected.library = {}, {"step": SimpleNamespace(node_def=nodes)}
     assert list(collected.body("step")) == list(collected.body("step")) == ["MatMul"]

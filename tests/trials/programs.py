@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from gpuwatch.core.model.try_results import Answer, Experiment
+from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 from tests.forked import gpuwatch_forked, run_gpuwatch
 
 
@@ -17,6 +20,14 @@ def program(folder: Path, text: str) -> list[str]:
     script = folder / "train.py"
     script.write_text("import os, signal, subprocess, sys, time\nfrom gpuwatch import step\n" + text)
     return [sys.executable, str(script)]
+
+
+def trial_setup(simulation: str | None = None) -> TrialSetup:
+    """A setup whose trials do not run a program, since a test stands in for :func:`run_trial`."""
+    started_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    answer = Answer(sentence="Nothing was run")
+    experiment = Experiment(command="train", started_at=started_at, took_seconds=0.0, rule="", answer=answer)
+    return TrialSetup(("train",), cast("Feed", None), Path(), experiment, simulation=simulation)
 
 
 def tried(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import msgspec
 import pytest
@@ -16,10 +14,9 @@ from gpuwatch.experiment.trials.smaller_card import parse_cards
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
 from gpuwatch.experiment.trials.trial_settings import find_setting
-from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from tests.reports import documents
 from tests.reports.documents import full_run
-from tests.trials.programs import document, program, tried
+from tests.trials.programs import document, program, trial_setup, tried
 
 GIB, MIB = 1 << 30, 1 << 20
 # 900 MiB of variables.
@@ -74,11 +71,12 @@ def test_the_memory_that_it_needs_is_found_with_and_without_the_allocators_peak(
             return card
 
     monkeypatch.setattr(smaller_card, "_SimulatedCards", Cards)
-    setup = cast("TrialSetup", SimpleNamespace(simulated=True, machine=None))
+    setup = trial_setup(simulation="plugin")
     cards = parse_cards("768MiB,1GiB,24GiB")
-    found = smaller_card.find_smaller_card(
+    smaller_card.find_smaller_card(
         setup, Configuration(find_setting("default")), cards, StopRule("steps", 20), budget=60
     )
+    found = setup.experiment
     assert found.needed_bytes is not None
     assert found.needed_bytes[0] < needs <= found.needed_bytes[1] <= found.needed_bytes[0] * 1.06
     assert [one.fits for one in found.fits] == [False, True, True]

@@ -9,8 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,13 +23,13 @@ from gpuwatch.experiment.trials.largest_value import Search, ValueRange, fitted_
 from gpuwatch.experiment.trials.trial import Goal
 from gpuwatch.experiment.trials.trial_plan import Configuration
 from gpuwatch.experiment.trials.trial_settings import find_setting
-from gpuwatch.experiment.trials.trial_setup import Progress, TrialSetup
+from gpuwatch.experiment.trials.trial_setup import TrialSetup
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.conftest import has_cuda_wheel
 from tests.forked import forked
 from tests.probing.watched import with_torch
 from tests.reports import documents
-from tests.trials.programs import document, forked_document, tried
+from tests.trials.programs import document, forked_document, trial_setup, tried
 from tests.waiting import wait_for
 
 COMMAND = ("python", "train.py", "--batch", "{BATCH}")
@@ -188,13 +187,9 @@ def test_a_run_that_was_cut_short_proves_nothing(
         return documents.tried("default", values=dict(one.values), steps=steps, ended_by=ended_by)
 
     monkeypatch.setattr(largest_value, "run_trial", run_trial)
-    found = largest_value.find_largest_value(
-        cast("TrialSetup", SimpleNamespace(progress=Progress())),
-        find_setting("default"),
-        ValueRange("B", 1, 64),
-        None,
-        budget=300,
-    )
+    setup = trial_setup()
+    largest_value.find_largest_value(setup, find_setting("default"), ValueRange("B", 1, 64), None, budget=300)
+    found = setup.experiment
     assert found.largest is not None
     assert found.largest.value == (64 if known else None)
     assert ("before B=1 was known to pass" in found.answer.sentence) == (not known)

@@ -134,8 +134,8 @@ class Largest(msgspec.Struct, frozen=True, kw_only=True):
     """What the allocator may still give out at its peak with ``value``."""
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.try/1"):
-    """Runs of one program under several settings."""
+class Experiment(msgspec.Struct, kw_only=True, tag_field="schema", tag="gpuwatch.try/1"):
+    """Runs of one program under several settings; filled in as they end."""
 
     command: str
     started_at: datetime.datetime

@@ -23,6 +23,8 @@ DEADLINE_SECONDS = 180.0
 """Seconds after which a probe is killed; more if its measurements are long (:func:`sufficient_deadline`)."""
 _START_SECONDS = 60.0
 """Those of them for its start."""
+_USER_OPTIONS = frozenset({"seconds", "size"})
+"""Options of every probe that only the user sets (:class:`ProbeOptions`)."""
 _SUMMARY_WIDTH = 98
 """Columns of the summary above the code to paste."""
 
@@ -50,7 +52,7 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
     measurements: int = 1
     """Number of measurements, each of ``--seconds``."""
     options: dict[str, Any] = {}
-    """Its own options with their defaults; ``seconds`` and ``size`` are the user's (:class:`ProbeOptions`)."""
+    """Its own options with their defaults."""
     environment: dict[str, str] = {}
     """Variables that it sets before it imports the framework."""
     path: Path
@@ -101,6 +103,8 @@ def read_header(path: Path) -> ProbeScript:
         docstring = ast.get_docstring(tree) or ""
         literals = module_literals(tree, "CONFIG", "ENVIRONMENT")
         config: dict[str, Any] = literals["CONFIG"]
+        if reserved := _USER_OPTIONS & config.get("options", {}).keys():
+            raise ValueError(f"{', '.join(sorted(reserved))}: set by the user, not by a probe")
         _, _, body = docstring.partition("\n\n")
         return msgspec.convert(
             {

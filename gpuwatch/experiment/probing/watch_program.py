@@ -33,9 +33,9 @@ from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.memory_recording import ProfilerLogFilter
 from gpuwatch.experiment.probing.pipe_reader import LineSplitter, OutputBacklog, Sink
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.program_end import EndFacts, with_program_end
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder, SnapshotSource
-from gpuwatch.experiment.probing.run_verdict import EndFacts, with_verdict
 from gpuwatch.experiment.probing.start_failure import not_started
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
@@ -434,7 +434,7 @@ class Watch:
             ),
             **draft.run.settings,
         }
-        run = with_verdict(
+        run = with_program_end(
             msgspec.structs.replace(draft.run, settings=settings, killed_children=self._processes.killed_children()),
             EndFacts(
                 outcome=outcome,

@@ -17,13 +17,7 @@ from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCoun
 from gpuwatch.experiment.trials.step_times import slowdown_factor
 from gpuwatch.experiment.trials.trial import Goal, StopCondition, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
-from gpuwatch.experiment.trials.trial_results import (
-    PASSED_VERDICTS,
-    TryResult,
-    out_of_budget_reason,
-    skipped_trial,
-    why_failed,
-)
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, out_of_budget_reason, skipped_trial, why_failed
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
 
 
@@ -35,32 +29,32 @@ def run_copies(
     copies: int,
     budget: float,
     share: bool,
-) -> TryResult:
+) -> None:
     """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step.
 
     ``share``: even if other processes use the GPU.
     """
-    result = TryResult(rounds=1)
+    experiment = setup.experiment
+    experiment.rounds = 1
     budget_ends_at = time.monotonic() + budget
     visible = setup.visible({}).map
     if len(visible) > 1:
         setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": visible[0].uuid}
-    with result.until_interrupted():
+    with setup.until_interrupted():
         for index, configuration in enumerate(configurations):
             in_use = "" if share else setup.why_in_use(configuration.setting)
             remaining = budget_ends_at - time.monotonic()
             if in_use or (index and remaining <= 0):
-                result.trials.append(skipped_trial(configuration, in_use or out_of_budget_reason(budget)))
+                experiment.trials += (skipped_trial(configuration, in_use or out_of_budget_reason(budget)),)
                 continue
             goal = Goal(rule, deadline=max(remaining / (2 * (len(configurations) - index)), 10.0))
             single_run = run_trial(setup, configuration, goal)
-            result.trials.append(single_run)
+            experiment.trials += (single_run,)
             if single_run.run is not None and single_run.run.verdict in PASSED_VERDICTS:
-                result.trials += _run_copies_at_once(setup, configuration, goal, copies, result)
-            if result.interrupted is not None:
+                experiment.trials += tuple(_run_copies_at_once(setup, configuration, goal, copies))
+            if setup.interrupted is not None:
                 break
-    result.answer = _copies_answer(result.trials, copies, configurations)
-    return result
+    experiment.answer = _copies_answer(experiment.trials, copies, configurations)
 
 
 # -- at once --------------------------------------------------------------------------------------
@@ -164,9 +158,7 @@ class _CopyFeed:
         self._feed.sample_now()
 
 
-def _run_copies_at_once(
-    setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int, result: TryResult
-) -> list[Trial]:
+def _run_copies_at_once(setup: TrialSetup, configuration: Configuration, goal: Goal, copies: int) -> list[Trial]:
     group, trials, errors = _CopyGroup(copies), dict[int, Trial](), list[GpuwatchError]()
     snapshot_before, feeds_lock = setup.feed.fresh(3.0), threading.Lock()
     feeds: list[_CopyFeed] = []
@@ -197,7 +189,7 @@ def _run_copies_at_once(
                 thread.join(0.1)
         except KeyboardInterrupt:
             group.interrupted = True
-            result.interrupted = signal.SIGINT
+            setup.interrupted = signal.SIGINT
     if errors:
         raise errors[0]
     return [trials[number] for number in sorted(trials)]

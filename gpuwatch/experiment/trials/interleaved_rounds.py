@@ -14,17 +14,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.sentences import name_list
-from gpuwatch.core.model.try_results import Answer, Trial
+from gpuwatch.core.model.try_results import Answer, Experiment, Trial
 from gpuwatch.experiment.trials.settings_comparison import compare_settings
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial, used_no_gpu
 from gpuwatch.experiment.trials.trial_plan import MAX_SECONDS_TO_STEADY, MIN_STEP_SECONDS, Configuration, StopRule
-from gpuwatch.experiment.trials.trial_results import (
-    PASSED_VERDICTS,
-    TryResult,
-    out_of_budget_reason,
-    skipped_trial,
-    why_failed,
-)
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, out_of_budget_reason, skipped_trial, why_failed
 from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
@@ -102,7 +96,7 @@ def run_in_rounds(
     budget: float,
     share: bool,
     memory: bool = False,
-) -> TryResult:
+) -> None:
     """Runs each configuration once a round. ``budget``: seconds in all; rounds are dropped first, then configurations.
 
     ``memory``: after the first round, each is run once more, with the framework's recorder of memory on.
@@ -111,40 +105,40 @@ def run_in_rounds(
     the program overrides, is not run again; nor, without ``share``, one on a GPU that others use. An interruption
     (Ctrl+C) ends it; what is known so far is returned. ``not_tried``: settings that cannot be tried here.
     """
-    result = TryResult()
-    unoccupied = []
+    experiment, unoccupied = setup.experiment, []
     for configuration in configurations:
         if not share and (in_use := setup.why_in_use(configuration.setting)):
-            result.trials.append(skipped_trial(configuration, in_use))
+            experiment.trials += (skipped_trial(configuration, in_use),)
         else:
             unoccupied.append(configuration)
     setup.started_count, setup.planned_count = 0, len(unoccupied) * (rounds + memory)
-    with result.until_interrupted():
-        _run_rounds(setup, unoccupied, rule, result, rounds=rounds, budget=budget, memory=memory)
+    with setup.until_interrupted():
+        _run_rounds(setup, unoccupied, rule, rounds=rounds, budget=budget, memory=memory)
     variables = {name for configuration in configurations for name in configuration.setting.variables}
     inherited = sorted(variables & os.environ.keys())
     if inherited and any(not configuration.setting.variables for configuration in configurations):
         are = "is" if len(inherited) == 1 else "are"
-        result.notes.append(f"{', '.join(inherited)} {are} set in this environment: default has it too.")
-    recovered = list(dict.fromkeys(trial.name for trial in result.trials if trial.run and handled_oom(trial.run)))
+        experiment.notes += (f"{', '.join(inherited)} {are} set in this environment: default has it too.",)
+    recovered = list(dict.fromkeys(trial.name for trial in experiment.trials if trial.run and handled_oom(trial.run)))
     if recovered:
-        result.notes.append(f"Memory ran out under {name_list(recovered)}; the program handled that and continued.")
-    if any(map(_others_used_gpus, result.trials)):
+        experiment.notes += (f"Memory ran out under {name_list(recovered)}; the program handled that and continued.",)
+    if any(map(_others_used_gpus, experiment.trials)):
         note = "Other programs used the GPU meanwhile: free memory and speed may have changed between runs."
-        result.notes.append(note)
+        experiment.notes += (note,)
     if any(
         trial.run is not None
         and trial.run.verdict != "interrupted"
         and trial.ended_by not in ("the program", "success")
         and not trial.steps
-        for trial in result.trials
+        for trial in experiment.trials
     ):
-        result.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")
-    result.trials += not_tried
-    result.answer = compare_settings(
-        result.trials, {configuration.setting.name: configuration.setting.code for configuration in configurations}
+        experiment.notes += (
+            "No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.",
+        )
+    experiment.trials += tuple(not_tried)
+    experiment.answer = compare_settings(
+        experiment.trials, {configuration.setting.name: configuration.setting.code for configuration in configurations}
     )
-    return result
 
 
 def _ran_under_setting(trial: Trial) -> bool:
@@ -159,33 +153,33 @@ def _others_used_gpus(trial: Trial) -> bool:
     return run is not None and any(device.others_peak_bytes and device.uuid in uuids for device in run.memory.devices)
 
 
-def failed_start_result(pilot: Trial) -> TryResult:
-    """What there is to say if the program fails as it is, or uses no GPU."""
+def conclude_from_pilot(experiment: Experiment, pilot: Trial) -> None:
+    """The answer if the program fails as it is, or uses no GPU."""
     assert pilot.run is not None
     problem = "does not use a GPU" if pilot.run.verdict in PASSED_VERDICTS else "fails as it is"
     sentence = f"It {problem}, so no setting was tried: {why_failed(pilot.run)}"
-    return TryResult(trials=[replace(pilot, round=1)], answer=Answer(sentence=sentence))
+    experiment.trials, experiment.answer = (replace(pilot, round=1),), Answer(sentence=sentence)
 
 
 def _run_rounds(
     setup: TrialSetup,
     configurations: Sequence[Configuration],
     rule: StopRule,
-    result: TryResult,
     *,
     rounds: int,
     budget: float,
     memory: bool,
 ) -> None:
+    experiment, steps = setup.experiment, None
     budget_ends_at = time.monotonic() + budget
     durations: dict[str, float] = {}
     runnable = list(configurations)
     for number in range(1, rounds + 1):
         expected_seconds = sum(durations.get(configuration.name, 0.0) for configuration in runnable)
         if number > 1 and time.monotonic() + expected_seconds > budget_ends_at:
-            result.notes.append(
+            experiment.notes += (
                 f"{number - 1} of {rounds} rounds: another would take {hours_minutes(expected_seconds)}, which is more"
-                f" than is left of --budget {hours_minutes(budget)}."
+                f" than is left of --budget {hours_minutes(budget)}.",
             )
             break
         next_round: list[Configuration] = []
@@ -193,34 +187,36 @@ def _run_rounds(
             remaining = budget_ends_at - time.monotonic()
             mean_seconds = sum(durations.values()) / len(durations) if durations else 0.0
             if number == 1 and index and mean_seconds > remaining:
-                result.trials += [skipped_trial(other, out_of_budget_reason(budget)) for other in runnable[index:]]
+                experiment.trials += tuple(
+                    skipped_trial(other, out_of_budget_reason(budget)) for other in runnable[index:]
+                )
                 break
             seconds_each = remaining / (len(runnable) - index) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else seconds_each, _MIN_TRIAL_SECONDS)
             started_at = time.monotonic()
-            trial = run_trial(setup, configuration, Goal(rule, result.steps, deadline), number)
+            trial = run_trial(setup, configuration, Goal(rule, steps, deadline), number)
             durations[configuration.name] = time.monotonic() - started_at
-            result.trials.append(trial)
+            experiment.trials += (trial,)
             passed = trial.run is not None and trial.run.verdict in PASSED_VERDICTS
-            if passed and result.steps is None and trial.ended_by not in ("the program", "success"):
-                result.steps = trial.steps
+            if passed and steps is None and trial.ended_by not in ("the program", "success"):
+                steps = trial.steps  # this one sets those of all others
             if passed and _ran_under_setting(trial):
                 next_round.append(configuration)
-        result.rounds = number
+        experiment.rounds = number
         if memory and number == 1:
-            _record_memory_of_each(setup, configurations, rule, result, budget_ends_at)
+            _record_memory_of_each(setup, configurations, rule, steps, budget_ends_at)
         runnable = next_round
         if not runnable:
             break
 
 
 def _record_memory_of_each(
-    setup: TrialSetup, configurations: Sequence[Configuration], rule: StopRule, result: TryResult, budget_ends_at: float
+    setup: TrialSetup, configurations: Sequence[Configuration], rule: StopRule, steps: int | None, budget_ends_at: float
 ) -> None:
     """Runs each configuration that the first round has shown to be there once more, with the recorder on."""
-    unrecorded = []
+    experiment, unrecorded = setup.experiment, []
     for configuration in configurations:
-        first_trial = next((trial for trial in result.trials if trial.name == configuration.name), None)
+        first_trial = next((trial for trial in experiment.trials if trial.name == configuration.name), None)
         if (
             first_trial is None
             or first_trial.run is None
@@ -232,7 +228,7 @@ def _record_memory_of_each(
         if remaining < _MIN_TRIAL_SECONDS:
             unrecorded.append(configuration.name)
             continue
-        goal = Goal(rule, result.steps, remaining)
-        result.trials.append(run_trial(setup, configuration, goal, record=True))
+        goal = Goal(rule, steps, remaining)
+        experiment.trials += (run_trial(setup, configuration, goal, record=True),)
     if unrecorded:
-        result.notes.append(f"No time was left within --budget to record the memory of {name_list(unrecorded)}.")
+        experiment.notes += (f"No time was left within --budget to record the memory of {name_list(unrecorded)}.",)

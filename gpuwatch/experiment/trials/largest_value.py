@@ -20,7 +20,7 @@ from gpuwatch.experiment.trials.trial_plan import (
     StopRule,
     check_placeholder,
 )
-from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, why_failed
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, why_failed
 from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
@@ -191,7 +191,6 @@ class _ValueRuns:
     user_rule: StopRule | None
     """When a run ends, if the user said so."""
     budget_ends_at: float
-    trials: list[Trial] = field(default_factory=list)
     confirmed_values: list[int] = field(default_factory=list)
     """Values that were run to confirm them."""
     describe_border: Callable[[], str] = str
@@ -203,7 +202,8 @@ class _ValueRuns:
         if remaining <= 0:
             raise _SearchEnded("no time left within --budget")
         stop_rule = self.user_rule or SEARCH_RULE
-        if any(trial.steps for trial in self.trials):
+        experiment = self.setup.experiment
+        if any(trial.steps for trial in experiment.trials):
             # Its steps can be counted: a large value only takes longer.
             stop_rule = replace(stop_rule, uncounted_seconds=None)
         if confirm and self.user_rule is None and value not in self.confirmed_values:
@@ -216,11 +216,11 @@ class _ValueRuns:
         if confirm:
             self.confirmed_values.append(value)
         values = {self.value_range.name: str(value)}
-        times_run = sum(trial.values == values for trial in self.trials) + 1
+        times_run = sum(trial.values == values for trial in experiment.trials) + 1
         goal = Goal(stop_rule, deadline=max(remaining, _MIN_RUN_SECONDS))
         self.setup.progress.show_note(self.describe_border())
         trial = run_trial(self.setup, Configuration(self.setting, values), goal, times_run, no_retry=not confirm)
-        self.trials.append(trial)
+        experiment.trials += (trial,)
         run = trial.run
         assert run is not None
         if trial.overridden or trial.not_tried:
@@ -239,7 +239,7 @@ class _ValueRuns:
 
 def find_largest_value(
     setup: TrialSetup, setting: TrialSetting, value_range: ValueRange, rule: StopRule | None, *, budget: float
-) -> TryResult:
+) -> None:
     """Looks for the largest value with which the program runs under ``setting``.
 
     ``rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
@@ -248,25 +248,25 @@ def find_largest_value(
     runs = _ValueRuns(setup, setting, value_range, rule, time.monotonic() + budget)
     search = Search(value_range, runs.passes)
     runs.describe_border = lambda: _border_text(value_range, *search.border())
-    result = TryResult(trials=runs.trials, stop_rule=str(rule or SEARCH_RULE))
+    experiment = setup.experiment
+    experiment.rule = str(rule or SEARCH_RULE)
     why_stopped = ""
-    with result.until_interrupted():
+    with setup.until_interrupted():
         try:
             search.run()
         except _SearchEnded as ended:
             why_stopped = str(ended)
-    if result.interrupted is not None:
+    if setup.interrupted is not None:
         why_stopped = "interrupted"
     contradictions = search.contradictions()
     if contradictions:
-        result.notes.append(f"Not monotonic: {'; '.join(contradictions)}.")
-    result.largest = _largest_result(value_range, setting, search, result.trials)
-    result.answer = Answer(
-        sentence=_largest_sentence(value_range, result.largest, why_stopped),
-        best=setting.name if setting.code and result.largest.value is not None else "",
-        code=setting.code_lines if result.largest.value is not None else (),
+        experiment.notes += (f"Not monotonic: {'; '.join(contradictions)}.",)
+    largest = experiment.largest = _largest_result(value_range, setting, search, experiment.trials)
+    experiment.answer = Answer(
+        sentence=_largest_sentence(value_range, largest, why_stopped),
+        best=setting.name if setting.code and largest.value is not None else "",
+        code=setting.code_lines if largest.value is not None else (),
     )
-    return result
 
 
 @dataclass(frozen=True, slots=True)

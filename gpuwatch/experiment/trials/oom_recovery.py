@@ -10,10 +10,10 @@ from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.core.model.try_results import Answer, Recovery, Trial
+from gpuwatch.core.model.try_results import Answer, Experiment, Recovery, Trial
 from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
-from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, out_of_budget_reason, why_failed
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, out_of_budget_reason, why_failed
 from gpuwatch.experiment.trials.trial_settings import TrialSetting, find_setting, why_not_simulated
 from gpuwatch.experiment.trials.trial_setup import TrialSetup
 
@@ -33,46 +33,44 @@ _SETTINGS_BY_FRAMEWORK: dict[str, tuple[str, ...]] = {
 }
 
 
-def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> TryResult:
+def find_recovery(setup: TrialSetup, *, budget: float, share: bool) -> None:
     """Runs the program until it runs out of memory, then with each setting that might help.
 
     A setting that passes, to the end of the program or past three times the step at which it failed, is run twice more.
     The first that passes all three is the answer, and the rest is not tried; nor is what the cause rules out.
     """
-    result = TryResult(stop_rule=RULE_TEXT)
-    budget_ends_at = time.monotonic() + budget
-    with result.until_interrupted():
-        _recover(setup, result, budget_ends_at, budget, share=share)
-    if result.interrupted is not None:
-        result.answer = Answer(sentence="Interrupted: no setting has been verified yet")
-    return result
+    setup.experiment.rule = RULE_TEXT
+    with setup.until_interrupted():
+        _recover(setup, setup.experiment, budget, share=share)
+    if setup.interrupted is not None:
+        setup.experiment.answer = Answer(sentence="Interrupted: no setting has been verified yet")
 
 
-def _recover(setup: TrialSetup, result: TryResult, budget_ends_at: float, budget: float, *, share: bool) -> None:
+def _recover(setup: TrialSetup, experiment: Experiment, budget: float, *, share: bool) -> None:
     started_at = time.monotonic()
     first = run_trial(setup, Configuration(find_setting("default")), Goal(StopRule("end"), deadline=budget / 2))
     seconds = time.monotonic() - started_at
-    result.trials.append(first)
+    experiment.trials += (first,)
     run = first.run
     assert run is not None
     if run.verdict != "oom":
-        result.answer = Answer(sentence=_no_oom_sentence(first))
+        experiment.answer = Answer(sentence=_no_oom_sentence(first))
         return
     stop_rule = _stop_rule(first, seconds)
     working_setting: TrialSetting | None = None
     for setting, reason in _candidate_settings(setup, run, share=share):
-        remaining = budget_ends_at - time.monotonic()
+        remaining = started_at + budget - time.monotonic()
         if not reason and working_setting is not None:
             reason = f"not needed: {working_setting.name} is enough"
         elif not reason and remaining < seconds:
             reason = out_of_budget_reason(budget)
         if reason:
-            result.recoveries.append(Recovery(name=setting.name, reason=reason))
+            experiment.recover += (Recovery(name=setting.name, reason=reason),)
             continue
-        recovery = _try_setting(setup, setting, Goal(stop_rule, deadline=remaining), result.trials)
-        result.recoveries.append(recovery)
+        recovery = _try_setting(setup, setting, Goal(stop_rule, deadline=remaining))
+        experiment.recover += (recovery,)
         working_setting = setting if recovery.verified else None
-    result.answer = _recovery_answer(first, run, result, working_setting)
+    experiment.answer = _recovery_answer(first, run, experiment, working_setting)
 
 
 def _no_oom_sentence(trial: Trial) -> str:
@@ -159,12 +157,12 @@ def _reachable_gpus(setting: TrialSetting, run: Run, setup: TrialSetup) -> Seque
 # -- trying ---------------------------------------------------------------------------------------
 
 
-def _try_setting(setup: TrialSetup, setting: TrialSetting, goal: Goal, trials: list[Trial]) -> Recovery:
+def _try_setting(setup: TrialSetup, setting: TrialSetting, goal: Goal) -> Recovery:
     """Runs it once, and twice more if it passes."""
     passed = 0
     for round_number in range(1, 2 + VERIFICATION_RUNS):
         trial = run_trial(setup, Configuration(setting), goal, round_number)
-        trials.append(trial)
+        setup.experiment.trials += (trial,)
         run = trial.run
         assert run is not None
         if trial.overridden or trial.not_tried:
@@ -184,11 +182,11 @@ def _failure_text(setting: TrialSetting, run: Run) -> str:
     return why_failed(run)
 
 
-def _recovery_answer(first: Trial, run: Run, result: TryResult, working_setting: TrialSetting | None) -> Answer:
+def _recovery_answer(first: Trial, run: Run, experiment: Experiment, working_setting: TrialSetting | None) -> Answer:
     where_failed = f" at step {first.steps}" if first.steps else " before its first step"
     where_failed = "" if _has_several_processes(first) else where_failed
     if working_setting is not None:
-        last_trial = result.trials[-1]
+        last_trial = experiment.trials[-1]
         last_run = last_trial.run
         peak_bytes = last_run.memory.nvml_peak_bytes if last_run is not None and last_run.device_map else None
         memory_text = f" in {size(peak_bytes)}" if peak_bytes else ""
@@ -204,10 +202,10 @@ def _recovery_answer(first: Trial, run: Run, result: TryResult, working_setting:
         return Answer(sentence=sentence, best=working_setting.name, code=working_setting.code_lines)
     partial_passes = [
         f"{recovery.name} passed {recovery.passed} of {recovery.runs} runs"
-        for recovery in result.recoveries
+        for recovery in experiment.recover
         if recovery.passed
     ]
-    tried_names = [recovery.name for recovery in result.recoveries if recovery.runs]
+    tried_names = [recovery.name for recovery in experiment.recover if recovery.runs]
     outcome = f"{name_list(tried_names)} did not help" if tried_names else "no setting can help"
     main_finding = next((finding for finding in run.findings if finding.id == run.primary), None)
     action_text = f". {main_finding.action}" if main_finding is not None and main_finding.action else ""

@@ -20,10 +20,10 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.try_results import Answer, Fit, Trial
+from gpuwatch.core.model.try_results import Answer, Experiment, Fit, Trial
 from gpuwatch.experiment.trials.trial import Goal, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
-from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, TryResult, why_failed
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, why_failed
 from gpuwatch.experiment.trials.trial_settings import find_setting
 from gpuwatch.experiment.trials.trial_setup import TrialSetup, running_feed
 from gpuwatch.sim.libraries import Tier
@@ -125,18 +125,15 @@ def find_smaller_card(
     stop_rule: StopRule,
     *,
     budget: float,
-) -> TryResult:
+) -> None:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
     if setup.simulated and cards[0][1] < MIN_MEMORY_BYTES:
         hint = f"{size(MIN_MEMORY_BYTES)} is the smallest"
         raise UsageError(f"--fits {cards[0][0]}: no such card can be simulated", hint=hint)
-    result = TryResult(stop_rule=str(stop_rule))
-    budget_ends_at = time.monotonic() + budget
-    with result.until_interrupted():
-        _bisect(setup, configuration, cards, stop_rule, result, budget_ends_at, budget)
-    if result.interrupted is not None:
-        result.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
-    return result
+    with setup.until_interrupted():
+        _bisect(setup, configuration, cards, stop_rule, budget)
+    if setup.interrupted is not None:
+        setup.experiment.answer = Answer(sentence="Interrupted: the memory that it needs is not known yet")
 
 
 def _bisect(
@@ -144,10 +141,9 @@ def _bisect(
     configuration: Configuration,
     cards: Sequence[tuple[str, int]],
     stop_rule: StopRule,
-    result: TryResult,
-    budget_ends_at: float,
     budget: float,
 ) -> None:
+    experiment, budget_ends_at = setup.experiment, time.monotonic() + budget
     largest_bytes = cards[-1][1]
     if setup.simulated:
         count = len(setup.machine.devices) if setup.machine is not None else 1
@@ -155,30 +151,30 @@ def _bisect(
         first_trial = provider.run(largest_bytes, Goal(stop_rule, deadline=budget / 2))
     else:
         first_trial = run_trial(setup, configuration, Goal(stop_rule, deadline=budget / 2))
-    result.trials.append(_labeled_with_memory(first_trial, largest_bytes if setup.simulated else None))
+    experiment.trials += (_labeled_with_memory(first_trial, largest_bytes if setup.simulated else None),)
     run = first_trial.run
     assert run is not None
     if run.verdict not in PASSED_VERDICTS:
         where = f"on a card of {size(largest_bytes)}" if setup.simulated else "on this card"
-        result.answer = Answer(sentence=f"It fails {where}: {why_failed(run)}")
+        experiment.answer = Answer(sentence=f"It fails {where}: {why_failed(run)}")
         if setup.simulated and run.verdict == "oom":
-            result.fits = [
+            experiment.fits = tuple(
                 Fit(card=label, bytes=amount, fits=False, tried=amount == largest_bytes) for label, amount in cards
-            ]
+            )
         return
     if not run.device_map:
         raise UsageError("--fits: the program used no GPU", hint="it must use TensorFlow or PyTorch on one")
     if not setup.simulated:
         provider = _AllocatorLimits(setup, run.framework.name if run.framework is not None else "", run)
     goal = Goal(stop_rule, first_trial.steps if first_trial.ended_by != "the program" else None, budget / 2)
-    bisection = _Bisection(provider, goal, budget_ends_at, result, {provider.available_on(largest_bytes): True})
+    bisection = _Bisection(provider, goal, budget_ends_at, experiment, {provider.available_on(largest_bytes): True})
     min_bytes = run.memory.allocator_peak_bytes or 0  # TensorFlow does not report that of a session
     try:
         bisection.narrow(min_bytes, provider.available_on(largest_bytes), MIN_MEMORY_BYTES if setup.simulated else _MIB)
     except _BudgetSpent:
-        result.notes.append(f"--budget {hours_minutes(budget)} ended the search early.")
-    result.answer = Answer(sentence=bisection.judge_cards(cards, first_trial))
-    result.notes.append(provider.note)
+        experiment.notes += (f"--budget {hours_minutes(budget)} ended the search early.",)
+    experiment.answer = Answer(sentence=bisection.judge_cards(cards, first_trial))
+    experiment.notes += (provider.note,)
 
 
 class _BudgetSpent(Exception):
@@ -192,7 +188,7 @@ class _Bisection:
     provider: _CardProvider
     goal: Goal
     budget_ends_at: float
-    result: TryResult
+    experiment: Experiment
     passed: dict[int, bool]
     """Whether the program passed, by bytes."""
     low: int = 0
@@ -204,7 +200,7 @@ class _Bisection:
             if time.monotonic() > self.budget_ends_at:
                 raise _BudgetSpent
             trial = self.provider.run(amount, self.goal)
-            self.result.trials.append(_labeled_with_memory(trial, amount))
+            self.experiment.trials += (_labeled_with_memory(trial, amount),)
             run = trial.run
             if run is None or trial.overridden or trial.not_tried:
                 raise UsageError(
@@ -246,8 +242,8 @@ class _Bisection:
                     fits = True if available >= self.high else None
             if fits and smallest is None:
                 smallest = label
-            self.result.fits.append(Fit(card=label, bytes=amount, fits=fits, tried=available in self.passed))
-        self.result.needed_bytes = (self.low, self.high)
+            self.experiment.fits += (Fit(card=label, bytes=amount, fits=fits, tried=available in self.passed),)
+        self.experiment.needed_bytes = (self.low, self.high)
         is_close = self.high - self.low <= self.low * CLOSE_SHARE * 1.01
         how_far = "to its end" if first_trial.ended_by == "the program" else f"for {first_trial.covered}"
         need = f"it needs {'' if is_close else 'at most '}{size(self.high)}, {how_far}"

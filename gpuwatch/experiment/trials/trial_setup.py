@@ -1,10 +1,12 @@
-"""What all trials of an experiment share: command, feed, the GPUs and who uses them, folder of output, progress."""
+"""What all trials of an experiment share: command, feed, GPUs and who uses them, output, progress, results."""
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,11 +17,13 @@ from typing import Protocol
 from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
+from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.core.model.try_results import Trial
+from gpuwatch.core.model.try_results import Answer, Experiment, Trial
 from gpuwatch.core.model.visible_devices import VisibleMap, visible_to
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.experiment.probing.run_draft import SnapshotSource
+from gpuwatch.experiment.trials.trial_results import Interrupted
 from gpuwatch.experiment.trials.trial_settings import TrialSetting
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
@@ -79,6 +83,8 @@ class TrialSetup:
     feed: Feed
     folder: Path
     """Takes a file of output for each trial; only this user may read it."""
+    experiment: Experiment
+    """What the trials showed so far."""
     machine: Snapshot | None = None
     """The machine before the first trial; None if the driver did not answer in time."""
     simulation: str | None = None
@@ -94,6 +100,19 @@ class TrialSetup:
     """Trials that were started."""
     planned_count: int = 0
     """Trials that there will be at most; 0 if that is not known."""
+    interrupted: int | None = None
+    """Number of the signal that interrupted the experiment; None if none did."""
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """Ctrl+C ends what is within: the trial that it cut short is kept, and ``interrupted`` says which signal."""
+        try:
+            yield
+        except Interrupted as interruption:
+            self.experiment.trials += (interruption.trial,) if interruption.trial is not None else ()
+            self.interrupted = interruption.number
+        except KeyboardInterrupt:
+            self.interrupted = signal.SIGINT
 
     @property
     def simulated(self) -> bool:
@@ -156,12 +175,22 @@ def open_setup(
 ) -> Iterator[TrialSetup]:
     """A setup with its feed running and a fresh folder, which :func:`remove_output_files` removes."""
     progress = progress or Progress()
+    experiment = Experiment(
+        command=mask_command(command),
+        started_at=datetime.datetime.now(datetime.UTC),
+        took_seconds=0.0,
+        rule="",
+        answer=Answer(sentence="Nothing was run"),
+    )
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
         machine = feed.fresh(_FIRST_SAMPLE_SECONDS)
         try:
             yield TrialSetup(
-                tuple(command), feed, folder, machine, simulation, success=success, isolate=isolate, progress=progress
+                *(tuple(command), feed, folder, experiment, machine, simulation),
+                success=success,
+                isolate=isolate,
+                progress=progress,
             )
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)

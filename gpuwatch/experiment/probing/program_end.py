@@ -1,4 +1,7 @@
-"""How a watched program ended: the verdict of its Run."""
+"""How a watched program ended: exit code, signals, the kernel's OOM killer; the verdict that follows from these alone.
+
+What its log and its memory add comes later: :mod:`gpuwatch.explain.diagnosis.runs.final_verdict`.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class EndFacts(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[str] = ()
 
 
-def with_verdict(run: Run, facts: EndFacts) -> Run:
-    """The run with its verdict: the program's own end takes precedence over its log."""
+def with_program_end(run: Run, facts: EndFacts) -> Run:
+    """The run with how it ended, and its verdict by that: the program's own end takes precedence over its log."""
     outcome = facts.outcome
     new_kills = _kills_between(facts.oom_kills_before, read_oom_kills())
     by_sigkill = signal.SIGKILL in _end_signals(outcome) and not facts.received_signals
