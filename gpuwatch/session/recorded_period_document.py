@@ -30,10 +30,11 @@ from gpuwatch.core.model.snapshot import Device, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.diagnosis.conditions.gpu_faults import unreadable_metrics
+from gpuwatch.machine.history.abstract_sample_store import SeriesKey
 from gpuwatch.machine.history.sample_gaps import MIN_GAP_INTERVALS, unobserved_limit
 from gpuwatch.machine.history.saved_runs import RunStore, is_of_this_machine
 from gpuwatch.machine.recording.gpu_time_by_group import gpu_usage
-from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE, Key, Summary
+from gpuwatch.machine.recording.minute_and_hour_means import HOUR, MINUTE, Summary
 from gpuwatch.machine.recording.reader import Recording
 
 _POINT_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
@@ -197,7 +198,7 @@ def _axis_ends(devices: Iterable[Device]) -> dict[str, float]:
 
 def _point_means(
     recording: Recording, begin: float, end: float, point_seconds: float
-) -> Iterator[tuple[float, Key, Summary]]:
+) -> Iterator[tuple[float, SeriesKey, Summary]]:
     """Samples where the steps are short, means of minutes or hours else."""
     metrics = frozenset(GRAPHED)
     for seconds in (HOUR, MINUTE):

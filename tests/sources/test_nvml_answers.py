@@ -16,7 +16,7 @@ from gpuwatch.machine.sources.nvidia.decode_answers import number_or_name, picke
 from gpuwatch.machine.sources.nvidia.mig import profile_name
 from gpuwatch.machine.sources.nvidia.nvml_devices import NvmlDevice
 from gpuwatch.machine.sources.nvidia.nvml_source import NvmlSource
-from gpuwatch.machine.sources.nvidia.processes import ProcessLists, RunningProcesses
+from gpuwatch.machine.sources.nvidia.processes import ProcessLists
 from tests.sources.test_nvml_faults import CODES
 
 SLOW = [spec for spec in METRICS if spec.lane is Lane.SLOW]
@@ -393,7 +393,7 @@ def test_an_instance_is_believed_where_mig_can_be_on(
     monkeypatch: pytest.MonkeyPatch, mig_on: bool | None, asked: dict[str, Missing], instance: str | None
 ) -> None:
     """Some drivers answer instance 0 and 0 for the processes of a card without MIG."""
-    monkeypatch.setattr(RunningProcesses, "running", lambda _, handle, base: ([(4711, 2**30, 0, 0)], 0))
+    monkeypatch.setattr(ProcessLists, "running", lambda _, handle, base: ([(4711, 2**30, 0, 0)], 0))
     one = device()
     one.mig_on, one.permanent = mig_on, asked
     lists = ProcessLists(pynvml)

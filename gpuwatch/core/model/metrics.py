@@ -190,6 +190,11 @@ def _count(metric_id: str, title: str, short: str, call: str, **options: Any) ->
     return MetricSpec(metric_id, title, short, Unit.COUNT, Lane.SLOW, call, counter=True, **options)
 
 
+def _name(metric_id: str, title: str, short: str, lane: Lane, call: str, **options: Any) -> MetricSpec:
+    """A mode, version or flag."""
+    return MetricSpec(metric_id, title, short, Unit.NAME, lane, call, **options)
+
+
 def _field(
     metric_id: str, title: str, short: str, unit: Unit, lane: Lane, *field: str | int, **options: Any
 ) -> MetricSpec:
@@ -251,7 +256,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "nvmlDeviceGetMemoryInfo", pick="reserved", axis=Axis(0, "memory.total_bytes")),
     MetricSpec("memory.unexplained_bytes", "Memory used by no listed process", "UNEXPL", Unit.BYTES, Lane.FAST,
         axis=Axis(0, "memory.total_bytes")),
-    MetricSpec("memory.addressing", "Address space shared with the host", "ADDR", Unit.NAME, Lane.ONCE,
+    _name("memory.addressing", "Address space shared with the host", "ADDR", Lane.ONCE,
         "nvmlDeviceGetAddressingMode", names=_ADDRESSING),
     MetricSpec("bar1.total_bytes", "BAR1 (mapped for the host) total", "BAR1TO", Unit.BYTES, Lane.SLOW,
         "nvmlDeviceGetBAR1MemoryInfo", pick="bar1Total"),
@@ -311,7 +316,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "nvmlDeviceGetClockInfo", args=("NVML_CLOCK_VIDEO",), axis=Axis(0, "clocks.video_max_mhz")),
     MetricSpec("clocks.video_max_mhz", "Maximum video clock", "VCMAX", Unit.MEGAHERTZ, Lane.SLOW,
         "nvmlDeviceGetMaxClockInfo", args=("NVML_CLOCK_VIDEO",)),
-    MetricSpec("clocks.event_reasons", "Clock event (throttle) reasons", "THROT", Unit.NAME, Lane.FAST,
+    _name("clocks.event_reasons", "Clock event (throttle) reasons", "THROT", Lane.FAST,
         "nvmlDeviceGetCurrentClocksEventReasons", fallback="nvmlDeviceGetCurrentClocksThrottleReasons",
         flags=_EVENT_REASONS),
     # The newer fields for hardware slowdown and power brake were renumbered between driver branches
@@ -321,7 +326,7 @@ METRICS: tuple[MetricSpec, ...] = (
     *_throttled("sync_boost", "sync boost", "EVSYN", "NVML_FI_DEV_PERF_POLICY_SYNC_BOOST"),
     *_throttled("board_limit", "board limit", "EVBRD", "NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT"),
     *_throttled("reliability", "voltage reliability", "EVREL", "NVML_FI_DEV_PERF_POLICY_RELIABILITY"),
-    MetricSpec("performance.state", "Performance state", "PSTATE", Unit.NAME, Lane.FAST,
+    _name("performance.state", "Performance state", "PSTATE", Lane.FAST,
         "nvmlDeviceGetPerformanceState", names=_PSTATES),
     _percent("fan.speed_percent", "Fan speed", "FAN", Lane.SLOW, "nvmlDeviceGetFanSpeed", within=(0, 255)),
     MetricSpec("energy_joules", "Total energy since driver load", "ENERGY", Unit.JOULE, Lane.SLOW,
@@ -368,12 +373,10 @@ METRICS: tuple[MetricSpec, ...] = (
         per_link=("NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",), counter=True),
     _field("nvlink.effective_errors", "NVLink errors left after error correction", "NVEFF", Unit.COUNT, Lane.SLOW,
         per_link=("NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",), counter=True),
-    MetricSpec("fabric.state", "NVLink fabric registration", "FABRIC", Unit.NAME, Lane.SLOW,
-        "nvmlDeviceGetGpuFabricInfoV", pick="[0]"),
-    MetricSpec("fabric.health", "NVLink fabric health", "FABHLT", Unit.NAME, Lane.SLOW,
-        "nvmlDeviceGetGpuFabricInfoV", pick="[1]"),
-    MetricSpec("ecc.mode", "ECC mode", "ECC", Unit.NAME, Lane.SLOW, "nvmlDeviceGetEccMode", pick="[0]", names=_ENABLED),
-    MetricSpec("ecc.mode_pending", "ECC mode after the next reboot", "ECCPND", Unit.NAME, Lane.SLOW,
+    _name("fabric.state", "NVLink fabric registration", "FABRIC", Lane.SLOW, "nvmlDeviceGetGpuFabricInfoV", pick="[0]"),
+    _name("fabric.health", "NVLink fabric health", "FABHLT", Lane.SLOW, "nvmlDeviceGetGpuFabricInfoV", pick="[1]"),
+    _name("ecc.mode", "ECC mode", "ECC", Lane.SLOW, "nvmlDeviceGetEccMode", pick="[0]", names=_ENABLED),
+    _name("ecc.mode_pending", "ECC mode after the next reboot", "ECCPND", Lane.SLOW,
         "nvmlDeviceGetEccMode", pick="[1]", names=_ENABLED),
     _count("ecc.corrected", "Corrected ECC errors since boot", "ECCCOR",
         "nvmlDeviceGetTotalEccErrors", args=("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC")),
@@ -387,15 +390,15 @@ METRICS: tuple[MetricSpec, ...] = (
         "nvmlDeviceGetSramEccErrorStatus", pick="[0]"),
     _count("ecc.sram_uncorrected_lifetime", "Uncorrected SRAM errors, lifetime",
         "SRAMLT", "nvmlDeviceGetSramEccErrorStatus", pick="[1]"),
-    MetricSpec("ecc.sram_threshold_exceeded", "SRAM error threshold exceeded", "SRAMTH", Unit.NAME, Lane.SLOW,
+    _name("ecc.sram_threshold_exceeded", "SRAM error threshold exceeded", "SRAMTH", Lane.SLOW,
         "nvmlDeviceGetSramEccErrorStatus", pick="[2]", names=_YES),
     _count("remapped_rows.correctable", "Memory rows remapped for correctable errors", "RMCOR",
         "nvmlDeviceGetRemappedRows", pick="[0]", within=_COUNT_BOUNDS),
     _count("remapped_rows.uncorrectable", "Memory rows remapped for uncorrectable errors", "RMUNC",
         "nvmlDeviceGetRemappedRows", pick="[1]", within=_COUNT_BOUNDS),
-    MetricSpec("remapped_rows.pending", "Row remapping pending (needs a reset)", "RMPEND", Unit.NAME, Lane.SLOW,
+    _name("remapped_rows.pending", "Row remapping pending (needs a reset)", "RMPEND", Lane.SLOW,
         "nvmlDeviceGetRemappedRows", pick="[2]", names=_YES),
-    MetricSpec("remapped_rows.failure", "Row remapping failed", "RMFAIL", Unit.NAME, Lane.SLOW,
+    _name("remapped_rows.failure", "Row remapping failed", "RMFAIL", Lane.SLOW,
         "nvmlDeviceGetRemappedRows", pick="[3]", names=_YES),
     _field("retired_pages.single_bit", "Memory pages retired for single-bit errors", "RPSBE", Unit.COUNT, Lane.SLOW,
         "NVML_FI_DEV_RETIRED_SBE", counter=True, within=_COUNT_BOUNDS),
@@ -405,31 +408,24 @@ METRICS: tuple[MetricSpec, ...] = (
         "NVML_FI_DEV_RETIRED_PENDING", names=_YES),
     _field("health.recovery_action", "Recovery action", "RECOV", Unit.NAME, Lane.SLOW,
         "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", names=_RECOVERY),
-    MetricSpec("mode.compute", "Compute mode", "COMPUT", Unit.NAME, Lane.SLOW,
-        "nvmlDeviceGetComputeMode", names=_COMPUTE_MODES),
-    MetricSpec("mode.persistence", "Persistence mode", "PERSIS", Unit.NAME, Lane.SLOW,
-        "nvmlDeviceGetPersistenceMode", names=_ENABLED),
-    MetricSpec("mode.display_attached", "Display attached", "DISPLA", Unit.NAME, Lane.SLOW,
-        "nvmlDeviceGetDisplayMode", names=_YES),
-    MetricSpec("mode.display_active", "Display active", "DISPON", Unit.NAME, Lane.SLOW,
-        "nvmlDeviceGetDisplayActive", names=_YES),
-    MetricSpec("mig.mode", "MIG mode", "MIG", Unit.NAME, Lane.SLOW, "nvmlDeviceGetMigMode", pick="[0]", names=_ENABLED),
+    _name("mode.compute", "Compute mode", "COMPUT", Lane.SLOW, "nvmlDeviceGetComputeMode", names=_COMPUTE_MODES),
+    _name("mode.persistence", "Persistence mode", "PERSIS", Lane.SLOW, "nvmlDeviceGetPersistenceMode", names=_ENABLED),
+    _name("mode.display_attached", "Display attached", "DISPLA", Lane.SLOW, "nvmlDeviceGetDisplayMode", names=_YES),
+    _name("mode.display_active", "Display active", "DISPON", Lane.SLOW, "nvmlDeviceGetDisplayActive", names=_YES),
+    _name("mig.mode", "MIG mode", "MIG", Lane.SLOW, "nvmlDeviceGetMigMode", pick="[0]", names=_ENABLED),
     MetricSpec("mig.instances", "MIG devices", "MIGDEV", Unit.COUNT, Lane.SLOW, "nvmlDeviceGetMigDeviceHandleByIndex"),
-    MetricSpec("identity.architecture", "Architecture", "ARCH", Unit.NAME, Lane.ONCE,
+    _name("identity.architecture", "Architecture", "ARCH", Lane.ONCE,
         "nvmlDeviceGetArchitecture", names=_ARCHITECTURES),
     MetricSpec("identity.cuda_cores", "CUDA cores", "CORES", Unit.COUNT, Lane.ONCE, "nvmlDeviceGetNumGpuCores"),
     MetricSpec("identity.memory_bus_bits", "Memory bus width in bits", "BUSBIT", Unit.COUNT, Lane.ONCE,
         "nvmlDeviceGetMemoryBusWidth"),
-    MetricSpec("identity.vbios", "VBIOS version", "VBIOS", Unit.NAME, Lane.ONCE, "nvmlDeviceGetVbiosVersion"),
-    MetricSpec("identity.serial", "Serial number", "SERIAL", Unit.NAME, Lane.ONCE, "nvmlDeviceGetSerial"),
-    MetricSpec("identity.part_number", "Board part number", "PART", Unit.NAME, Lane.ONCE,
-        "nvmlDeviceGetBoardPartNumber"),
-    MetricSpec("identity.gsp_mode", "GSP firmware", "GSP", Unit.NAME, Lane.ONCE,
+    _name("identity.vbios", "VBIOS version", "VBIOS", Lane.ONCE, "nvmlDeviceGetVbiosVersion"),
+    _name("identity.serial", "Serial number", "SERIAL", Lane.ONCE, "nvmlDeviceGetSerial"),
+    _name("identity.part_number", "Board part number", "PART", Lane.ONCE, "nvmlDeviceGetBoardPartNumber"),
+    _name("identity.gsp_mode", "GSP firmware", "GSP", Lane.ONCE,
         "nvmlDeviceGetGspFirmwareMode", pick="[0]", names=_ENABLED),
-    MetricSpec("identity.gsp_version", "GSP firmware version", "GSPVER", Unit.NAME, Lane.ONCE,
-        "nvmlDeviceGetGspFirmwareVersion"),
-    MetricSpec("identity.host_numa_nodes", "Local NUMA nodes", "NUMA", Unit.NAME, Lane.ONCE,
-        "nvmlDeviceGetMemoryAffinity"),
+    _name("identity.gsp_version", "GSP firmware version", "GSPVER", Lane.ONCE, "nvmlDeviceGetGspFirmwareVersion"),
+    _name("identity.host_numa_nodes", "Local NUMA nodes", "NUMA", Lane.ONCE, "nvmlDeviceGetMemoryAffinity"),
     MetricSpec("identity.numa_node", "NUMA node of GPU memory", "GPUNOD", Unit.COUNT, Lane.ONCE,
         "nvmlDeviceGetNumaNodeId"),
     # GPM. Percentages are of the time since the previous sample.
@@ -460,8 +456,3 @@ METRICS: tuple[MetricSpec, ...] = (
 # fmt: on
 
 BY_ID: Mapping[str, MetricSpec] = {spec.id: spec for spec in METRICS}
-
-
-def metric(metric_id: str) -> MetricSpec:
-    """The spec of a metric id; KeyError if it is not in the table."""
-    return BY_ID[metric_id]

@@ -23,9 +23,10 @@ from gpuwatch.core.model.snapshot import (
     Topology,
 )
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
+from gpuwatch.machine.collector.process_rows import ProcessRows, unknown_row
 from gpuwatch.machine.history.reused_objects import same_or_new
 from gpuwatch.machine.sources.device_source import (
+    NO_EARLIER_SAMPLE,
     DeviceSource,
     MissingReadings,
     Readings,
@@ -199,7 +200,7 @@ class Collector:
             if not self._on_demand:
                 for metric_id in _ON_DEMAND_IDS:
                     if metric_id not in readings:
-                        missing.setdefault(metric_id, _ON_DEMAND)
+                        missing.setdefault(metric_id, _NOT_ON_DEMAND)
             devices.append(replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances))
             if complete:
                 self._built_devices[device.uuid] = _BuiltDevice(read, unread, rows, description, devices[-1])
@@ -329,7 +330,7 @@ def _describe(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Devic
 
 
 _ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAND)
-_ON_DEMAND = Missing(
+_NOT_ON_DEMAND = Missing(
     "no_sample",
     detail="only gpuwatch snapshot makes this call, which takes 20 ms, and with --every only while no recorder runs;"
     " --gpm reads the mean",

@@ -12,11 +12,10 @@ from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, act
 from gpuwatch.core.model.reading import Missing, Reason, Value
 from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process
 from gpuwatch.core.model.visible_devices import visible_to
-from gpuwatch.machine.sources.device_source import GpuProcess, SourceDevice, Utilization
+from gpuwatch.machine.sources.device_source import NO_EARLIER_SAMPLE, GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock_id
 from gpuwatch.machine.sources.procfs import HIDDEN
 
-NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
 _MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report this process's memory")
 _NO_GPU_ANSWERS = Missing("not_supported", detail="no GPU on this machine answers")

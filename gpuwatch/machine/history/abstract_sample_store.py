@@ -18,7 +18,7 @@ from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 
 Identity = tuple[int, float | None]
 """Pid and start time of a process."""
-Key = tuple[str, str]
+SeriesKey = tuple[str, str]
 """UUID of a device, id of a metric."""
 TimedDecoder = tuple[float, FrameDecoder]
 """Time of a sample, and a decoder that has taken its frames. Read it before the next one is asked for."""
@@ -91,16 +91,16 @@ class SampleStore(ABC):
 
     def numbers(
         self, begin: float, end: float, metrics: frozenset[str]
-    ) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+    ) -> Iterator[tuple[Sequence[float], dict[SeriesKey, Sequence[float | None]]]]:
         """Times from ``begin`` to ``end``, a chunk at a time, and as many values of each metric of each device.
 
         A value is None where the device did not have it.
         """
         for chunk in self.chunks(begin, end):
             times: list[float] = []
-            columns: dict[Key, list[float | None]] = {}
+            columns: dict[SeriesKey, list[float | None]] = {}
             last_devices: tuple[Device, ...] | None = None
-            values: dict[Key, float] = {}
+            values: dict[SeriesKey, float] = {}
             for at, decoder in chunk:
                 if not begin <= at <= end:
                     continue

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gpuwatch.core.model.findings import Certainty
 from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.machine.history.process_labels import command_suffix, process_label
 
 Severity = Literal["error", "warning", "info", "good"]
-Certainty = Literal["fact", "likely"]
 
 _START_SECONDS = 5.0
 """Seconds after the start of a recorder in which it notices what had begun earlier."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import memory, size
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.snapshot import BAD_STATES, Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
@@ -17,6 +18,9 @@ from gpuwatch.machine.history.process_usage import ObservedProcess, UnsampledPro
 from gpuwatch.machine.history.sample_gaps import unobserved_limit
 
 _Key = tuple[str | None, int, float | None]
+"""Device, pid and start time of a process."""
+_Identity = tuple[int, float | None]
+"""Pid and start time of a process."""
 _MAX_INTERVALS = 8
 
 
@@ -24,9 +28,6 @@ class _ProcessOnDevice(ObservedProcess, kw_only=True):
     row: Process
     since_before: bool
     """Whether it was already there in the first sample, so that it may have begun before."""
-
-
-_Identity = tuple[int, float | None]
 
 
 class ProcessEvents:
@@ -72,9 +73,7 @@ class ProcessEvents:
         gone: dict[_Identity, list[_ProcessOnDevice]] = {}
         added: dict[_Identity, list[Process]] = {}
         freed: dict[str, float] = {}
-        rows: dict[str | None, list[Process]] = {}
-        for row in snapshot.processes:
-            rows.setdefault(row.device_uuid, []).append(row)
+        rows = group_by(snapshot.processes, lambda row: row.device_uuid)
         for uuid in read:
             now = {row.key: row for row in rows.get(uuid, ())}
             known_here = self._on_devices.get(uuid)
@@ -182,11 +181,8 @@ def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
 
 def _unsampled_event(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
     """An event for the processes of each device that were in no sample."""
-    by_device: dict[str, list[tuple[Device, AccountedProcess]]] = {}
-    for device, process in found:
-        by_device.setdefault(device.uuid, []).append((device, process))
     events = []
-    for entries in by_device.values():
+    for entries in group_by(found, lambda entry: entry[0].uuid).values():
         device, first = entries[0]
         who = f"process {first.pid}" if len(entries) == 1 else f"{len(entries)} processes"
         seconds = sum(process.used_seconds for _, process in entries)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from gpuwatch.core.formatting.command_lines import program_in_command
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
@@ -225,13 +226,8 @@ class GpuTimeMeter:
         hour = self._hours.setdefault(hour_of(at), _Draft()) if counted else _Draft()
         hour.time.seconds += seconds
         hour.time.simulated = hour.time.simulated or snapshot.simulated
-        rows: dict[str, list[Process]] = {}
-        graphics = 0
-        for row in snapshot.processes:
-            if row.device_uuid is not None and row.type != _GRAPHICS:
-                rows.setdefault(row.device_uuid, []).append(row)
-            graphics += row.type == _GRAPHICS
-        hour.time.graphics = max(hour.time.graphics, graphics)
+        rows = group_by((row for row in snapshot.processes if row.type != _GRAPHICS), lambda row: row.device_uuid)
+        hour.time.graphics = max(hour.time.graphics, sum(row.type == _GRAPHICS for row in snapshot.processes))
         before, self._holders = self._holders, {}
         for device in snapshot.devices:
             if device.lists_processes:

@@ -12,6 +12,7 @@ from gpuwatch import __version__
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.formatting.path_text import printable_path
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageDevice, UsageGap, UsageGroup
 from gpuwatch.core.model.reading import max_known
 from gpuwatch.core.safe_text import printable
@@ -71,10 +72,7 @@ def gpu_usage(
     hours = recording.hours(since, until)  # damaged ones are counted again
     time = merged_times([*hours.values(), *_count_samples(recording, since, until, hours.keys(), progress)])
     newest = recording.at(until)
-    groups: dict[object, list[ProcessTime]] = {}
-    for process in time.processes:
-        groups.setdefault(_GROUP_KEYS[by](process), []).append(process)
-    found = [_usage_group(members, time, by) for members in groups.values()]
+    found = [_usage_group(members, time, by) for members in group_by(time.processes, _GROUP_KEYS[by]).values()]
     found.sort(key=lambda group: (-group.gpu_hours_held, -(group.gpu_hours_used or 0.0), -group.processes))
     return Usage(
         source=printable_path(recording.path),

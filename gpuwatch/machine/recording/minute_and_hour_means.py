@@ -15,6 +15,7 @@ import msgspec
 
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.machine.history.abstract_sample_store import SeriesKey
 from gpuwatch.machine.history.sample_frames import DamagedData, decoded, decompress_zlib
 
 MINUTE, HOUR = 60, 3600
@@ -23,9 +24,6 @@ BLOCK_SECONDS = {MINUTE: 3600, HOUR: 86_400}
 AGE_FACTORS = {MINUTE: 3, HOUR: 12}
 """How many times longer than samples means are kept, by seconds of their points."""
 _NUMERIC_METRICS = frozenset(spec.id for spec in METRICS if spec.unit is not Unit.NAME)
-
-Key = tuple[str, str]
-"""UUID of a device, id of a metric."""
 
 
 class Summary(NamedTuple):
@@ -47,7 +45,7 @@ class Summary(NamedTuple):
 
 _NO_SAMPLES = Summary(0.0, 0.0, 0.0, 0)
 
-Points = dict[int, dict[Key, Summary]]
+Points = dict[int, dict[SeriesKey, Summary]]
 """By begin in seconds since the epoch."""
 
 
@@ -67,7 +65,7 @@ def interval_begin(at: float, seconds: int) -> int:
 
 def summarize(samples: Iterable[Snapshot], seconds: int) -> Points:
     """Minimum, mean, maximum and count of these samples per interval of ``seconds``."""
-    values: dict[int, dict[Key, list[float]]] = {}
+    values: dict[int, dict[SeriesKey, list[float]]] = {}
     for snapshot in samples:
         by_metric = values.setdefault(interval_begin(snapshot.taken_at.timestamp(), seconds), {})
         for device in snapshot.devices:

@@ -25,6 +25,7 @@ class SourceUnavailable(Exception):
         self.problem = problem
 
 
+NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 MAX_XIDS = 8
 """The latest Xids of each device that are kept."""
 

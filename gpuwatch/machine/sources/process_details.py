@@ -11,11 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from gpuwatch.machine.sources.process_signals import why_another_process
-from gpuwatch.machine.sources.procfs import ProcessStat, lineage, pids, process_stat
+from gpuwatch.machine.sources.procfs import FIRST_PID, ProcessStat, lineage, pids, process_stat
 
 _MAX_DESCENDANTS = 60
-_FIRST_PID = 1
-"""The pid of the first process, an ancestor of every other."""
 _T = TypeVar("_T")
 
 
@@ -84,7 +82,7 @@ def _read_or_why(read: Callable[[], _T], what: str, why: dict[str, str]) -> _T |
 
 def _relative(pid: int, depth: int, stat: ProcessStat, proc: str) -> Relative:
     name = stat.name.decode("utf-8", "replace")
-    if pid == _FIRST_PID:
+    if pid == FIRST_PID:
         return Relative(pid, depth, name)  # in containers its command line is often a whole script
     content = _read_or_why(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
     return Relative(pid, depth, content.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")

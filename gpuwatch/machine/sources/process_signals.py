@@ -12,7 +12,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwatch.machine.sources.procfs import TICKS, boot_time, process_stat
+from gpuwatch.machine.sources.procfs import FIRST_PID, TICKS, boot_time, process_stat
 
 State = Literal["delivered", "gone", "reused", "denied"]
 
@@ -35,7 +35,7 @@ def why_refused(pid: int, create_time: float | None) -> str:
     """Why no signal may be sent to this process; empty if one may."""
     if create_time is None:
         return "its start time cannot be read: another PID namespace, or it has exited"
-    if pid <= 1:
+    if pid <= FIRST_PID:
         return "pid 1 keeps the system or the container running"
     return ""
 

@@ -10,11 +10,9 @@ from collections.abc import Iterable
 
 from gpuwatch.core.model.snapshot import Ancestor
 from gpuwatch.machine.sources.process_table import ProcessTable
-from gpuwatch.machine.sources.procfs import process_stat
+from gpuwatch.machine.sources.procfs import FIRST_PID, process_stat
 
 POLL_SECONDS = 5.0
-_FIRST_PID = 1
-"""The pid of the first process. It adopts orphans and is everybody's ancestor, so it is left out."""
 
 
 class ProcessTree:
@@ -60,7 +58,7 @@ class ProcessTree:
             descendant = pid
             while descendant not in parents:
                 parent = self._parent(descendant, now)
-                if parent is None or parent <= _FIRST_PID:
+                if parent is None or parent <= FIRST_PID:  # everybody's ancestor
                     break
                 parents[descendant] = parent
                 if parent not in wanted:
@@ -86,7 +84,7 @@ class ProcessTree:
 
     def _start_ticks(self, pid: int, now: float) -> int | None:
         """Start ticks, which distinguish a process from a later one with the same pid; None for the first process."""
-        facts = self._table.facts_of(pid, now) if pid > _FIRST_PID else None
+        facts = self._table.facts_of(pid, now) if pid > FIRST_PID else None
         return None if facts is None else facts.start_ticks
 
     def _describe_ancestor(self, pid: int, now: float) -> Ancestor | None:

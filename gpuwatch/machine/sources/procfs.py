@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")
 """Clock ticks in a second, the unit of CPU and start times in /proc."""
+FIRST_PID = 1
+"""The first process: it adopts orphans, and is an ancestor of every other."""
 _MULTIPROCESSING_HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 _PAGE_FAULT_CHECKS = 3
 _PAGE_FAULT_CHECK_SECONDS = 0.03

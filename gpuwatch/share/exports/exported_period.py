@@ -12,11 +12,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.metrics import METRICS, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
+from gpuwatch.machine.history.abstract_sample_store import SeriesKey
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.process_usage import ProcessLife
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.recording.database_rows import RecordedFinding
-from gpuwatch.machine.recording.minute_and_hour_means import BLOCK_SECONDS, HOUR, MINUTE, Key, Summary, interval_begin
+from gpuwatch.machine.recording.minute_and_hour_means import BLOCK_SECONDS, HOUR, MINUTE, Summary, interval_begin
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.sample_redaction import SampleRedactor
 from gpuwatch.machine.recording.time_expressions import parse_begin, parse_moment, time_text
@@ -63,7 +64,7 @@ class ExportedPeriod:
         """The samples, oldest first."""
         return self.recording.snapshots(self.begin, self.end)
 
-    def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+    def numbers(self) -> Iterator[tuple[Sequence[float], dict[SeriesKey, Sequence[float | None]]]]:
         """Times of some samples, and for each metric of each device as many values, None where there was none.
 
         Times increase; samples out of order, which a damaged file may have, are skipped.
@@ -203,7 +204,7 @@ class RedactedPeriod(ExportedPeriod):
     def samples(self) -> Iterator[StoredSample]:
         return map(self._redactor.sample, super().samples())
 
-    def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
+    def numbers(self) -> Iterator[tuple[Sequence[float], dict[SeriesKey, Sequence[float | None]]]]:
         for times, columns in super().numbers():
             yield times, {(self._uuid(uuid), name): values for (uuid, name), values in columns.items()}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from gpuwatch.core.model.snapshot import Device
-from gpuwatch.machine.recording.minute_and_hour_means import Key
+from gpuwatch.machine.history.abstract_sample_store import SeriesKey
 from gpuwatch.share import metric_families as families
 from gpuwatch.share.exports.exported_period import NUMERIC_METRICS, ExportedPeriod
 from gpuwatch.share.openmetrics_text import Family, label_text, timestamp_text, value_text
@@ -108,7 +108,7 @@ class _InfoSeries:
 
 
 def _write_samples(period: ExportedPeriod, spool: _SeriesSpool) -> None:
-    label_texts: dict[Key, str] = {}
+    label_texts: dict[SeriesKey, str] = {}
     gpu_info_labels: dict[str, str] = {}
     family_by_metric = {spec.id: families.family_of(spec) for spec in NUMERIC_METRICS}
     info_series = _InfoSeries(spool, families.GPU_INFO)

@@ -21,8 +21,8 @@ from gpuwatch.core.formatting.command_lines import program_in_command
 from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
+from gpuwatch.machine.history.abstract_sample_store import SeriesKey
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS
-from gpuwatch.machine.recording.minute_and_hour_means import Key
 from gpuwatch.share.exports.exported_period import ExportedPeriod
 from gpuwatch.share.exports.protobuf_encoding import double_field, integer_field, message_field, text_field, varint
 
@@ -68,10 +68,10 @@ class _TraceWriter:
         self._last_track = int.from_bytes(seed[:4], "big") << 16
         self._gpu_tracks: dict[str, int] = {}
         """Tracks by UUID."""
-        self._counter_tracks: dict[Key, int] = {}
-        self._last_packets: dict[Key, tuple[float, float]] = {}
+        self._counter_tracks: dict[SeriesKey, int] = {}
+        self._last_packets: dict[SeriesKey, tuple[float, float]] = {}
         """Time and value of the last packet of each counter."""
-        self._last_value_at: dict[Key, float] = {}
+        self._last_value_at: dict[SeriesKey, float] = {}
         """When each counter had a value last."""
 
     def pieces(self, runs: list[Run]) -> Iterator[bytes]:
@@ -118,7 +118,7 @@ class _TraceWriter:
 
     # Counters
 
-    def _counter_track(self, key: Key) -> Iterator[bytes]:
+    def _counter_track(self, key: SeriesKey) -> Iterator[bytes]:
         """The track of a metric of a GPU, described where it is first needed."""
         if key not in self._counter_tracks:
             yield from self._gpu_track(key[0])
@@ -141,7 +141,7 @@ class _TraceWriter:
                 yield _counter_packet(self._counter_tracks[key], _packet_head(at), self._last_packets[key][1])
 
     def _change_packets(
-        self, key: Key, times: Sequence[float], heads: Sequence[bytes], values: Sequence[float | None]
+        self, key: SeriesKey, times: Sequence[float], heads: Sequence[bytes], values: Sequence[float | None]
     ) -> Iterator[bytes]:
         """The packets of a counter where it changed, and of its last value before a time without values."""
         track = self._counter_tracks[key]

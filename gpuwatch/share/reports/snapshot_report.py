@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.metric_value_text import metric_value_text
 from gpuwatch.core.formatting.sentences import count_text, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, memory, percent, size
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.metrics import metric
+from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.core.safe_text import printable, shorten
@@ -136,7 +136,7 @@ def _silence_text(snapshot: Snapshot) -> str:
 
 def _device_row(device: Device, *, mark_simulated: bool) -> dict[str, str]:
     def show(metric_id: str) -> str:
-        return metric_value_text(metric(metric_id), device.get(metric_id))
+        return metric_value_text(BY_ID[metric_id], device.get(metric_id))
 
     return {
         "GPU": str(device.index),

@@ -13,10 +13,10 @@ import msgspec
 
 from gpuwatch.core.model.metrics import MetricSpec
 from gpuwatch.core.model.reading import Missing, Value
+from gpuwatch.machine.sources.device_source import NO_EARLIER_SAMPLE
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_answers import number_or_name
 
-_FIRST_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 GPU_TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
 _UNDER_MIG = Missing("not_supported", detail="nvmlGpmSampleGet: not supported for the whole GPU while MIG is on")
 
@@ -67,7 +67,7 @@ class GpmReader:
         was_filled, samples.filled = samples.filled, True
         samples.older, samples.newer = samples.newer, samples.older  # the new sample becomes the older one
         if not was_filled:
-            return {}, self._all_missing(_FIRST_SAMPLE), None
+            return {}, self._all_missing(NO_EARLIER_SAMPLE), None
         try:
             answers = self._measure(samples.newer, samples.older)
         except lib.NVMLError as error:

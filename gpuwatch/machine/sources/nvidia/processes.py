@@ -38,8 +38,8 @@ class _ProcessInfoV1(ctypes.Structure):
     _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
 
 
-class RunningProcesses:
-    """NVML's lists of running processes. The newest version that the driver has is looked up once."""
+class ProcessLists:
+    """Processes and their utilization, one device at a time. Of each call, the newest version that the driver has."""
 
     def __init__(self, lib: Any) -> None:
         self._lib = lib
@@ -47,6 +47,34 @@ class RunningProcesses:
         self._buffers: dict[str, Any] = {}
         """Buffers for the answers, by function."""
         self._last_answers: dict[tuple[int, str], tuple[bytes, ProcessList]] = {}
+
+    def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
+        """Compute, graphics and MPS processes, each pid once, and why a list could not be read."""
+        lists: list[tuple[str, ProcessList]] = []
+        problems: list[Missing] = []
+        for kind, call_name in _CALLS:
+            key = f"processes.{kind}"
+            if key in device.permanent:
+                continue
+            rows, code = self.running(device.handle, call_name)
+            if code == NvmlReturn.NO_PERMISSION and device.instances:
+                rows, code = self._running_on_instances(device, call_name)
+            if code:
+                why_missing = device.note_missing(self._lib, code, call_name, key)
+                if kind == "C" or code not in nvml_errors.PERMANENT:
+                    problems.append(why_missing)
+                continue
+            lists.append((kind, rows))
+        # Some drivers report instance 0/0 for processes of a card without MIG.
+        with_mig = device.mig_on is True or (device.mig_on is None and "mig" not in device.permanent)
+        if (
+            with_mig != device.listed_with_mig
+            or len(lists) != len(device.process_lists_by_kind)
+            or any(a[1] is not b[1] for a, b in zip(lists, device.process_lists_by_kind, strict=True))
+        ):
+            device.process_lists_by_kind, device.listed_processes = lists, self._merge_lists(lists, with_mig=with_mig)
+            device.listed_with_mig = with_mig
+        return device.listed_processes, problems
 
     def running(self, handle: Any, call_name: str) -> tuple[ProcessList, int]:
         """Rows (pid, bytes, GPU instance, compute instance) and NVML's return code.
@@ -97,42 +125,6 @@ class RunningProcesses:
         self._last_answers[key] = (raw, found)
         return found, 0
 
-
-class ProcessLists:
-    """Processes and their utilization, one device at a time."""
-
-    def __init__(self, lib: Any) -> None:
-        self._lib = lib
-        self._lists = RunningProcesses(lib)
-
-    def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
-        """Compute, graphics and MPS processes, each pid once, and why a list could not be read."""
-        lists: list[tuple[str, ProcessList]] = []
-        problems: list[Missing] = []
-        for kind, call_name in _CALLS:
-            key = f"processes.{kind}"
-            if key in device.permanent:
-                continue
-            rows, code = self._lists.running(device.handle, call_name)
-            if code == NvmlReturn.NO_PERMISSION and device.instances:
-                rows, code = self._running_on_instances(device, call_name)
-            if code:
-                why_missing = device.note_missing(self._lib, code, call_name, key)
-                if kind == "C" or code not in nvml_errors.PERMANENT:
-                    problems.append(why_missing)
-                continue
-            lists.append((kind, rows))
-        # Some drivers report instance 0/0 for processes of a card without MIG.
-        with_mig = device.mig_on is True or (device.mig_on is None and "mig" not in device.permanent)
-        if (
-            with_mig != device.listed_with_mig
-            or len(lists) != len(device.process_lists_by_kind)
-            or any(a[1] is not b[1] for a, b in zip(lists, device.process_lists_by_kind, strict=True))
-        ):
-            device.process_lists_by_kind, device.listed_processes = lists, self._merge_lists(lists, with_mig=with_mig)
-            device.listed_with_mig = with_mig
-        return device.listed_processes, problems
-
     @staticmethod
     def _merge_lists(lists: list[tuple[str, ProcessList]], *, with_mig: bool) -> list[GpuProcess]:
         """Each pid once, however many lists it is in. Instance ids count only ``with_mig``."""
@@ -181,7 +173,7 @@ class ProcessLists:
         """The processes of each MIG instance, for users who may not list those of the whole device."""
         rows: ProcessList = []
         for instance in device.instances:
-            found, code = self._lists.running(instance.handle, call_name)
+            found, code = self.running(instance.handle, call_name)
             if code:
                 return [], code
             facts = instance.facts
