@@ -25,9 +25,10 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.core.utc_datetime import utc_datetime
+from gpuwatch.machine.collector.idle_times import IdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.recorder_follower import hides_processes, merge_missed_xids
-from gpuwatch.machine.collector.samples_without_collector import IdleTimes, RecorderSampleCompleter
+from gpuwatch.machine.collector.samples_without_collector import RecorderSampleCompleter
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement, find_running_recorders

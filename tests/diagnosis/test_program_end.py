@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.core.model.run import Outcome, RunError, ended_by_own_exception
+from gpuwatch.core.model.run import Outcome, RunError
+from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from tests.diagnosis.test_watched_program import program
 
 

@@ -9,8 +9,7 @@ import pynvml
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.core.model.accounted_process import AccountedProcess
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import AccountedProcess, Snapshot
 from gpuwatch.machine.history.process_usage import ProcessLives
 from gpuwatch.machine.history.sample_events import ProcessEvents
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.core.model.accounted_process import AccountedProcess
-from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.core.model.snapshot import AccountedProcess, Snapshot
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.recording.gpu_time_and_energy import GpuTimeMeter
 from gpuwatch.sim.simulated_machine import SimMachine

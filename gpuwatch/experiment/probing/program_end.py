@@ -11,8 +11,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.model.run import Outcome, Run, Verdict, ended_by_own_exception, signal_name
+from gpuwatch.core.model.run import Outcome, Run, Verdict, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
+from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.logs.python_exceptions import essential_line
 from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills
 

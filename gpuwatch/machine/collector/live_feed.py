@@ -40,7 +40,8 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.samples_without_collector import HostSnapshots, IdleTimes
+    from gpuwatch.machine.collector.idle_times import IdleTimes
+    from gpuwatch.machine.collector.samples_without_collector import HostSnapshots
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -430,7 +431,7 @@ class LiveFeed:
 
     def _begin_idle_times(self) -> None:
         """Called when another begins to take the samples."""
-        from gpuwatch.machine.collector.samples_without_collector import IdleTimes  # most dashboards never need it
+        from gpuwatch.machine.collector.idle_times import IdleTimes  # most dashboards never need it
 
         if self._newest_snapshot is not None:
             self._idle_times = IdleTimes(self._newest_snapshot)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gpuwatch.core.model.accounted_process import MAX_CLOCK_SKEW_SECONDS, AccountedProcess
-from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import MAX_CLOCK_SKEW_SECONDS, AccountedProcess, Device, Process, Snapshot
 from gpuwatch.machine.history.gone_gpus import forget_gone
 
 

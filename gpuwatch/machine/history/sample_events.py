@@ -9,8 +9,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.accounted_process import AccountedProcess
-from gpuwatch.core.model.snapshot import BAD_STATES, Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import BAD_STATES, AccountedProcess, Device, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.gone_gpus import forget_gone
 from gpuwatch.machine.history.machine_event import MachineEvent, device_event, process_event

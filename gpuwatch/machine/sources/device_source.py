@@ -10,10 +10,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.metrics import Lane
 from gpuwatch.core.model.reading import Missing, Value
-from gpuwatch.core.model.snapshot import Driver, MigInstance, Problem, Topology
+from gpuwatch.core.model.snapshot import AccountedProcess, Driver, MigInstance, Problem, Topology
 from gpuwatch.core.model.xids import Xid
 
 

@@ -12,8 +12,9 @@ from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import Run, Verdict, ended_by_own_exception
+from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose, hides_its_gpus

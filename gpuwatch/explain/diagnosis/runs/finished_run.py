@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from gpuwatch.core.model.causes import NO_GPU
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run, ended_by_own_exception
+from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES, with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR

@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
-from gpuwatch.core.model.accounted_process import AccountedProcess
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing
+from gpuwatch.core.model.snapshot import AccountedProcess
 from gpuwatch.machine.sources.device_source import GpuProcess, Utilization
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_answers import NOT_AVAILABLE
