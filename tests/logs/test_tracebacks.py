@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.explain.logs.log_facts import Frame
 from gpuwatch.explain.logs.log_parser import parse
-from gpuwatch.explain.logs.tracebacks import Frame, FrameFinder
+from gpuwatch.explain.logs.tracebacks import FrameFinder
 
 
 def of(*lines: str) -> Frame | None:

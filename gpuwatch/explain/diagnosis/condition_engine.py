@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from gpuwatch.core.formatting.durations import steady_duration
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.diagnosis.conditions import gpu_faults
-from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, conditions, coverage_evidence
+from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, conditions
 from gpuwatch.explain.diagnosis.conditions.driver_silence import DriverSilence
 from gpuwatch.explain.diagnosis.conditions.sample_context import SampleContext, SampleHistory
 from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode, ClockEventEpisodes
@@ -267,7 +269,7 @@ class ConditionEngine:
             self._healthy_since = self._healthy_since or at
             if self._healthy is None or at - self._healthy_worded_at >= REJUDGE_SECONDS:
                 nothing = healthy_finding(
-                    evidence=coverage_evidence(snapshot, self.observed_seconds, self.unobserved_seconds)
+                    evidence=_coverage_evidence(snapshot, self.observed_seconds, self.unobserved_seconds)
                 )
                 self._healthy_worded_at, self._healthy = at, replace(nothing, since=utc_datetime(self._healthy_since))
             current.append(self._healthy)
@@ -440,3 +442,31 @@ def _event(at: float, kind: str, text: str, finding: Finding, entry: _Entry, *, 
 
 def _epoch_seconds(time: datetime.datetime | None) -> float:
     return time.timestamp() if time is not None else 0.0
+
+
+def _coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
+    """What was watched, for how long (seconds), what was looked for, and what could not be judged."""
+    gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
+    # Without processes, memory that no process explains is not known either.
+    listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
+    listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
+    what = count_text(gpus, "GPU")
+    what += f" and {count_text(programs, 'process', 'processes')}" if listed else ""
+    lines = [f"watched: {what}, for {steady_duration(observed)}"]
+    if unobserved:
+        lines.append(f"not observed: {steady_duration(unobserved)} without samples")
+    judged, not_judged = [], []
+    for condition in filter(lambda condition: condition.looks_for, conditions()):
+        needed = condition.needed_metrics
+        missing = next((name for name in needed if all(name not in d.readings for d in snapshot.devices)), "")
+        if condition.judges_processes and not listed:
+            not_judged.append(f"not judged: {condition.looks_for} (processes are not reported)")
+        elif not missing:
+            judged.append(condition.looks_for)
+        elif snapshot.devices:
+            reason = next((d.missing[missing].reason for d in snapshot.devices if missing in d.missing), "")
+            why = f": {reason.replace('_', ' ')}" if reason else ""
+            not_judged.append(f"not judged: {condition.looks_for} ({missing}{why})")
+    if judged and snapshot.devices:
+        lines.append(f"looked for: {'; '.join((*judged, 'GPUs in an exclusive or prohibited compute mode'))}")
+    return (*lines, *not_judged)

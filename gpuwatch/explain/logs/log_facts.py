@@ -13,7 +13,6 @@ import msgspec
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 from gpuwatch.core.model.xids import Xid, xid_in_line
 from gpuwatch.explain.logs.device_names import explain_device_type
-from gpuwatch.explain.logs.tracebacks import Frame
 
 LINES_PER_TOPIC = 6
 _LINE_CHARS = 400
@@ -81,6 +80,22 @@ class ColocationReport(msgspec.Struct, frozen=True, kw_only=True):
     """The ops of the group that have no kernel for the requested type of device: they decide for the others."""
     failed: bool
     """True if placement failed, False if the placer moved the group (soft placement)."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str | None = None
+    code: str = ""
+    """The source text, if the traceback has it."""
+    error_package: str = ""
+    """The package of the exception that it led to, if its name has one: ``sqlite3``."""
+    is_library: bool = False
+    """Whether it is the last line of a traceback that has none of the user's."""
+    last_package: str = ""
+    """The last package other than PyTorch itself through which the traceback went."""
 
 
 class XidErrors(msgspec.Struct, kw_only=True):

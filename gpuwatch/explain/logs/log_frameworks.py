@@ -1,8 +1,9 @@
-"""The frameworks of a log: the words that name them, and which of them its program used."""
+"""The frameworks of a log: the words and packages that name them, and which of them its program used."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpuwatch.explain.logs.log_facts import LogFacts
 
@@ -25,8 +26,48 @@ FRAMEWORK_WORDS = (
 """Words of a relevant line, in lower case, to the name that findings use. Of several in one line the first names the
 program that failed: others use PyTorch, XLA's lines look like TensorFlow's."""
 
+FRAMEWORK_OF_PACKAGE = {
+    **{name: name for name in ("bitsandbytes", "comfyui", "ctranslate2", "mxnet", "onnxruntime", "sglang", "vllm")},
+    **dict.fromkeys(("jax", "jaxlib", "jax_plugins"), "jax"),
+    **dict.fromkeys(("cupy", "cupy_backends"), "cupy"),
+    **dict.fromkeys(("numba", "numba_cuda"), "numba"),
+    **dict.fromkeys(("torch", "accelerate", "lightning", "peft", "pytorch_lightning", "torchvision", "trl"), "pytorch"),
+    "paddle": "paddlepaddle",
+    "text_generation_server": "text-generation-inference",
+}
+"""Framework names, as findings use them, by Python package."""
+_PACKAGE_IN_PATH = re.compile(
+    r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})"
+    r"|(?P<program>sglang|(?i:comfyui)|text_generation_server)(?:\.git)?[/\\])"
+)
+_PYTORCH_TEXT = re.compile(
+    r"Loading checkpoint shards: |A decoder-only architecture is being used"
+    r"|transformers[/\\]generation[/\\](?!tf_|flax_)"
+    r"|Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py"
+)
+"""Said by transformers of its models and modules for PyTorch only."""
+_PYTORCH_HINTS = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
+"""One of these is in each line that names a framework outside tracebacks."""
 _MISTAKEN_FOR = {"whisper.cpp": "llama.cpp", "Lua Torch": "pytorch"}
 """Programs whose lines contain the words of another one, which they are not."""
+
+
+def packages_in(path: str) -> list[str]:
+    """The names of the packages, and of programs of known frameworks, in a file's path."""
+    return [found["package"] or found["program"] for found in _PACKAGE_IN_PATH.finditer(path)]
+
+
+def frameworks_in(text: str) -> set[str]:
+    """The frameworks of the packages that a path or a warning names."""
+    named = (FRAMEWORK_OF_PACKAGE.get(name) or FRAMEWORK_OF_PACKAGE.get(name.lower()) for name in packages_in(text))
+    found = {framework for framework in named if framework is not None}
+    return found | {"pytorch"} if _PYTORCH_TEXT.search(text) is not None else found
+
+
+def frameworks_in_warnings(lines: Iterable[str]) -> set[str]:
+    """The frameworks of the packages that warnings among these lines name."""
+    hints = (line for line in lines if any(words in line for words in _PYTORCH_HINTS))
+    return {framework for line in hints for framework in frameworks_in(line)}
 
 
 def drop_unused_frameworks(facts: LogFacts, *, placed: bool, worked: bool) -> None:

@@ -18,7 +18,11 @@ from gpuwatch.explain.logs import log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_authors import program_lines
 from gpuwatch.explain.logs.log_facts import LogFacts
-from gpuwatch.explain.logs.log_frameworks import drop_unused_frameworks, only_imported_tensorflow
+from gpuwatch.explain.logs.log_frameworks import (
+    drop_unused_frameworks,
+    frameworks_in_warnings,
+    only_imported_tensorflow,
+)
 from gpuwatch.explain.logs.log_line_text import (
     MAX_LINE_CHARS,
     bare_message,
@@ -86,7 +90,6 @@ class LogParser:
         self.start_lines: list[str] = []
         """The last lines, if they began another program than those before them."""
         self._last_lines: deque[str] = deque(maxlen=log_ending.LAST_LINES)
-        self._keep_last = self._last_lines.append
         self._messages = MessageReader(self._facts, self._ooms, self._multiline, self._last_lines)
         self._ended_program = EndedProgram(self._last_lines)
         self._failed_items = FailedItems()
@@ -105,7 +108,7 @@ class LogParser:
             self._work.note_survived_error()
         self._facts.went_on_after_oom = 0 < self._facts.topics.get("memory.oom", 0) == self._ooms_continued_after
         self._facts.memory_request_frame = self._frames.memory_request_frame
-        self._name_packages()
+        self._add_frameworks_of_frames()
         if (constant := self._facts.refusals.repeated_bytes) is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
         return self._facts
@@ -114,10 +117,11 @@ class LogParser:
         """Takes one line, with or without its end."""
         facts = self._facts
         facts.line_count += 1
+        kept = line if len(line) < _MAX_KEPT_CHARS else bounded(line, _MAX_KEPT_CHARS)
         if line and not line.isspace():
-            self._keep_last(line if len(line) < _MAX_KEPT_CHARS else bounded(line, _MAX_KEPT_CHARS))
-        elif self._ended_program.lines_since is not None:
-            self._ended_program.lines_since.append(line)
+            self._last_lines.append(kept)
+        if self._ended_program.lines_since is not None:
+            self._ended_program.lines_since.append(kept)
         placer = "): /" in line
         # Of graphs there is a line for each node, in which nothing else needs a look.
         busy = placer and (self._work.wants_lines or self._exceptions.open or self._frames.open or self._multiline.open)
@@ -222,7 +226,6 @@ class LogParser:
             ended = self._frames.ended_program and not rank_prefix(raw)
             if ended or self._ended_program.lines_since is not None:
                 self._ended_program.set_end(self._facts.line_count if ended else 0)
-                self._keep_last = self._ended_program.keep if ended else self._last_lines.append
 
     def _is_another_start(self, line: str) -> bool:
         """Whether the traceback that begins is of another program than the one that ended, or of another start."""
@@ -285,7 +288,7 @@ class LogParser:
         facts, last_lines = self._facts, self._last_lines
         self._multiline.close_all()
         self._take_unfinished_line(last_bar_state(last_lines[-1]) if last_lines else "")
-        self._frames.take_last_lines(last_lines)
+        self._frames.frameworks |= frameworks_in_warnings(last_lines)
         file = self._frames.frame.file if self._frames.frame is not None else ""
         for part, environment in _ENVIRONMENT_OF_PATH:
             if part in file.lower():
@@ -307,7 +310,7 @@ class LogParser:
         facts.lines_after_ending_line = sum(1 for text in since if bare_message(text))
         if worked and log_ending.shows_work(line):
             self._reported_ends.forget_unstarted_command(facts.line_count - facts.lines_after_ending_line)
-        self._name_packages()
+        self._add_frameworks_of_frames()
         if facts.errors and facts.errors[-1].type == "KeyboardInterrupt":
             self._reported_ends.forget_unstarted_command(facts.last_error_line or 0)
         worked_without_tensorflow = end.kind == log_ending.WORK and "tensorflow" not in line
@@ -315,8 +318,8 @@ class LogParser:
         self._failed_items.store_in(facts, last_lines)
         log_ending.store_last_lines(facts, last_lines, end, printed)
 
-    def _name_packages(self) -> None:
-        for name in sorted(self._frames.packages):
+    def _add_frameworks_of_frames(self) -> None:
+        for name in sorted(self._frames.frameworks):
             self._messages.add_framework(name)
 
     def _worked_after_dumps(self, line: str) -> bool:

@@ -92,12 +92,6 @@ class EndedProgram:
         self.ended_at, self.lines_since = ended_at, deque(maxlen=_MAX_KEPT_LINES) if ended_at else None
         self._lines_until_end = [*self._last_lines] if ended_at else []
 
-    def keep(self, line: str) -> None:
-        """Takes a line after the end."""
-        self._last_lines.append(line)
-        if self.lines_since is not None:
-            self.lines_since.append(line)
-
     def lines_of_next_start(self, traceback: str, line: str, *, renamed: bool) -> list[str]:
         """The lines with which the start begins whose traceback does; empty if it may be of a rank.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import msgspec
+
+from gpuwatch.explain.logs.log_facts import Frame
+from gpuwatch.explain.logs.log_frameworks import frameworks_in, packages_in
 
 _FRAME = re.compile(r"File \"([^\"]{1,1000})\", line (\d{1,9})(?:, in (\S{1,200}))?")
 _IPYTHON = re.compile(r"(?:File )?(<ipython-input-[^>]{1,80}>|(?:Cell|Input) In ?\[\d{1,6}\]), line (\d{1,9})")
@@ -19,18 +21,6 @@ _RICH_FRAME = re.compile(
     r"|\u2771 +\d+ (?P<code>.*?))[\s\u2502|]*$"
 )
 """Rich's frames, within a box: a place, and the source with a mark at the line."""
-_PACKAGE_IN_PATH = re.compile(
-    r"[/\\](?:(?:site|dist)-packages[/\\](?P<package>\w{1,40})"
-    r"|(?P<program>sglang|(?i:comfyui)|text_generation_server)(?:\.git)?[/\\])"
-)
-_PYTORCH_TEXT = re.compile(
-    r"Loading checkpoint shards: |A decoder-only architecture is being used"
-    r"|transformers[/\\]generation[/\\](?!tf_|flax_)"
-    r"|Some weights of (?!TF|Flax)\w+ were not|transformers[/\\](?:optimization|train\w+)\.py"
-)
-"""Said by transformers of its models and modules for PyTorch only."""
-_PYTORCH_HINTS = ("Some weights of", "Warning: ", "checkpoint shards", "A decoder-only")
-"""One of these is in each line that names a framework outside tracebacks."""
 _MAX_CODE_CHARS = 200
 _MAY_BE_OUT_OF_MEMORY = re.compile(
     r"^\w*(?:ResourceExhausted|Memory|Internal|Unknown|Xla|Jax|Status)|emory|OOM |EXHAUSTED|Dst tensor|ALLOC"
@@ -44,34 +34,6 @@ _AWAITS_PROCESS = re.compile(
 )
 """Source text of a line that starts or awaits the process in which memory was requested, or that reports an earlier
 failure."""
-
-
-FRAMEWORK_OF_PACKAGE = {
-    **{name: name for name in ("bitsandbytes", "comfyui", "ctranslate2", "mxnet", "onnxruntime", "sglang", "vllm")},
-    **dict.fromkeys(("jax", "jaxlib", "jax_plugins"), "jax"),
-    **dict.fromkeys(("cupy", "cupy_backends"), "cupy"),
-    **dict.fromkeys(("numba", "numba_cuda"), "numba"),
-    **dict.fromkeys(("torch", "accelerate", "lightning", "peft", "pytorch_lightning", "torchvision", "trl"), "pytorch"),
-    "paddle": "paddlepaddle",
-    "text_generation_server": "text-generation-inference",
-}
-"""Framework names, as findings use them, by Python package."""
-
-
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the user's program."""
-
-    file: str
-    line: int
-    function: str | None = None
-    code: str = ""
-    """The source text, if the traceback has it."""
-    error_package: str = ""
-    """The package of the exception that it led to, if its name has one: ``sqlite3``."""
-    is_library: bool = False
-    """Whether it is the last line of a traceback that has none of the user's."""
-    last_package: str = ""
-    """The last package other than PyTorch itself through which the traceback went."""
 
 
 TRACEBACK = "Traceback (most recent call last)"
@@ -129,8 +91,8 @@ class FrameFinder:
         self._outermost = self._in_box = False
         self.last_package = ""
         """As :attr:`Frame.last_package`, of the current traceback."""
-        self.packages: set[str] = set()
-        """Frameworks whose packages occurred in tracebacks, and in warnings of the last lines."""
+        self.frameworks: set[str] = set()
+        """Frameworks whose packages the frames are of."""
 
     def begin_traceback(self) -> None:
         """A traceback begins with the next frame."""
@@ -153,11 +115,13 @@ class FrameFinder:
                 self.is_new_program = bool(self.ended_program) and not file.startswith("<")
                 if self.has_new_name:
                     return True
-        self.take_package_names(file)
+        self.frameworks |= frameworks_in(file)
+        packages = packages_in(file)
+        self.last_package = next((name for name in reversed(packages) if name != "torch"), self.last_package)
         if not _LIBRARY_FILE.search(file):
             self._keep(Frame(file=file, line=int(number), function=function))
             self._library_frame, self.open = None, True
-        elif _PACKAGE_IN_PATH.search(file) is not None and self.rank not in self._frame_by_rank:
+        elif packages and self.rank not in self._frame_by_rank:
             self._library_frame = Frame(file=file, line=int(number), function=function, is_library=True)
             self.open = True
         return True
@@ -172,22 +136,6 @@ class FrameFinder:
         elif self._in_box:
             self._in_box = False
             self.take_code(found["code"].strip("\u2502 "))
-
-    def take_package_names(self, text: str) -> None:
-        """Takes a path or line, which may name a framework's package."""
-        if _PYTORCH_TEXT.search(text) is not None:
-            self.packages.add("pytorch")
-        for found in _PACKAGE_IN_PATH.finditer(text):
-            name = found["package"] or found["program"]
-            self.last_package = self.last_package if name == "torch" else name
-            if (framework := FRAMEWORK_OF_PACKAGE.get(name, FRAMEWORK_OF_PACKAGE.get(name.lower()))) is not None:
-                self.packages.add(framework)
-
-    def take_last_lines(self, lines: Iterable[str]) -> None:
-        """Takes the last lines of a log, whose warnings may name a framework's package."""
-        for line in lines:
-            if any(words in line for words in _PYTORCH_HINTS):
-                self.take_package_names(line)
 
     def _keep(self, frame: Frame) -> None:
         if len(self._frame_by_rank) >= _MAX_RANKS:

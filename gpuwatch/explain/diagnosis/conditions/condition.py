@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from gpuwatch.core.formatting.durations import rounded_duration, steady_duration
-from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
-from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Process
 from gpuwatch.explain.diagnosis.conditions.sample_context import NumberStatistics, SampleContext
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, register
 
@@ -302,31 +301,3 @@ def condition(declared: type[Condition]) -> type[Condition]:
 def conditions() -> list[Condition]:
     """All conditions, by module and in the order of their declaration there, whichever module was imported first."""
     return sorted((entry.find for entry in RULES["samples"]), key=lambda condition: type(condition).__module__)
-
-
-def coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) -> tuple[str, ...]:
-    """What was watched, for how long (seconds), what was looked for, and what could not be judged."""
-    gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
-    # Without processes, memory that no process explains is not known either.
-    listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
-    listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
-    what = count_text(gpus, "GPU")
-    what += f" and {count_text(programs, 'process', 'processes')}" if listed else ""
-    lines = [f"watched: {what}, for {steady_duration(observed)}"]
-    if unobserved:
-        lines.append(f"not observed: {steady_duration(unobserved)} without samples")
-    judged, not_judged = [], []
-    for condition in filter(lambda condition: condition.looks_for, conditions()):
-        needed = condition.needed_metrics
-        missing = next((name for name in needed if all(name not in d.readings for d in snapshot.devices)), "")
-        if condition.judges_processes and not listed:
-            not_judged.append(f"not judged: {condition.looks_for} (processes are not reported)")
-        elif not missing:
-            judged.append(condition.looks_for)
-        elif snapshot.devices:
-            reason = next((d.missing[missing].reason for d in snapshot.devices if missing in d.missing), "")
-            why = f": {reason.replace('_', ' ')}" if reason else ""
-            not_judged.append(f"not judged: {condition.looks_for} ({missing}{why})")
-    if judged and snapshot.devices:
-        lines.append(f"looked for: {'; '.join((*judged, 'GPUs in an exclusive or prohibited compute mode'))}")
-    return (*lines, *not_judged)

@@ -9,9 +9,7 @@ from functools import partial
 import msgspec
 
 from gpuwatch.core.model.doctor import Check, CheckState, DriverAnswer, FrameworkFacts, System
-from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.logs.device_names import is_gpu
 
 _PRODUCT_NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
@@ -59,25 +57,9 @@ class Facts(Evidence):
         return self.driver is not None and self.driver.libcuda is not None and self.driver.libcuda.error is not None
 
     @property
-    def framework_has_gpu(self) -> bool:
-        """Whether the framework got at least one GPU."""
-        return self.run is not None and any(map(is_gpu, self.run.devices.logical))
-
-    @property
     def checks_pytorch(self) -> bool:
         """Whether PyTorch is checked, which does not read TensorFlow's variables."""
         return self.installation is not None and self.installation.name == "torch"
-
-    @property
-    def visible(self) -> str | None:
-        """CUDA_VISIBLE_DEVICES."""
-        return self.environment.get("CUDA_VISIBLE_DEVICES")
-
-    @property
-    def hides_every_gpu(self) -> bool:
-        """Whether CUDA_VISIBLE_DEVICES hides every GPU of this machine."""
-        devices = self.gpus if self.nvml_answers else None
-        return self.visible is not None and read_visible(self.visible, devices).hides_all
 
     @property
     def product(self) -> str:

@@ -113,7 +113,7 @@ def mig(facts: Facts) -> Answer | None:
     if not facts.gpus:
         return skip(_NO_DRIVER)
     on = [device for device in facts.gpus if device.has_mig]
-    asked = [entry.strip() for entry in (facts.visible or "").split(",") if entry.strip()]
+    asked = [entry.strip() for entry in (facts.visible_devices or "").split(",") if entry.strip()]
     instances = [entry for entry in asked if entry.startswith(MIG_PREFIX)]
     if len(instances) > 1:
         listed = f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances"
@@ -147,9 +147,9 @@ def mps(facts: Facts) -> Answer | None:
     where = sorted({index[row.device_uuid] for row in servers if row.device_uuid in index})
     gpus = ", ".join(map(str, where))
     summary = f"the server (pid {servers[0].pid}) serves GPU {gpus}: its clients' memory is shown as its own"
-    listed = (facts.visible or "").replace(" ", "").split(",")
+    listed = (facts.visible_devices or "").replace(" ", "").split(",")
     if len([entry for entry in listed if entry.isdigit()]) > 1:
-        summary += f"; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible} may select others"
+        summary += f"; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible_devices} may select others"
         return warn(summary, "Select GPUs by UUID in MPS clients.")
     return ok(summary)
 

@@ -86,7 +86,7 @@ def device_map(facts: Facts) -> tuple[DeviceMapping, ...]:
     mapped = list(facts.run.device_map) if facts.run is not None else []
     known = {entry.uuid for entry in mapped}
     order = facts.environment.get("CUDA_DEVICE_ORDER")
-    seen = visible_devices(facts.visible, order, facts.gpus)
+    seen = visible_devices(facts.visible_devices, order, facts.gpus)
     ordinals = {entry.uuid: entry.ordinal for entry in seen.map}
     mapped += (
         DeviceMapping(

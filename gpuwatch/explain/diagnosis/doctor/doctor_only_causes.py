@@ -116,7 +116,7 @@ def driver_library_missing(facts: Facts, answer: DriverAnswer) -> Iterator[Findi
     if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
         yield finding(
             "driver.missing",
-            "warning" if facts.framework_has_gpu else "error",
+            "warning" if facts.gpu_usable else "error",
             title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=[answer.nvml.error],
             action=DRIVER_CAPABILITIES_ACTION,
@@ -150,7 +150,7 @@ def nvml_hangs(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
 @_rule("driver.bad-state", "container.lost-devices", needs="system")
 def unusable_device_files(facts: Facts, system: System) -> Iterator[Finding]:
     """Device files that this user may not use, or that are missing although the driver is loaded."""
-    if facts.simulated or facts.framework_has_gpu or system.kernel_module is None:
+    if facts.simulated or facts.gpu_usable or system.kernel_module is None:
         return
     unusable = [entry for entry in system.device_files if not entry.usable]
     if unusable:
@@ -176,7 +176,7 @@ def unusable_libraries(facts: Facts, installation: FrameworkFacts) -> Iterator[F
     if bad and facts.has_driver_trace:
         yield finding(
             "cuda.libraries-missing",
-            "warning" if facts.framework_has_gpu else "error",
+            "warning" if facts.gpu_usable else "error",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
             evidence=[_why_unusable(library) for library in bad],
             action=framework.library_install_advice(facts, [library.name for library in bad]),
@@ -185,7 +185,7 @@ def unusable_libraries(facts: Facts, installation: FrameworkFacts) -> Iterator[F
     if shadowing:
         yield finding(
             "cuda.version-mismatch",
-            "info" if facts.framework_has_gpu else "warning",
+            "info" if facts.gpu_usable else "warning",
             "likely",
             title="LD_LIBRARY_PATH shadows the framework's own CUDA libraries",
             evidence=[f"{library.name}: {library.path} instead of {library.shadows}" for library in shadowing],
@@ -330,7 +330,7 @@ def failed_import(facts: Facts, run: Run) -> Iterator[Finding]:
 @_rule("unknown", unless=NO_GPU)
 def no_gpu_without_reason(facts: Facts) -> Iterator[Finding]:
     """The framework was imported and has no GPU, although there are some."""
-    if facts.framework is None or facts.framework_has_gpu or not facts.gpus:
+    if facts.framework is None or facts.gpu_usable or not facts.gpus:
         return
     if facts.run and why_pytorch_has_no_gpu(facts.run):
         return

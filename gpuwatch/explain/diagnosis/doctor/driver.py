@@ -210,7 +210,9 @@ def cuda_start(facts: Facts) -> Answer | None:
         return ok(f"cuInit succeeds in {tenths_of_seconds(answer.cuinit_seconds)}{count}")
     reason = cuinit_error_text(code)
     if code == 100 and facts.hides_every_gpu:
-        return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
+        return fail(
+            f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible_devices} hides every GPU", "Unset CUDA_VISIBLE_DEVICES."
+        )
     return fail(reason, RECREATE_CONTAINER_ACTION if code == 100 else cuinit_error_advice(code))
 
 

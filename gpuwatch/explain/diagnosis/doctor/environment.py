@@ -39,7 +39,7 @@ _EFFECTS = {
 @check("environment.visible-devices", "CUDA_VISIBLE_DEVICES")
 def visible_devices(facts: Facts) -> Answer | None:
     """As CUDA reads it: in order, up to the first invalid entry."""
-    value = facts.visible
+    value = facts.visible_devices
     if value is None:
         return ok("not set: every GPU is visible")
     devices = facts.gpus if facts.nvml_answers else None
@@ -92,9 +92,9 @@ def device_order(facts: Facts) -> Answer | None:
         return skip("without a driver the GPUs are unknown")
     if len(models) < 2 or value == "PCI_BUS_ID":
         return ok(f"CUDA_DEVICE_ORDER={value}" if value else "not set; all cards are the same model")
-    by_number = any(entry.strip().isdigit() for entry in (facts.visible or "").split(","))
+    by_number = any(entry.strip().isdigit() for entry in (facts.visible_devices or "").split(","))
     detail = f"cards differ ({', '.join(models)}), and the order is fastest first: numbers differ from nvidia-smi's"
-    if by_number or facts.visible is None:
+    if by_number or facts.visible_devices is None:
         return warn(detail, "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs.")
     return ok(detail + "; UUIDs are used")
 

@@ -12,10 +12,9 @@ from gpuwatch.core.parsing import word_set
 from gpuwatch.core.safe_text import printable, shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import Frame, LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
-from gpuwatch.explain.logs.tracebacks import Frame
 
 NO_NCCL = "cuda.nccl-missing"
 """The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""

@@ -10,10 +10,11 @@ from gpuwatch.core.model.run import RunError
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, frame_of, names_cause, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, first_match, row_named, section_rows
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import Frame, LogFacts
+from gpuwatch.explain.logs.log_frameworks import FRAMEWORK_OF_PACKAGE
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line, is_heading
-from gpuwatch.explain.logs.tracebacks import FRAMEWORK_OF_PACKAGE, Frame, file_name
+from gpuwatch.explain.logs.tracebacks import file_name
 
 MAX_TITLE_CHARS = 120
 """Characters of an error in a title."""
