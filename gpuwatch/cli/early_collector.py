@@ -179,7 +179,7 @@ def take_early_start() -> EarlyStart | None:
 
 
 def undo_early_start() -> None:
-    """Undo the early start."""
+    """Ends the early collector and restores the terminal, unless somebody took them over."""
     start = take_early_start()
     if start is not None:
         start.leave()

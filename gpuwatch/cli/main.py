@@ -1,4 +1,4 @@
-"""The command line: ``gpuwatch`` and its subcommands.
+"""The command line: ``gpuwatch`` and its subcommands, their errors, and what stdout and stderr can show.
 
 Data goes to stdout, everything else to stderr. Errors are one line with what was
 wrong and what to do, never a traceback for a user's mistake. The exit codes are in :mod:`gpuwatch.core.errors`.

@@ -143,12 +143,12 @@ def run_on_nodes(ctx: click.Context, output: Output) -> None:
 @click.pass_context
 def node(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Run a gpuwatch command on this node for another machine, where it was given --on."""
-    from gpuwatch.fleet.cluster.node_agent import run_and_report
+    from gpuwatch.fleet.cluster.node_agent import NodeAgent
     from gpuwatch.fleet.cluster.node_comparison import DOCUMENT_TYPES
 
     if not arguments or arguments[0] not in DOCUMENT_TYPES:
         raise UsageError("gpuwatch node is started by --on", hint="for example gpuwatch snapshot --on ssh:a,b")
-    ctx.exit(run_and_report([sys.executable, "-m", "gpuwatch", *arguments]))
+    ctx.exit(NodeAgent().run([sys.executable, "-m", "gpuwatch", *arguments]))
 
 
 def node_arguments(ctx: click.Context) -> list[str]:

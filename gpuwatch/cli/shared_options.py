@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what their values stand for."""
 
 from __future__ import annotations
 
@@ -119,10 +119,12 @@ def chosen_gpus(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
     chosen = []
     for requested in map(str.strip, gpu.split(",")):
         found = [
-            d for d in devices if (str(d.index) == requested if requested.isdigit() else d.uuid.startswith(requested))
+            device
+            for device in devices
+            if (str(device.index) == requested if requested.isdigit() else device.uuid.startswith(requested))
         ]
         if len(found) != 1:
-            present = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
+            present = ", ".join(f"{device.index} {device.uuid}" for device in devices) or "none"
             raise UsageError(f"--gpu {requested}: no such GPU", hint=f"GPUs here: {present}")
         if found[0].uuid in chosen:
             raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is listed twice", hint="list each GPU once")

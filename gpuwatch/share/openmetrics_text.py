@@ -15,7 +15,7 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 class Family(NamedTuple):
-    """A metric family."""
+    """A metric family: what its header says, and how our values are scaled for it."""
 
     name: str
     """Without ``_total`` and ``_info``."""

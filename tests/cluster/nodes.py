@@ -14,9 +14,7 @@ from gpuwatch.fleet.cluster.fan_out import NodeReply, fan_out
 from gpuwatch.fleet.cluster.launchers import Job, Plan
 from tests.waiting import wait_for
 
-AGENT = (
-    "import sys; from gpuwatch.fleet.cluster.node_agent import run_and_report; sys.exit(run_and_report(sys.argv[1:]))"
-)
+AGENT = "import sys; from gpuwatch.fleet.cluster.node_agent import NodeAgent; sys.exit(NodeAgent().run(sys.argv[1:]))"
 
 
 def agent(*program: str) -> tuple[str, ...]:

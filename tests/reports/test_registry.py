@@ -35,7 +35,7 @@ def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str) -> None:
 
 
 def test_an_unknown_format_is_rejected() -> None:
-    with pytest.raises(UsageError, match="yaml"):
+    with pytest.raises(KeyError, match="yaml"):
         render(bare_run(), "yaml")
 
 

@@ -42,12 +42,7 @@ _PROGRESS_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 
 
-def run_and_report(command: Sequence[str]) -> int:
-    """Runs a command and returns its exit code; everything it wrote went to stdout."""
-    return _Agent().run(command)
-
-
-class _Agent:
+class NodeAgent:
     """Runs one command, and sends frames to stdout."""
 
     def __init__(self) -> None:
@@ -64,6 +59,7 @@ class _Agent:
         self._compressor = zlib.compressobj(6)
 
     def run(self, command: Sequence[str]) -> int:
+        """Runs a command and returns its exit code; all that it wrote was sent."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in _END_SIGNALS:
             signal.signal(number, self._on_signal)

@@ -29,7 +29,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SnapshotArguments(Arguments, frozen=True):
-    """Arguments of ``snapshot``."""
+    """How much of a snapshot is returned."""
 
     metrics: Annotated[
         Literal["core", "all"],
@@ -42,7 +42,7 @@ class SnapshotArguments(Arguments, frozen=True):
 
 
 class DoctorArguments(Arguments, frozen=True):
-    """Arguments of ``doctor``."""
+    """Which framework is checked."""
 
     framework: Annotated[
         Framework | None, Meta(description="The framework to check; without it TensorFlow, else PyTorch.")
@@ -50,7 +50,7 @@ class DoctorArguments(Arguments, frozen=True):
 
 
 class ExplainArguments(Arguments, frozen=True):
-    """Arguments of ``explain_log``."""
+    """The log of ``explain_log``: its text, or where it is."""
 
     text: Annotated[
         Annotated[str, Meta(min_length=1, max_length=input_size_limits.MCP_TEXT.bytes)] | None,
@@ -60,13 +60,13 @@ class ExplainArguments(Arguments, frozen=True):
 
 
 class CauseArguments(Arguments, frozen=True):
-    """Arguments of ``cause``."""
+    """Which page of causes is returned."""
 
     id: Annotated[str, Meta(min_length=1, max_length=100, description="A cause id, for example memory.fragmented.")]
 
 
 class FreeGpusArguments(Arguments, frozen=True):
-    """Arguments of ``find_free_gpus``."""
+    """What the GPUs of ``find_free_gpus`` must offer."""
 
     count: Annotated[int, Meta(ge=1, le=1024, description="Number of GPUs.")] = 1
     free_gib: Annotated[
@@ -77,7 +77,7 @@ class FreeGpusArguments(Arguments, frozen=True):
 
 
 class UsageArguments(Arguments, frozen=True):
-    """Arguments of ``usage``."""
+    """Which time is summed up, and by what."""
 
     since: Annotated[
         Word | None, Meta(description="Start: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d before the end).")
@@ -89,7 +89,7 @@ class UsageArguments(Arguments, frozen=True):
 
 
 class CompareArguments(Arguments, frozen=True):
-    """Arguments of ``compare``."""
+    """Which runs are compared: the newest, those of configurations, or files."""
 
     configs: Annotated[
         Annotated[tuple[Word, ...], Meta(max_length=20)],
@@ -105,7 +105,7 @@ class CompareArguments(Arguments, frozen=True):
 
 
 class ProbeArguments(Arguments, frozen=True):
-    """Arguments of ``probe``."""
+    """Which configurations run, for how long, and with which values."""
 
     configs: Annotated[
         Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10)],
@@ -123,7 +123,7 @@ class ProbeArguments(Arguments, frozen=True):
 
 
 class TryArguments(Arguments, frozen=True):
-    """Arguments of ``try``."""
+    """The program, its settings, and the time for all runs."""
 
     command: Annotated[
         Annotated[tuple[Annotated[str, Meta(max_length=4096)], ...], Meta(min_length=1, max_length=100)],

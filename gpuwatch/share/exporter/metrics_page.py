@@ -1,4 +1,4 @@
-"""The metrics page: the text of one sample, made once however many scrape it, and what keeps it up to date."""
+"""The metrics page: the text of one sample, made once however many scrape it; what updates it, and counts Xids."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ _TLS_SETTING_TYPES: dict[str, type] = {
 
 
 class WebSettings(NamedTuple):
-    """The settings of a file."""
+    """What a web configuration asks for, checked; by default neither TLS nor users."""
 
     tls_context: ssl.SSLContext | None = None
     users: Mapping[str, str] = {}

@@ -31,7 +31,7 @@ def integer_field(field: int, value: int) -> bytes:
 
 
 def double_field(field: int, value: float) -> bytes:
-    """A field of type double."""
+    """A field of type double: eight bytes."""
     return varint(field << 3 | 1) + _double(value)
 
 
@@ -41,5 +41,5 @@ def text_field(field: int, value: str) -> bytes:
 
 
 def message_field(field: int, content: bytes) -> bytes:
-    """A field that is a message, or bytes."""
+    """A field that is a message, or bytes: the length comes first."""
     return varint(field << 3 | 2) + varint(len(content)) + content

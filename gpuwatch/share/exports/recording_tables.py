@@ -22,7 +22,7 @@ Row = list[object]
 
 
 class ColumnType(Enum):
-    """Type of a column."""
+    """What the cells of a column are: CSV and Parquet write them accordingly."""
 
     TEXT = "text"
     NUMBER = "number"

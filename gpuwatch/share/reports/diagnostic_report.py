@@ -50,7 +50,7 @@ _MAX_LOGS = 8
 
 
 def diagnostic_content(document: Diagnostic) -> Content:
-    """The content of a diagnostic report."""
+    """Cause, action and summary first; tables with nothing to say are left out."""
     findings = grouped_findings(document.findings, document.snapshot.devices if document.snapshot is not None else ())
     main = findings[0] if findings and findings[0].id == document.primary else None
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes

@@ -123,7 +123,7 @@ def _when_text(run: Run, now: datetime.datetime) -> str:
 
 
 def ended_at(run: Run) -> datetime.datetime:
-    """When it ended."""
+    """Its start and the time of all phases: a run does not say when it ended."""
     return run.started_at + datetime.timedelta(seconds=run.phases.total_seconds or 0.0)
 
 

@@ -35,7 +35,7 @@ _GROUP_NAMES: dict[GroupBy, tuple[str, str]] = {
 
 
 def usage_content(usage: Usage) -> Content:
-    """The content of a usage document."""
+    """A summary, the groups with bars, the GPUs, and the times that were not recorded."""
     hours = hours_formatter(usage)
     held = usage.total.gpu_hours_held
     recorded = sum(device.hours_recorded for device in usage.devices)

@@ -18,7 +18,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def value_text(metric: str, value: float | None) -> str:
-    """A value with its unit."""
+    """A value with its unit; a dash for None."""
     return UNKNOWN if value is None else metric_value_text(BY_ID[metric], value)
 
 

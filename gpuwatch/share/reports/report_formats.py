@@ -61,16 +61,12 @@ SUFFIXES = " ".join(report_format.suffix for report_format in FORMATS)
 
 
 def render(document: Document, format_name: str, *, width: int | None = None, redact: bool = False) -> str:
-    """The document in this format, secrets masked (see :func:`masked_for_sending`); UsageError for an unknown name.
+    """The document in this format, secrets masked (see :func:`masked_for_sending`); KeyError for an unknown name.
 
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
     """
-    report_format = BY_NAME.get(format_name)
-    if report_format is None:
-        raise UsageError(
-            f"no format called {format_name!r}{did_you_mean(format_name, BY_NAME)}", hint=f"known: {', '.join(BY_NAME)}"
-        )
+    report_format = BY_NAME[format_name]
     if format_name == "text":
         import shutil  # slow to import, and most commands print no report
 

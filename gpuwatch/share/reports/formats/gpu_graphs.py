@@ -48,7 +48,7 @@ _TimeToX = Callable[[float], float]
 
 
 def period_graphs(chart: PeriodGraphs) -> Markup:
-    """The graphs of one GPU."""
+    """The graphs of one GPU under each other, with their bars and legend."""
     period, device = chart.period, chart.device
     begin, end = period.begin.timestamp(), period.end.timestamp()
     track = incidents_of_period(period).of_gpu(device.uuid)

@@ -27,7 +27,7 @@ def fraction(value: float, low: float, high: float) -> float:
 
 
 def path_points(places: Iterable[tuple[float, float]]) -> str:
-    """Places of a path."""
+    """The places of an SVG path, with one decimal."""
     return " ".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
