@@ -27,7 +27,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import printable_path
-from gpuwatch.core.safe_text import bounded
+from gpuwatch.core.safe_text import cut_line
 
 if TYPE_CHECKING:
     from gpuwatch.explain.logs.program_starts import LogReader
@@ -173,9 +173,9 @@ def read_lines(descriptor: int, name: Path, follower: InputFollower | None = Non
         else:
             parts[0] = rest + parts[0]
         rest = parts.pop()
-        yield from (bounded(part, most) for part in parts)
+        yield from (cut_line(part, most) for part in parts)
         whole = rest
-        rest = bounded(rest, most)
+        rest = cut_line(rest, most)
         dropping = len(rest) == most < len(whole)  # of a progress bar fewer are kept, and the next states count
     if decoder is not None:
         rest += decoder.decode(b"", final=True)

@@ -31,7 +31,7 @@ from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.units import exact_size, size
 from gpuwatch.core.model.json_codec import to_json
-from gpuwatch.core.safe_text import harmless
+from gpuwatch.core.safe_text import printable_lines
 from gpuwatch.machine.recording import recording_defaults
 
 _EXAMPLES = """\b
@@ -290,7 +290,7 @@ def _print_json_or_lines(document: str | Iterable[str]) -> None:
     if isinstance(document, str):
         print_document(document)
     else:
-        click.echo(harmless("\n".join(document)))
+        click.echo(printable_lines("\n".join(document)))
 
 
 _CUT_EXAMPLES = """\b

@@ -17,7 +17,7 @@ from gpuwatch.cli.shared_options import gpm_option, gpm_option_value
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.core.safe_text import harmless
+from gpuwatch.core.safe_text import printable_lines
 from gpuwatch.session.snapshots import findings_of, take_snapshot
 
 _EXAMPLES = """\b
@@ -78,7 +78,7 @@ def snapshot(ctx: click.Context, output: Output, topology: bool, deadline: float
         from gpuwatch.share.reports.topology_matrix import topology_content
 
         if sample.devices:
-            click.echo(harmless(render_tables(topology_content(sample))), nl=False)
+            click.echo(printable_lines(render_tables(topology_content(sample))), nl=False)
         else:
             _print_problems(sample)
         ctx.exit(exit_code)

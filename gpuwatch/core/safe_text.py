@@ -38,7 +38,7 @@ def printable(text: str) -> str:
     return cleaned.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
 
 
-def harmless(text: str) -> str:
+def printable_lines(text: str) -> str:
     """:func:`printable` for multi-line text, keeping its line ends."""
     if not _UNSAFE_IN_JSON.search(text) and not _UNSAFE_IN_LINE.search(text.replace("\n", "")):
         return text
@@ -82,7 +82,7 @@ def _is_symbol(char: str) -> bool:
     return bool(char) and unicodedata.category(char) == "So"
 
 
-def bounded(line: str, most: int) -> str:
+def cut_line(line: str, most: int) -> str:
     """At most ``most`` characters of a line: its start, or a progress bar's last states, as it overwrites itself."""
     if len(line) <= most:
         return line

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.fleet_summary import FleetSummary, summarize_fleet
-from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
+from gpuwatch.machine.collector.feed import Feed, FeedStatus
+from gpuwatch.machine.collector.process_access import ProcessAccess
 
 
 class FleetSource(ABC):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed import Feed, ProcessAccess
+from gpuwatch.machine.collector.feed import Feed
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.history.abstract_sample_store import SampleStore
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.last_hour import LastHour

@@ -12,7 +12,8 @@ from textual.screen import Screen
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.fleet_summary import FleetSummary
-from gpuwatch.machine.collector.feed import Feed, FeedStatus, ProcessAccess
+from gpuwatch.machine.collector.feed import Feed, FeedStatus
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen

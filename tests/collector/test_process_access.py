@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from gpuwatch.machine.collector.feed import LocalProcessAccess, ProcessAccess
+from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
 from gpuwatch.machine.sources.process_table import ProcessTable
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed import LocalProcessAccess, ProcessAccess
+from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.session.session import Session

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed import FeedStatus, LocalProcessAccess, ProcessAccess
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
 from gpuwatch.machine.sources.process_details import ProcessDetails
 
 

@@ -15,7 +15,8 @@ from textual.pilot import Pilot
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
-from gpuwatch.machine.collector.feed import FeedStatus, ProcessAccess
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from gpuwatch.core.model.run import Oom
-from gpuwatch.core.safe_text import bounded
+from gpuwatch.core.safe_text import cut_line
 from gpuwatch.explain.logs import log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_authors import program_lines
@@ -117,7 +117,7 @@ class LogParser:
         """Takes one line, with or without its end."""
         facts = self._facts
         facts.line_count += 1
-        kept = line if len(line) < _MAX_KEPT_CHARS else bounded(line, _MAX_KEPT_CHARS)
+        kept = line if len(line) < _MAX_KEPT_CHARS else cut_line(line, _MAX_KEPT_CHARS)
         if line and not line.isspace():
             self._last_lines.append(kept)
         if self._ended_program.lines_since is not None:

@@ -32,8 +32,9 @@ from gpuwatch.machine.collector.collector_supervision import (
     read_frames,
     wait_for_exit_code,
 )
-from gpuwatch.machine.collector.feed import FeedStatus, LocalProcessAccess
+from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
+from gpuwatch.machine.collector.process_access import LocalProcessAccess
 from gpuwatch.machine.collector.protocol import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs

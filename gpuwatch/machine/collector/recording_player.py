@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.feed import FeedStatus, ProcessAccess
+from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.collector.process_access import ProcessAccess
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.machine.recording.reader import Recording

@@ -123,7 +123,7 @@ class RecordingWriter:
             connection.execute(f"PRAGMA journal_size_limit = {self._max_bytes // 16}").fetchone()
         except sqlite3.Error as error:
             what = f"cannot record to {printable_path(self.path)}: {error}"
-            raise UsageError(what, hint="name another file, or see record check") from None
+            raise UsageError(what, hint="name another file, or check this one: gpuwatch record check") from None
         return connection
 
     def _seal_left_samples(self) -> None:

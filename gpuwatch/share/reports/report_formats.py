@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.formatting.terminal_support import terminal_columns
-from gpuwatch.core.safe_text import harmless
+from gpuwatch.core.safe_text import printable_lines
 from gpuwatch.core.write_file import is_special, write_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ReportFormat:
     def render(self, document: Document) -> str:
         """The document in this format, as it is: :func:`render` and :func:`write` mask it first."""
         rendered: str = import_module(f"gpuwatch.share.reports.formats.{self.name}").render(document)
-        return rendered if self.escapes else harmless(rendered)
+        return rendered if self.escapes else printable_lines(rendered)
 
     def with_note(self, rendered: str, *, redact: bool) -> str:
         """With what redaction cannot know, in the first lines."""
@@ -74,7 +74,7 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
 
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
         return _masked(
-            report_format, document, lambda masked: harmless(text.render(masked, columns, details=False)), redact
+            report_format, document, lambda masked: printable_lines(text.render(masked, columns, details=False)), redact
         )
     return _masked(report_format, document, report_format.render, redact)
 

@@ -11,7 +11,7 @@ from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.machine.collector.feed import DeviceNumbers
+from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.session.view import View
