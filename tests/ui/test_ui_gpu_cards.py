@@ -24,7 +24,7 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span, wrap_line
 from gpuwatch.ui.drawing.text_width import drop_last_clauses
 from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit, memory_holders_line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
-from gpuwatch.ui.settings.preferences import GpuDisplay, Preferences
+from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import default_path, load_settings, parse_settings
 from gpuwatch.ui.tables.gpu_fields import (
     DEFAULT_FIELDS,
@@ -73,6 +73,7 @@ def complete(index: int = 0, readings: dict[str, Any] | None = None) -> Device:
 
 
 STRICT = Thresholds(utilization=(90.0,), memory=(90.0, 97.0), power=(95.0, 105.0))
+STRICT_PREFERENCES = Preferences(**{f"{load}_thresholds": limits for load, limits in STRICT._asdict().items()})
 
 
 def view_of(*devices: Device) -> View:
@@ -83,12 +84,12 @@ def view_of(*devices: Device) -> View:
     return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, graph_end=at)
 
 
-def planned_for(view: View, width: int, height: int, chosen: GpuDisplay, **planned: Any) -> OverviewLayout:
-    cells = [(field.id, field.card_cells) for field in card_fields(chosen.fields)]
+def planned_for(view: View, width: int, height: int, chosen: Preferences, **planned: Any) -> OverviewLayout:
+    cells = [(field.id, field.card_cells) for field in card_fields(chosen.gpu_fields)]
     return plan_layout(width, height, len(view.devices), fields=cells, graphs=chosen.graphs, **planned)
 
 
-def drawn(view: View, width: int, height: int, chosen: GpuDisplay, **planned: Any) -> list[Line]:
+def drawn(view: View, width: int, height: int, chosen: Preferences, **planned: Any) -> list[Line]:
     return gpu_lines(view, planned_for(view, width, height, chosen, **planned), width, chosen)
 
 
@@ -115,7 +116,7 @@ def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: A
 @pytest.mark.thorough
 @pytest.mark.parametrize(("gpus", "height"), [(1, 40), (2, 60), (8, 80)])
 def test_no_label_is_cut_and_no_value_leaves_its_place(gpus: int, height: int) -> None:
-    chosen = GpuDisplay(fields=tuple(FIELDS))
+    chosen = Preferences(gpu_fields=tuple(FIELDS))
     usual, small, large = (
         view_of(*(complete(n, *readings) for n in range(gpus))) for readings in ((), (SMALLEST,), (LARGEST,))
     )
@@ -145,7 +146,7 @@ def test_cards_of_one_machine_have_the_same_places_also_without_some_fields() ->
     fields = available_fields(DEFAULT_FIELDS, view.devices)
     assert "nvlink" in fields
     assert "fan" not in fields, "no card has one"
-    lines = plain(drawn(view, 200, 60, GpuDisplay(fields)))
+    lines = plain(drawn(view, 200, 60, Preferences(gpu_fields=fields)))
     left, right = (["".join(line[a:b]) for line in lines] for a, b in ((0, 100), (100, 200)))
     for label in ("PWR", "TEMP", "MTEMP", "ECC", "THROTTLED", "ENERGY"):
         first, second = (
@@ -204,7 +205,7 @@ async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stag
     ]
 )
 def test_what_a_field_says(readings: dict[str, Any], text: str) -> None:
-    lines = drawn(view_of(machines.device(busy=50, readings=readings)), 120, 40, GpuDisplay())
+    lines = drawn(view_of(machines.device(busy=50, readings=readings)), 120, 40, Preferences())
     assert any(text in line for line in plain(lines))
 
 
@@ -343,8 +344,8 @@ def test_thresholds_come_from_the_settings_file() -> None:
     assert found.thresholds == Thresholds()._replace(utilization=(10.0, 20.0), memory=(), clock=(50.0,))
     device = machines.device(busy=25, readings={"memory.used_bytes": machines._TOTAL * 0.93})
     for size in ((120, 40), (60, 12)):
-        usual = drawn(view_of(device), *size, GpuDisplay(thresholds=STRICT))
-        chosen = drawn(view_of(device), *size, GpuDisplay(thresholds=found.thresholds))
+        usual = drawn(view_of(device), *size, STRICT_PREFERENCES)
+        chosen = drawn(view_of(device), *size, found)
         assert "high" in styles(usual)
         assert "full" not in styles(usual)
         assert "full" in styles(chosen)
@@ -370,7 +371,7 @@ def test_wrong_thresholds_are_reported(value: str, message: str) -> None:
 @pytest.mark.parametrize("spell", [str, to_ascii], ids=["unicode", "ascii"])
 def test_colour_is_never_the_only_sign(spell: Callable[[str], str]) -> None:
     calm = machines.device(busy=60, readings={"temperature.gpu_celsius": 50})
-    choice = GpuDisplay(thresholds=STRICT)
+    choice = STRICT_PREFERENCES
     for readings in (
         {"temperature.gpu_celsius": 91},
         {"clocks.sm_mhz": 600},
@@ -459,7 +460,7 @@ def test_the_frame_of_a_card_names_the_finding_and_leaves_out_the_link_before_it
         errors_and_warnings=(structs.replace(machines.HELD, title=title, device_uuid=machines.uuid(0)),),
     )
     for width in range(60, 120):
-        text = plain(drawn(view, width, 40, GpuDisplay()))[-1]
+        text = plain(drawn(view, width, 40, Preferences()))[-1]
         assert "▲ uncorrected ECC errors" in text
         assert "…" not in text
 
@@ -488,7 +489,7 @@ def test_a_line_marks_how_full_the_memory_is_and_is_not_cut(width: int) -> None:
         for n, share in enumerate((0.5, 0.93, 0.99))
     ]
     view = view_of(*devices)
-    lines = plain(gpu_lines(view, plan_layout(width, 24, 3, choice="lines"), width, GpuDisplay(thresholds=STRICT)))
+    lines = plain(gpu_lines(view, plan_layout(width, 24, 3, choice="lines"), width, STRICT_PREFERENCES))
     for line, sign in zip((line for line in lines if "/139.8G" in line), " ▴▲", strict=True):
         assert "…" not in line
         assert line[line.index("/139.8G") + 7] == sign

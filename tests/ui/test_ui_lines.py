@@ -58,7 +58,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         await press(pilot, "escape")
         await press(pilot, "P")
         row(pilot, "‖ PAUSED", "12:09:30", "P back to now")
-        row(pilot, "4 min so far", "─● now")
+        row(pilot, "last 5 min", "─● now")
         row(pilot, "12:05", "12:06", "12:07", "12:08", "12:09")
         await press(pilot, "P")
         assert lines(pilot)[:-1] == at_first[:-1]

@@ -20,7 +20,7 @@ from gpuwatch.ui.drawing.overview_layout import MIN_GRAPH_LINES, OverviewLayout,
 from gpuwatch.ui.drawing.styled_lines import Span
 from gpuwatch.ui.drawing.text_width import cut_to_width, drop_last_clauses, width_of
 from gpuwatch.ui.panes.gpu_line import mig_instance_lines
-from gpuwatch.ui.settings.preferences import GpuDisplay
+from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.device_notes import clock_note, device_finding_mark, holder_note, pcie_link_text, state_note
 from gpuwatch.ui.tables.gpu_fields import FIELDS, FIXED_FIELDS, GRAPHS, GpuField, card_spans
 from gpuwatch.ui.tables.gpu_loads import bar_style, load_level
@@ -44,23 +44,23 @@ def gpu_card(
     *,
     finding: Finding | None,
     selected: bool,
-    display: GpuDisplay,
+    preferences: Preferences,
 ) -> list[list[Span]]:
     """The lines of one card, each exactly ``width`` cells.
 
-    The place of a field follows from the size and from ``display.fields``, which is the same for all GPUs.
+    The place of a field follows from the size and from its ``gpu_fields``, which is the same for all GPUs.
     """
     edge = "focus" if selected else "border"
     inner = width - 4
     lines = [_top_border(device, width, edge, selected=selected)]
     bad, bad_style = state_note(device)
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost_device(device, view, inner, layout, bad, bad_style, display)
+        rows = _lost_device(device, view, inner, layout, bad, bad_style, preferences)
     else:
         processes = view.processes if layout.mig_lines else ()
         mig_lines = mig_instance_lines(device, processes, layout.mig_lines, inner)
-        rows = _graphs(device, view, inner, layout, display)
-        fields = _fields(device, layout, inner, display)
+        rows = _graphs(device, view, inner, layout, preferences)
+        fields = _fields(device, layout, inner, preferences)
         rows += [fields[0], *mig_lines, *(LineBuilder(inner) for _ in range(layout.mig_lines - len(mig_lines)))]
         rows += [memory_holders_line(device, view, inner), *fields[1:]] if layout.further_lines else []
     for builder in rows:
@@ -150,36 +150,40 @@ def card_fields(chosen: Sequence[str], drawn: Collection[str] = ()) -> list[GpuF
     return [field for field in fields if field.id not in drawn]
 
 
-def fields_that_fit(inner: int, layout: OverviewLayout, display: GpuDisplay) -> list[str]:
+def fields_that_fit(inner: int, layout: OverviewLayout, preferences: Preferences) -> list[str]:
     """The chosen fields that a card of this size shows, including those of graphs and in its frame."""
-    drawn = card_fields(display.fields, display.graphs[: layout.graphs])
+    drawn = card_fields(preferences.gpu_fields, preferences.graphs[: layout.graphs])
     rows = field_rows(tuple(field.card_cells for field in drawn), inner)
     fits = sum(map(len, rows[: max(layout.further_lines, 1)]))
     hidden = {field.id for field in drawn[fits:]}
-    return [field for field in display.fields if field not in hidden]
+    return [field for field in preferences.gpu_fields if field not in hidden]
 
 
-def _fields(device: Device, layout: OverviewLayout, inner: int, display: GpuDisplay) -> list[LineBuilder]:
+def _fields(device: Device, layout: OverviewLayout, inner: int, preferences: Preferences) -> list[LineBuilder]:
     """The line of the first fields, and the further ones that fit below the holders of memory."""
-    drawn = card_fields(display.fields, display.graphs[: layout.graphs])
+    drawn = card_fields(preferences.gpu_fields, preferences.graphs[: layout.graphs])
     fields = iter(drawn)
     builders = [LineBuilder(inner) for _ in range(max(layout.further_lines, 1))]
     for builder, starts in zip(builders, field_rows(tuple(field.card_cells for field in drawn), inner), strict=False):
         for start, field in zip(starts, fields, strict=False):
-            builder.fill_to(start).add_spans(card_spans(field, device, display.thresholds, sorted_by=display.order))
+            builder.fill_to(start).add_spans(
+                card_spans(field, device, preferences.thresholds, sorted_by=preferences.gpu_order)
+            )
     return builders
 
 
-def _graphs(device: Device, view: View, inner: int, layout: OverviewLayout, display: GpuDisplay) -> list[LineBuilder]:
+def _graphs(
+    device: Device, view: View, inner: int, layout: OverviewLayout, preferences: Preferences
+) -> list[LineBuilder]:
     """The graphs in bands, each with its number in its caption."""
     lines = MIN_GRAPH_LINES + layout.extra_graph_lines
-    shown = display.graphs[: layout.graphs]
+    shown = preferences.graphs[: layout.graphs]
     builders: list[LineBuilder] = []
     for band in range(layout.graph_rows):
         here = shown[layout.graph_columns * band :][: layout.graph_columns]
         graph_width = (inner + 3) // max(len(here), 1) - 3
         height = (band + 1) * lines // layout.graph_rows - band * lines // layout.graph_rows
-        parts = [_graph(device, view, GRAPHS[name], graph_width, height, display, shown) for name in here]
+        parts = [_graph(device, view, GRAPHS[name], graph_width, height, preferences, shown) for name in here]
         for row in range(height):
             builders.append(builder := LineBuilder(inner))
             for number, part in enumerate(parts):
@@ -188,13 +192,13 @@ def _graphs(device: Device, view: View, inner: int, layout: OverviewLayout, disp
 
 
 def _graph(
-    device: Device, view: View, field: GpuField, width: int, height: int, display: GpuDisplay, shown: Sequence[str]
+    device: Device, view: View, field: GpuField, width: int, height: int, preferences: Preferences, shown: Sequence[str]
 ) -> list[list[Span]]:
     """A caption with the number, then rows of dots; empty rows if the end of the axis is unknown."""
     spec, why = BY_ID[field.metric], device.get(field.metric)
     ends = axis_ends(spec, device, view.history)
     builder = LineBuilder(width)
-    spans = card_spans(field, device, display.thresholds, sorted_by=display.order)
+    spans = card_spans(field, device, preferences.thresholds, sorted_by=preferences.gpu_order)
     span, columns = recent_columns(view, view.history.times, view.history.series(device.uuid, field.metric), width)
     end = f"{span}s"
     if isinstance(why, Missing):
@@ -214,7 +218,7 @@ def _graph(
     if builder.cells_left > len(end):
         builder.fill_to(width - len(end)).add(end, "dim")
     rows = braille(tuple(columns), low=ends[0], high=ends[1], rows=height - 1)
-    style = bar_style(field.graph.style, load_level(field.load, device, display.thresholds))
+    style = bar_style(field.graph.style, load_level(field.load, device, preferences.thresholds))
     return [builder.spans, *_with_middle_line(rows, style)]
 
 
@@ -241,7 +245,7 @@ def _with_middle_line(rows: Sequence[str], style: str) -> list[list[Span]]:
 
 
 def _lost_device(
-    device: Device, view: View, inner: int, layout: OverviewLayout, text: str, style: str, display: GpuDisplay
+    device: Device, view: View, inner: int, layout: OverviewLayout, text: str, style: str, preferences: Preferences
 ) -> list[LineBuilder]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
     height = layout.card_height - 2
@@ -254,7 +258,7 @@ def _lost_device(
     room = height - len(builders)
     if room >= _MIN_LOST_GRAPH_LINES and view.history.last_number(device.uuid, "utilization.gpu_percent") is not None:
         for builder in _graphs(
-            device, view, inner, replace(layout, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), display
+            device, view, inner, replace(layout, extra_graph_lines=room - MIN_GRAPH_LINES, graph_rows=1), preferences
         ):
             builders.append(LineBuilder(inner).add_spans((part, "dim") for part, _ in builder.spans))
     return builders + [LineBuilder(inner) for _ in range(height - len(builders))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.session.view import View
@@ -11,7 +12,7 @@ from gpuwatch.ui.drawing.overview_layout import OverviewLayout, plan_layout
 from gpuwatch.ui.drawing.styled_lines import Line, Span
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_line import mig_instance_lines
-from gpuwatch.ui.settings.preferences import GpuDisplay, Preferences
+from gpuwatch.ui.settings.preferences import Preferences
 
 
 def plan_overview(
@@ -40,16 +41,16 @@ def plan_overview(
 
 
 def gpu_lines(
-    view: View, layout: OverviewLayout, width: int, display: GpuDisplay, *, cursor: int = -1, top: int = 0
+    view: View, layout: OverviewLayout, width: int, preferences: Preferences, *, cursor: int = -1, top: int = 0
 ) -> list[Line]:
-    """The GPU pane; ``cursor``: index of the GPU under it, or -1, ``display``: what is shown of each.
+    """The GPU pane; ``cursor``: index of the GPU under it, or -1; ``preferences``: with those fields that some GPU has.
 
     ``top``: the first visible row of lines, if not all fit.
     """
     findings = {finding.device_uuid: finding for finding in reversed(view.errors_and_warnings)}  # the worst wins
     if layout.gpus_as == "card":
-        return _cards(view, layout, width, cursor, findings, display)
-    lines = _rows(view, layout, width, cursor, findings, display)
+        return _cards(view, layout, width, cursor, findings, preferences)
+    lines = _rows(view, layout, width, cursor, findings, preferences)
     if not layout.scrolls:
         return lines
     room = layout.gpu_height - 1
@@ -86,21 +87,28 @@ def _cards(
     width: int,
     cursor: int,
     findings: Mapping[str | None, Finding],
-    display: GpuDisplay,
+    preferences: Preferences,
 ) -> list[Line]:
-    lines: list[Line] = []
-    for first in range(0, len(view.devices), layout.columns):
-        row: list[list[Span]] = [[] for _ in range(layout.card_height)]
-        for place, device in enumerate(view.devices[first : first + layout.columns]):
-            start, end = (width * place // layout.columns, width * (place + 1) // layout.columns)
-            finding, selected = findings.get(device.uuid), first + place == cursor
-            card = gpu_card.gpu_card(
-                device, view, end - start, layout, finding=finding, selected=selected, display=display
-            )
-            for spans, more in zip(row, card, strict=True):
-                spans.extend(more)
-        lines += [Line(tuple(spans)) for spans in row]
-    return lines
+    edges = [width * column // layout.columns for column in range(layout.columns + 1)]
+    cards = [
+        gpu_card.gpu_card(
+            device,
+            view,
+            edges[number % layout.columns + 1] - edges[number % layout.columns],
+            layout,
+            finding=findings.get(device.uuid),
+            selected=number == cursor,
+            preferences=preferences,
+        )
+        for number, device in enumerate(view.devices)
+    ]
+    rows = (cards[first : first + layout.columns] for first in range(0, len(cards), layout.columns))
+    return [line for row in rows for line in _side_by_side(row)]
+
+
+def _side_by_side(cells: Sequence[Sequence[list[Span]]], *end: Span) -> list[Line]:
+    """Lines of cells that have equally many lines, with what ends each of them."""
+    return [Line((*chain.from_iterable(parts), *end)) for parts in zip(*cells, strict=True)]
 
 
 def _rows(
@@ -109,35 +117,25 @@ def _rows(
     width: int,
     cursor: int,
     findings: Mapping[str | None, Finding],
-    display: GpuDisplay,
+    preferences: Preferences,
 ) -> list[Line]:
     cell_width = width // layout.columns
-    columns = gpu_line.fit_columns(cell_width, tuple(view.devices), display.fields)
+    columns = gpu_line.fit_columns(cell_width, tuple(view.devices), preferences.gpu_fields)
     lines: list[Line] = []
     if layout.heading:
-        builder = LineBuilder(width)
-        for column in range(layout.columns):
-            part = LineBuilder(cell_width)
-            gpu_line.draw_heading(part, columns, view, display.order)
-            builder.fill_to(column * cell_width)
-            builder.add_spans(part.spans)
-        lines.append(builder.fill_to(width, style="header").line())
+        heading = gpu_line.heading(cell_width, columns, view, preferences.gpu_order)
+        lines += _side_by_side([[heading]] * layout.columns, (" " * (width - cell_width * layout.columns), "header"))
     rows = rows_of_lines(len(view.devices), layout)
     for row in range(rows):
-        builder = LineBuilder(width)
-        for column in range(layout.columns):
-            number = column * rows + row
-            if number >= len(view.devices):
-                continue
+        cells = []
+        for number in range(row, len(view.devices), rows):
             device = view.devices[number]
-            builder.fill_to(column * cell_width)
             severity = findings[device.uuid].severity if device.uuid in findings else ""
-            part = LineBuilder(cell_width)
-            gpu_line.draw_gpu_line(
-                part, device, columns, view, display.thresholds, finding=severity, selected=number == cursor
+            line = gpu_line.gpu_line(
+                cell_width, device, columns, view, preferences.thresholds, finding=severity, selected=number == cursor
             )
-            builder.add_spans(part.spans)
-        lines.append(builder.fill_to(width).line())
+            cells.append([line])
+        lines += _side_by_side(cells, (" " * (width - cell_width * len(cells)), "text"))
         if layout.mig_lines:
             for below in mig_instance_lines(view.devices[row], view.processes, layout.mig_lines, width - 4):
                 lines.append(Line((("    ", "text"), *below.fill_to(width - 4).spans)))

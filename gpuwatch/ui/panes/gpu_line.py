@@ -99,8 +99,9 @@ def fit_columns(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
 
 
-def draw_heading(builder: LineBuilder, columns: LineColumns, view: View, sorted_by: str = "index") -> None:
+def heading(width: int, columns: LineColumns, view: View, sorted_by: str = "index") -> list[Span]:
     """The column titles; the one that sorts the GPUs with an arrow."""
+    builder = LineBuilder(width)
     builder.add("  ", "header").add(
         align_left("GPU" if columns.name or columns.index > 1 else "#", columns.index + 1 + columns.name), "header"
     )
@@ -114,11 +115,11 @@ def draw_heading(builder: LineBuilder, columns: LineColumns, view: View, sorted_
     if columns.trend:
         label = f"UTIL {longest_time_span(columns.trend, view.interval)}s"
         builder.add(" " + align_left(label if len(label) <= columns.trend else label[5:], columns.trend), "header")
-    builder.fill_to(builder.width, style="header")
+    return builder.fill_to(width, style="header").spans
 
 
-def draw_gpu_line(
-    builder: LineBuilder,
+def gpu_line(
+    width: int,
     device: Device,
     columns: LineColumns,
     view: View,
@@ -126,8 +127,9 @@ def draw_gpu_line(
     *,
     finding: str,
     selected: bool,
-) -> None:
-    """One device."""
+) -> list[Span]:
+    """One device; ``finding``: the severity of its worst one, or empty."""
+    builder = LineBuilder(width)
     holder = holder_note(device, view)
     throttled, reserved = throttled_text(device, view.findings), reserved_note(device, view.snapshot)
     glyph, style = attention_mark(device, finding=finding, throttled=bool(throttled), reserved=bool(reserved))
@@ -141,8 +143,7 @@ def draw_gpu_line(
     note, note_style = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
-        builder.add(note, note_style).fill_to(builder.width - 2)
-        return
+        return builder.add(note, note_style).fill_to(width).spans
     gpu = device.number("utilization.gpu_percent")
     level = load_level("utilization", device, thresholds)
     _bar(builder, fraction(gpu, 100), columns.gpu_bar, bar_style("gpu", level))
@@ -167,7 +168,7 @@ def draw_gpu_line(
             busy = view.history.series(device.uuid, "utilization.gpu_percent")
             _, means = recent_columns(view, view.history.times, busy, columns.trend)
             builder.add(braille(tuple(means), low=0, high=100)[0], "graph")
-    builder.fill_to(builder.width - 2).add(" " + ("" if vertical_bars else glyph), style)
+    return builder.fill_to(width - 2).add(" " + ("" if vertical_bars else glyph), style).fill_to(width).spans
 
 
 def _bar(builder: LineBuilder, value: float | None, cells: int, style: str) -> None:

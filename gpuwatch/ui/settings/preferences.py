@@ -6,7 +6,7 @@ and saving follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,19 +67,6 @@ class Preferences:
     @property
     def thresholds(self) -> Thresholds:
         return Thresholds(*(getattr(self, f"{load}_thresholds") for load in Thresholds._fields))
-
-    def gpu_display(self, fields: Sequence[str]) -> GpuDisplay:
-        """What is shown of each GPU; ``fields``: the chosen ones that some GPU has."""
-        return GpuDisplay(fields, self.graphs, self.thresholds, self.gpu_order)
-
-
-class GpuDisplay(NamedTuple):
-    """What is shown of each GPU: fields and graphs in order, from which loads on they are marked, and the order."""
-
-    fields: Sequence[str] = DEFAULT_FIELDS
-    graphs: Sequence[str] = DEFAULT_GRAPHS
-    thresholds: Thresholds = DEFAULT_THRESHOLDS
-    order: GpuOrder = "index"
 
 
 class InvalidValue(ValueError):

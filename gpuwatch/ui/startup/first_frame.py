@@ -11,6 +11,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, why_only_ascii
 from gpuwatch.core.model.snapshot import Snapshot
@@ -56,7 +57,8 @@ def first_frame_lines(
     if layout.host:
         host_line(host, view)
         lines.append((host.fill_to(width).line(), _BACKGROUND))
-    lines += [(line, _BACKGROUND) for line in gpu_lines(view, layout, width, preferences.gpu_display(fields))]
+    shown = replace(preferences, gpu_fields=tuple(fields))
+    lines += [(line, _BACKGROUND) for line in gpu_lines(view, layout, width, shown)]
     room = height - len(lines) - 1
     titles: Mapping[str, str] = gpu_number_title(view)
     if with_processes and view.snapshot is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from textual import events
@@ -15,7 +16,7 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import devices_of_rows, gpu_lines, rows_of_lines
 from gpuwatch.ui.panes.no_gpu_panel import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.settings.preferences import GpuDisplay
+from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import OPTIONAL_FIELDS, available_fields, fields_with_values
 from gpuwatch.ui.tables.gpu_loads import SteadyOrder, with_devices
 from gpuwatch.ui.widgets.painted_pane import JumpTarget, PaintedPane
@@ -184,7 +185,7 @@ class GpuPane(PaintedPane, can_focus=True):
         chosen = self._cursor() if self.has_focus else -1
         last = rows_of_lines(len(view.devices), layout) - self._room if layout.scrolls else 0
         self._top = min(max(self._top, 0), max(last, 0))
-        lines = gpu_lines(view, layout, width, self.display_choice, cursor=chosen, top=self._top)
+        lines = gpu_lines(view, layout, width, self._preferences, cursor=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
     @property
@@ -199,8 +200,9 @@ class GpuPane(PaintedPane, can_focus=True):
         return available_fields(chosen, devices, self._available)
 
     @property
-    def display_choice(self) -> GpuDisplay:
-        return preferences_of(self).gpu_display(self.fields)
+    def _preferences(self) -> Preferences:
+        """The preferences, with the :attr:`fields` that some device has."""
+        return replace(preferences_of(self), gpu_fields=tuple(self.fields))
 
     @property
     def fields_on_screen(self) -> list[str]:
@@ -210,7 +212,7 @@ class GpuPane(PaintedPane, can_focus=True):
             return []
         if layout.gpus_as == "card":
             width = self.size.width // layout.columns - 4
-            return gpu_card.fields_that_fit(width, layout, self.display_choice)
+            return gpu_card.fields_that_fit(width, layout, self._preferences)
         at = gpu_line.fit_columns(self.size.width // layout.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)

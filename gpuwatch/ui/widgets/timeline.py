@@ -25,8 +25,8 @@ from gpuwatch.ui.widgets.one_line_panes import OneLinePane
 
 _MIN_TRACK_CELLS = 12
 """Minimum cells of a track."""
-_KEPT_CELLS = len("<1 min so far")
-"""Cells for how much is kept, so that the track stands still."""
+_SPAN_CELLS = len("last 60 min")
+"""Cells for how long the track is, so that it stands still."""
 _RECORD_HINTS = ("· gpuwatch record keeps more ", "· record keeps more ", "")
 """In the part of the track before the first sample, while nothing is recorded."""
 _MIN_NAME_CELLS = 14
@@ -122,7 +122,7 @@ class Timeline(OneLinePane, can_focus=True):
         if position.played is not None:
             begin, end = f"  {_time(position.begin, position.end)} ", f" {_time(position.end, position.begin)} "
         else:
-            begin = f"  {_kept_text(position, view.now):>{_KEPT_CELLS}} "
+            begin = f"  {f'last {rounded_duration(view.now - position.begin)}':>{_SPAN_CELLS}} "
             end = " now " if view.now - position.end < 60 else " end "
         room = limit - builder.x - len(begin) - max(len(end), 6)
         if room < _MIN_TRACK_CELLS or position.end <= position.begin:
@@ -146,15 +146,6 @@ class Timeline(OneLinePane, can_focus=True):
             begin, cell_seconds = _cell_times(position, width)
             moment = begin + (event.x - start + 0.5) * cell_seconds
             self.post_message(self.Clicked(min(max(moment, position.begin), position.end)))
-
-
-def _kept_text(position: PlayheadPosition, now: float) -> str:
-    """``5 min so far`` while the track is longer than what is kept, else ``last 60 min``."""
-    first = position.gapless[0][0] if position.gapless else position.begin
-    if first <= position.begin:
-        return f"last {rounded_duration(now - position.begin)}"
-    minutes = (now - first) // 60
-    return f"{f'{minutes:.0f}' if minutes else '<1'} min so far"
 
 
 def _time(at: float, other: float) -> str:
