@@ -165,6 +165,8 @@ class Table:
     """Whether the last row is the sum of the others, and stays last."""
     folded: bool = False
     """Whether formats that can fold it show it only on demand."""
+    only_in_files: bool = False
+    """Whether a terminal leaves it out, because the summary covers it or it is long."""
 
     def without(self, *headings: str) -> Table:
         """The table without the columns of these headings."""

@@ -23,8 +23,6 @@ SIMULATED_IGNORED_NOTE = (
 )
 TORCH_VALUES_NOTE = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
-EVERY_RUN = "Every run"
-"""Title of a table of ``try`` that terminals leave out."""
 _NAMES = frozenset({"NVML", "GPU", "GPUs", "PID", "UUID", "SM", "CUDA"})
 
 

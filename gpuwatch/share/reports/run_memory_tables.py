@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -46,7 +47,8 @@ def memory_table(run: Run) -> Table:
         ]
     sized = tuple(_row_cells(*row) for row in rows if row[3] is not None or row[4].startswith(_UNKNOWN_HERE))
     title, note = _BY_OWNER_TITLE if run.memory_profiles else "Memory", _NOTE if memory.devices else ""
-    return Table(title, _HEADS, sized, ("Size",), note=note, charts=charts_with_data(memory_bar_chart(run)))
+    table = Table(title, _HEADS, sized, ("Size",), note=note, charts=charts_with_data(memory_bar_chart(run)))
+    return replace(table, only_in_files=not run.memory_profiles)
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:

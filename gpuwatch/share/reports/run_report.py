@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
@@ -62,13 +63,13 @@ def run_content(run: Run) -> Content:
         run_tables.oom_table(run.ooms),
         run_tables.error_table(run.errors),
         *memory_profile_tables(run.memory_profiles),
-        run_tables.placement_table(run.placements, run.placement_coverage),
+        replace(run_tables.placement_table(run.placements, run.placement_coverage), only_in_files=True),
         run_tables.copy_table(run.copies),
         memory_table(run),
         _speed_table(run),
         _phase_table(run),
         _machine_table(run),
-        Table("Environment", ("Variable", "Value"), tuple(environment)),
+        Table("Environment", ("Variable", "Value"), tuple(environment), only_in_files=True),
         Table("Not observed", ("What and why",), tuple((clean(text),) for text in run.problems)),
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
@@ -336,7 +337,7 @@ def _setting_table(run: Run) -> Table:
         }
         for name, setting in run.settings.items()
     )
-    table = Table("Settings", *heads_and_rows(cells))
+    table = Table("Settings", *heads_and_rows(cells), only_in_files=True)
     return table if any(setting.source for setting in run.settings.values()) else table.without("By")
 
 
@@ -363,7 +364,8 @@ def _speed_table(run: Run) -> Table:
     # What was counted is a sentence; columns of numbers are not folded.
     right = () if throughput.counted else ("Value",)
     known, chart = tuple(row for row in rows if row[1] != UNKNOWN), charts_with_data(bar_charts.step_time_chart(run))
-    return Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
+    table = Table("Throughput", ("What", "Value"), known, right, note=footnote, charts=chart, keep=("What",))
+    return replace(table, only_in_files=True)
 
 
 def _steps_counted(run: Run, throughput: Throughput) -> tuple[str, str]:
@@ -388,7 +390,7 @@ def _phase_table(run: Run) -> Table:
     earlier = [(name, value) for name, value in known if total is not None and value > total]
     shown = tuple((name, measured_seconds(value)) for name, value in known if (name, value) not in earlier)
     note = "; ".join(f"{name}: {measured_seconds(value)}, before this run, not in its total" for name, value in earlier)
-    return Table("Time", ("Phase", "Took"), shown, ("Took",), note=f"{note}." if note else "")
+    return Table("Time", ("Phase", "Took"), shown, ("Took",), note=f"{note}." if note else "", only_in_files=True)
 
 
 def _machine_table(run: Run) -> Table:
@@ -410,7 +412,7 @@ def _machine_table(run: Run) -> Table:
         ("Ended", run.outcome.text),
     )
     known_rows = tuple((name, str(value)) for name, value in rows if value)
-    return Table("Machine and process", ("What", "Value"), known_rows)
+    return Table("Machine and process", ("What", "Value"), known_rows, only_in_files=True)
 
 
 def _process_table(run: Run) -> Table:

@@ -38,7 +38,7 @@ from gpuwatch.share.reports.report_elements import (
     heads_and_rows,
 )
 from gpuwatch.share.reports.report_log_lines import USUAL_LINES
-from gpuwatch.share.reports.report_text import EVERY_RUN, clean, clean_or_empty, framework_text
+from gpuwatch.share.reports.report_text import clean, clean_or_empty, framework_text
 from gpuwatch.share.reports.run_report import setting_text, simulated_note
 from gpuwatch.share.reports.run_tables import device_map
 
@@ -343,12 +343,13 @@ def _run_table(document: Experiment) -> Table:
     counted = dict.fromkeys(clean(trial.counted) for trial in run_trials if trial.counted)
     simulated = any(trial.run is not None and trial.run.simulated for trial in run_trials)
     table = Table(
-        EVERY_RUN,
+        "Every run",
         *heads_and_rows(map(_trial_row, run_trials if len(run_trials) > 1 else ())),
         right=("Round", "GPU memory", "Step", "Steps"),
         note=(f"Steps are {', '.join(counted)}. " if counted else "")
         + "A signal was sent only after the measurement; what the program did after that does not count.",
         sortable=True,
+        only_in_files=True,
     )
     return table.without("Step") if simulated else table
 

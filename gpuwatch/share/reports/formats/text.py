@@ -10,13 +10,12 @@ from rich.cells import cell_len
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
-from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.share.reports.formats.fold_text import fold, paragraph, uuid_shortener
 from gpuwatch.share.reports.formats.terminal_tables import natural_width, table_lines
 from gpuwatch.share.reports.report_by_document_kind import content_of
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, MemoryAreas, MemoryTimeline, PeriodGraphs, Table
-from gpuwatch.share.reports.report_text import EVERY_RUN, SIMULATED
+from gpuwatch.share.reports.report_text import SIMULATED
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
@@ -28,10 +27,6 @@ _BESIDE_GRAPH_COLUMNS, _MIN_GRAPH_COLUMNS, _MAX_GRAPH_COLUMNS = 60, 20, 60
 _LABEL_WIDTH = 14
 _MAX_EVIDENCE_LINES = 4
 """Most lines of one piece of evidence: the end of a log line is often the telling part."""
-# Tables that the summary at the top already covers.
-_DETAIL_TABLES = frozenset(
-    {"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"}
-)
 
 
 def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True) -> str:
@@ -51,16 +46,13 @@ def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True)
             lines += ["", *_table(table, width, shorten, elastic=details)]
         lines += ["", *_facts(content, width), *findings]
     else:
-        left_out = frozenset() if details else _DETAIL_TABLES if isinstance(document, Run) else frozenset({EVERY_RUN})
-        lines += list(_body(content, width, shorten, left_out, details=details))
+        lines += list(_body(content, width, shorten, details=details))
     if details:
         lines += list(_appendix(content, width, shorten))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _body(
-    content: Content, width: int, shorten: Callable[[str], str], left_out: frozenset[str], *, details: bool
-) -> Iterator[str]:
+def _body(content: Content, width: int, shorten: Callable[[str], str], *, details: bool) -> Iterator[str]:
     """Action, summary, findings, tables: the cause comes before long parts."""
     yield from _action(content, width)
     if content.facts:
@@ -68,7 +60,7 @@ def _body(
         yield from _facts(content, width)
     yield from _findings(content.findings, width)
     for table in content.tables:
-        if table.title not in left_out and (details or not table.folded):
+        if details or not (table.folded or table.only_in_files):
             yield ""
             yield from _table(table, width, shorten, elastic=details)
 
@@ -86,7 +78,7 @@ def _appendix(content: Content, width: int, shorten: Callable[[str], str]) -> It
     for part in content.parts:
         yield from ("", "=" * width, *paragraph(f"Details of {part.title}", width), "")
         yield from _head(part, width)
-        yield from _body(part, width, shorten, frozenset(), details=True)
+        yield from _body(part, width, shorten, details=True)
     if content.raw or content.parts:
         yield from ("", "=" * width, *paragraph(content.footer, width))
 
