@@ -183,7 +183,8 @@ def _why_refused(
 ) -> str:
     """Why a GPU is not chosen; empty if it may be."""
     owner = reserved_by.get(unit.uuid or "")
-    reason = refusal_by_gpu.get(unit.device.uuid) or _why_unfit(unit, requirements)
+    fault = refusal_by_gpu.get(unit.device.uuid, "").removeprefix(f"GPU {unit.device.index}").lstrip(": ")
+    reason = fault or _why_unfit(unit, requirements)
     return reason or (f"reserved by {owner}" if owner else "")
 
 

@@ -116,8 +116,8 @@ def test_a_gpu_that_needs_a_reset_gets_no_work() -> None:
     picked = pick_gpus(here, Requirements(1), {}, {}, found)
     assert (chosen(picked), picked.spare) == ([1], 0)
     assert refusals(picked) == {
-        0: "GPU 0 uncorrected ECC errors: 2 since the last reset",
-        2: "GPU 2 bad memory rows will be remapped at the next reset",
+        0: "uncorrected ECC errors: 2 since the last reset",
+        2: "bad memory rows will be remapped at the next reset",
     }
     assert [free for _, _, free in idle_devices(here, {}, found)] == [False, True, False]
     harmless = machine(gpu(0, readings={"nvlink.crc_errors": 5, "nvlink.recoveries": 1}))

@@ -43,24 +43,18 @@ class Feed(Protocol):
     @property
     def host(self) -> ProcessAccess:
         """What can be asked of the host that the snapshots are of."""
-        ...
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Starts the feed; ``wake`` is called from another thread whenever a snapshot has arrived."""
-        ...
 
     def drain(self) -> list[Snapshot]:
         """All snapshots since the last call, oldest first."""
-        ...
 
     def status(self) -> FeedStatus:
         """The feed's state; cheap enough for every key press."""
-        ...
 
     def resumed(self) -> None:
         """Called after SIGCONT: do not count the stop as driver delay."""
-        ...
 
     def stop(self) -> None:
         """Ends everything that the feed started, within about a second."""
-        ...

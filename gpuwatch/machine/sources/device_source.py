@@ -97,7 +97,6 @@ class DeviceSource(Protocol[D]):
     @property
     def devices(self) -> Sequence[D]:
         """Those of the last :meth:`open` or :meth:`refresh`."""
-        ...
 
     driver: Driver | None
     """None until :meth:`open` has succeeded once."""
@@ -107,41 +106,33 @@ class DeviceSource(Protocol[D]):
     @property
     def unsettled(self) -> bool:
         """Whether :meth:`refresh` is due before its time: the driver ended the session, or a device woke up."""
-        ...
 
     @property
     def problems(self) -> Sequence[Problem]:
         """What the user must know although the source answers."""
-        ...
 
     def open(self) -> None:
         """Connects to the driver and lists the devices; does nothing where that is done."""
-        ...
 
     def refresh(self) -> None:
         """Renews the list of devices, and the connection where it was lost. Called about every five seconds."""
-        ...
 
     def sample(self, device: D, lanes: Collection[Lane]) -> tuple[Readings, MissingReadings]:
         """Reads the metrics of ``lanes``; those of other lanes are repeated as they were last read.
 
         Where nothing has changed since the call before, it returns the same two objects: do not change them.
         """
-        ...
 
     def processes(self, device: D) -> tuple[Sequence[GpuProcess], Sequence[Missing]] | None:
         """Who uses the device, and why a part of the list could not be read; None for a device that does not answer.
 
         Where nothing has changed, the list is the same object.
         """
-        ...
 
     def utilization(self, device: D) -> tuple[Mapping[int, Utilization], Missing | None]:
         """The newest utilization of processes since the last call, by pid; beside it why there is none."""
-        ...
 
     def topology(self) -> Topology:
         """How the devices are connected; the same object while that does not change."""
-        ...
 
     def close(self) -> None: ...
