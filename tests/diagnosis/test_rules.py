@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.causes import CAUSES, ENDED_WORK, NO_GPU
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import Framework, Oom
+from gpuwatch.core.model.run import Fallback, Framework, Oom
 from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible, visible_devices
@@ -21,6 +21,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
+from gpuwatch.explain.diagnosis.rules import op_placement
 from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED, stated_by_the_log
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import KNOWN_VARIABLES, edit_distance
 from gpuwatch.explain.logs.log_facts import CuInitError, LogFacts
@@ -556,3 +557,17 @@ def test_a_cause_that_a_log_states_is_an_error_unless_it_ends_nothing(cause: str
     assert found.action
     own = finding("program.error", "error", "fact")
     assert primary_cause([own, found]) == (cause if ranked else "program.error")
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [("GPU:7", "MatMul float32 requested GPU:7, ran on CPU:0: why"), ("auto", "MatMul float32 ran on CPU:0: why")],
+)
+def test_a_fallback_in_words(requested: str, expected: str) -> None:
+    entry = Fallback(op="MatMul", dtype="float32", requested=requested, actual="CPU:0", reason="unknown", detail="why")
+    assert op_placement._fallbacks_text([entry]) == expected
+
+
+def test_the_numbers_of_a_failure_begin_with_the_request() -> None:
+    oom = Oom(requested_bytes=2 * GIB, limit_bytes=GIB, in_use_bytes=0, device="GPU:0")
+    assert judge(oom, OomFacts()).lines[0].startswith("requested 2.0 GiB on GPU:0: limit 1.0 GiB")

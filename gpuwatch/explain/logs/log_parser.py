@@ -85,16 +85,16 @@ class LogParser:
         self._reported_ends = ReportedEnds(self._facts)
         self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._work = WorkAfterError(self._facts)
-        self._start_lines = ProgramStartLines()
-        self._traceback = self._last_of_dump = ""  # the heads of the last ones
+        self._program_start_lines = ProgramStartLines()
+        self._traceback_head = self._last_dump_line = ""  # the last ones
         self.start_lines: list[str] = []
         """The last lines, if they began another program than those before them."""
         self._last_lines: deque[str] = deque(maxlen=log_ending.LAST_LINES)
         self._messages = MessageReader(self._facts, self._ooms, self._multiline, self._last_lines)
         self._ended_program = EndedProgram(self._last_lines)
         self._failed_items = FailedItems()
-        self._ooms_seen = self._ooms_continued_after = self._dumps = 0
-        """``_dumps``: of the lines about memory that ran out, those of an allocator that tries again."""
+        self._ooms_seen = self._ooms_continued_after = self._dump_count = 0
+        """``_dump_count``: of the lines about memory that ran out, those of an allocator that tries again."""
 
     @property
     def facts(self) -> LogFacts:
@@ -156,7 +156,7 @@ class LogParser:
                 self.start_lines = [line]
         elif TRACEBACK in line:
             self._exceptions.begin_traceback(line)
-            self._traceback = line
+            self._traceback_head = line
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -217,7 +217,7 @@ class LogParser:
     @property
     def program(self) -> str:
         """The name of the program's file; empty if it is not known."""
-        return self._start_lines.program or self._frames.ended_program
+        return self._program_start_lines.program or self._frames.ended_program
 
     def _after_exception(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
@@ -231,7 +231,7 @@ class LogParser:
         """Whether the traceback that begins is of another program than the one that ended, or of another start."""
         self._frames.is_new_program = False
         self.start_lines = self._ended_program.lines_of_next_start(
-            self._traceback, line, renamed=self._frames.has_new_name
+            self._traceback_head, line, renamed=self._frames.has_new_name
         )
         return bool(self.start_lines)
 
@@ -324,9 +324,9 @@ class LogParser:
 
     def _worked_after_dumps(self, line: str) -> bool:
         """Whether only an allocator reported that memory ran out, no op failed for it, and ``line`` came later."""
-        if self._dumps != self._facts.topics.get("memory.oom", 0) or not self._dumps or self._facts.errors:
+        if self._dump_count != self._facts.topics.get("memory.oom", 0) or not self._dump_count or self._facts.errors:
             return False
-        since = itertools.takewhile(lambda text: text != self._last_of_dump, reversed(self._last_lines))
+        since = itertools.takewhile(lambda text: text != self._last_dump_line, reversed(self._last_lines))
         return any(line in undecorated(text) for text in since)
 
     def _take_source_line(self, line: str, tail: str) -> None:
@@ -370,10 +370,10 @@ class LogParser:
         self._remember(tail, action)
 
     def _take_allocator_message(self, line: str, message: str) -> None:
-        self._last_of_dump = self._last_lines[-1] if self._last_lines else ""
+        self._last_dump_line = self._last_lines[-1] if self._last_lines else ""
         if "an out of memory trying" in message:
             if self._ooms.take_dump_head(message, absl_thread(line)):
-                self._dumps += 1
+                self._dump_count += 1
                 self._facts.note("memory.oom", line)
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
@@ -412,7 +412,7 @@ class LogParser:
             return True
         if raw.startswith("[rank"):
             facts.note("environment.launcher", raw.rstrip())
-        if begins := self._start_lines.begins_program(raw, self.since_error):
+        if begins := self._program_start_lines.begins_program(raw, self.since_error):
             self.start_lines = [raw]
         known = begins is not None or self._reported_ends.take(line) or self._reported_ends.take(whole)
         if not self._exceptions.is_ignored(line):

@@ -421,7 +421,7 @@ def _judge_torch(oom: Oom) -> OomVerdict | None:
         why = f"{size(requested)} ≤ {size(spare)} reserved by PyTorch and unallocated + {size(free)} free on the device"
         return verdict("memory.fragmented", why)
     if free is None:
-        return verdict("memory.model-too-large", f"{size(requested)} asked, {size(own)} of {size(total)} in use")
+        return verdict("memory.model-too-large", f"{size(requested)} requested, {size(own)} of {size(total)} in use")
     minor = own < _MOST_OF_DEVICE_SHARE * total
     if minor and room and free > requested + requested // 100:  # the message rounds both
         why = f"{against_free}, of which this process held {size(own)}: no other process explains it"
@@ -446,7 +446,7 @@ def _end_processes_advice(oom: Oom) -> str:
 
 
 def _requested_text(oom: Oom) -> str:
-    text = f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "requested memory"
+    text = "requested " + (size(oom.requested_bytes) if oom.requested_bytes is not None else "memory")
     return text + (f" on {oom.device}" if oom.device else "") + (f" from {oom.allocator}" if oom.allocator else "")
 
 

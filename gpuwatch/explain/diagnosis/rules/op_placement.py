@@ -386,16 +386,16 @@ def _fallbacks_of(evidence: Evidence, cause: str) -> list[Fallback]:
 
 
 def _fallbacks_text(entries: list[Fallback]) -> str:
-    """``Eig float32 and 2 more asked for GPU:0, ran on CPU:0: …``; empty without any."""
+    """``Eig float32 and 2 more requested GPU:0, ran on CPU:0: …``; empty without any."""
     if not entries:
         return ""
     first = entries[0]
     alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
     kinds = len({fallback.kind for fallback in alike})
     others = len({entry.kind for entry in entries if entry not in alike})
-    asked = "asked for" if first.requested != "auto" else "left to TensorFlow:"
+    requested = f" requested {first.requested}," if first.requested != "auto" else ""
     ran = f"ran on {first.actual}: {first.detail}" + (f" ({others} more with other devices)" if others else "")
-    return printable(f"{first.kind}{and_more(kinds - 1)} {asked} {first.requested}, {ran}")
+    return printable(f"{first.kind}{and_more(kinds - 1)}{requested} {ran}")
 
 
 def _fallback_findings(evidence: Evidence, cause: str, action: str, entries: list[Fallback]) -> Iterator[Finding]:
