@@ -34,7 +34,7 @@ WEBHOOK_SECONDS = 10.0
 """Seconds that a webhook's server has to answer."""
 RETRY_SECONDS = (1.0, 4.0)
 """Seconds before the second and the third attempt to reach a webhook; the third is the last."""
-_OSC_777 = ("foot", "rxvt", "konsole")
+_OSC_777_TERMINALS = ("foot", "rxvt", "konsole")
 """Terminals, by the start of TERM, that support OSC 777 but not OSC 9."""
 _TMUX_QUERY = ("tmux", "show-options", "-pAv", "allow-passthrough")
 """What holds in this pane, wherever it was set."""
@@ -302,7 +302,7 @@ def escape_sequence(alert: Alert, environment: Mapping[str, str]) -> str:
     if term in ("", "dumb", "linux", "unknown") or (not in_tmux and (environment.get("STY") or term == "screen")):
         return ""
     text = notification_text(alert)
-    body = f"777;notify;gpuwatch;{text}" if term.startswith(_OSC_777) else f"9;{text}"
+    body = f"777;notify;gpuwatch;{text}" if term.startswith(_OSC_777_TERMINALS) else f"9;{text}"
     sequence = f"\x1b]{body}\x1b\\"
     if not in_tmux:
         return sequence

@@ -41,7 +41,7 @@ class _OpenFinding:
 
 
 class AlertRules:
-    """Follows the findings of one machine; times are seconds since the epoch."""
+    """Decides which findings of one machine are reported, and their ends; times are seconds since the epoch."""
 
     def __init__(self) -> None:
         self._open_findings: dict[FindingKey, _OpenFinding] = {}
@@ -110,10 +110,10 @@ class AlertRules:
 
 
 class Alerts:
-    """Follows findings; used by one thread. :meth:`observe` never waits."""
+    """Sends the alerts of one machine wherever they were asked for; used by one thread."""
 
     def __init__(self, *, command: str | None = None, webhook: str | None = None, notify: bool = False) -> None:
-        self._onsets = AlertRules()
+        self._rules = AlertRules()
         self._failures: queue.SimpleQueue[MachineEvent] = queue.SimpleQueue()
         self._channels: list[DeliveryThread] = []
         self._notify = notify
@@ -129,7 +129,8 @@ class Alerts:
             self._notify = False
 
     def observe(self, findings: tuple[Finding, ...], snapshot: Snapshot) -> None:
-        for alert in self._onsets.observe(findings, snapshot):
+        """Takes the findings of a sample; never waits."""
+        for alert in self._rules.observe(findings, snapshot):
             for channel in self._channels:
                 channel.send(alert)
 

@@ -75,8 +75,10 @@ class RunningBatch:
     """The probe's events with their seconds since its start; of consecutive progress reports, the last."""
     times: tuple[float, ...] = ()
     """Times of the memory samples, in seconds since the probe's start."""
-    process: tuple[float | None, ...] = ()
-    device: tuple[float | None, ...] = ()
+    process_bytes: tuple[float | None, ...] = ()
+    """GPU memory of the probe at these times."""
+    device_bytes: tuple[float | None, ...] = ()
+    """Memory used on its device by all owners."""
     device_total: float | None = None
     device_name: str = ""
     stopping: bool = False
@@ -277,7 +279,13 @@ class _BatchProgress:
     def begin(self, number: int, config: str) -> None:
         self._pid, self._uuid, self._started_at = None, self._gpu, time.monotonic()
         self._runs._update(
-            done=number, config=config, step="starting the interpreter", events=(), times=(), process=(), device=()
+            done=number,
+            config=config,
+            step="starting the interpreter",
+            events=(),
+            times=(),
+            process_bytes=(),
+            device_bytes=(),
         )
 
     def watch(self, taken: list[Snapshot]) -> None:
@@ -316,12 +324,12 @@ class _BatchProgress:
         if device.uuid != self._uuid:
             # Do not mix values of two devices in one graph.
             self._uuid = device.uuid
-            batch = replace(batch, times=(), process=(), device=())
+            batch = replace(batch, times=(), process_bytes=(), device_bytes=())
         self._runs._update(
             at_once=False,
             times=(*batch.times, time.monotonic() - self._started_at)[-_MAX_POINTS:],
-            process=(*batch.process, own_bytes.get(device.uuid))[-_MAX_POINTS:],
-            device=(*batch.device, device.number("memory.used_bytes"))[-_MAX_POINTS:],
+            process_bytes=(*batch.process_bytes, own_bytes.get(device.uuid))[-_MAX_POINTS:],
+            device_bytes=(*batch.device_bytes, device.number("memory.used_bytes"))[-_MAX_POINTS:],
             device_total=device.number("memory.total_bytes"),
             device_name=f"GPU {device.index}",
         )

@@ -1,4 +1,4 @@
-"""A short recording with everything that the driver answers, without private names: a GPU's truth, to be sent.
+"""A short recording of all that the driver answers, without private names, to send to somebody else.
 
 It is a recording as any other: `gpuwatch replay` opens it, and ``--sim FILE`` answers as that machine.
 """

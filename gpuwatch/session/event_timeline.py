@@ -68,11 +68,11 @@ class IncidentTrack:
         )
 
 
-class EventTrack:
-    """The events of a past, by time."""
+class EventIndex:
+    """All events of a past: how many there are up to a moment, which, and which one is next."""
 
     def __init__(self) -> None:
-        self.track = IncidentTrack()
+        self.incidents = IncidentTrack()
         """What a timeline shows of them."""
         self._events: list[MachineEvent] = []
         """Those that a clock which was set back did not make again, in the order of recording."""
@@ -93,7 +93,7 @@ class EventTrack:
                     self._latest.pop()
             self._events.append(event)
             self._latest.append(max(event.at, self._latest[-1]) if self._latest else event.at)
-        self.track = incidents_of_events(self._events)
+        self.incidents = incidents_of_events(self._events)
 
     def count(self, moment: float) -> int:
         """Number of events up to a moment."""

@@ -43,7 +43,7 @@ class Leftover:
 
 
 def leftovers(*, recordings: bool = False) -> list[Leftover]:
-    """All that is there. Recordings are only to be removed if ``recordings``."""
+    """Everything that is kept. Recordings are only to be removed if ``recordings``."""
     files = [*_machine_leftovers(), *_library_leftovers(), *_saved_leftovers(recordings)]
     settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
     if settings.exists():

@@ -17,7 +17,7 @@ from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.metric_history import History
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.history.sample_gaps import Gap
-from gpuwatch.session.event_timeline import EventTrack
+from gpuwatch.session.event_timeline import EventIndex
 from gpuwatch.session.view import View, most_important_first
 
 GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
@@ -91,17 +91,17 @@ class Playhead:
         live: View,
         timeline: SampleStore,
         live_history: History,
-        track: Callable[[], EventTrack],
+        event_index: Callable[[], EventIndex],
         interval: Callable[[float], float] | None = None,
     ) -> None:
         """Starts at ``live``; nothing is decoded before it is moved.
 
-        ``track``: gives all events so far. ``interval``: the seconds between samples around a moment, as recorded; by
-        default what they are now, and what the samples themselves tell.
+        ``event_index``: gives the index of all events so far. ``interval``: the seconds between samples around a
+        moment, as recorded; by default what they are now, and what the samples themselves tell.
         """
         self.timeline = timeline
         """The samples; may become a store that goes back further."""
-        self._track, self._live_history, self._recorded_interval = track, live_history, interval
+        self._event_index, self._live_history, self._recorded_interval = event_index, live_history, interval
         snapshot_time = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
         self._moment_after_sample = live.position.moment if live.position is not None else None
         """The moment that was gone to, if it is after the sample that is shown."""
@@ -199,7 +199,7 @@ class Playhead:
             findings=findings,
             errors_and_warnings=most_important_first(findings),
             graph_end=sample.at,
-            events=self._track().until(max(self._moment_after_sample or 0.0, sample.at + 0.5)),
+            events=self._event_index().until(max(self._moment_after_sample or 0.0, sample.at + 0.5)),
         )
 
     def move_to_event(self, direction: int, *, only_problems: bool, uuid: str | None = None) -> MachineEvent | None:
@@ -210,7 +210,7 @@ class Playhead:
         shown_time, times = self.shown_time, self.timeline.times
         if shown_time is None or not times:
             return None
-        event = self._track().nearest_event(
+        event = self._event_index().nearest_event(
             max(shown_time, times[0]) if direction > 0 else shown_time,
             direction,
             only_problems=only_problems,

@@ -1,4 +1,4 @@
-"""The last minutes of the few processes that the user has opened."""
+"""One process over time: its identity, its rows in a sample, and the last minutes of those that the user has opened."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.5
 _GAP_SEARCH_SECONDS = 5.0
 """Seconds between two looks for gaps in all of the recording."""
 _THROTTLING_SECONDS = 3600.0
-"""How far back it is looked for throttling."""
+"""Seconds back for which throttling is read."""
 _MAX_DISTANCE = 2.5
 """A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
 
@@ -107,8 +107,8 @@ class JoinedSamples(SampleStore):
         times = self.times
         if not times:
             return None
-        time = times[max(bisect_right(times, moment) - 1, 0)]
-        return self._live.at(time) if time in self._used_live_times else self.recording.at(time)
+        sampled_at = times[max(bisect_right(times, moment) - 1, 0)]
+        return (self._live if sampled_at in self._used_live_times else self.recording).at(sampled_at)
 
     def chunks(self, begin: float, end: float) -> Iterator[Iterable[TimedDecoder]]:
         # Asking for the times brings those that are used up to date.
@@ -161,7 +161,7 @@ class RecordedPast(NamedTuple):
 
 
 def read_past(recording: Recording) -> RecordedPast:
-    """With what is read of it once. It has samples."""
+    """The past in a recording that has samples, with what is read of it only once."""
     end = recording.end
     assert end is not None
     begin = max(recording.spans_without_gaps(MAX_UNOBSERVED_SECONDS)[-1][0], end - _THROTTLING_SECONDS)

@@ -41,7 +41,7 @@ _POINT_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
 """Seconds of a point of the graphs."""
 _MAX_POINTS = 400
 _MAX_PROCESSES_SEARCHED = 3
-"""Processes of a lost GPU at whose ends it is looked for."""
+"""Processes of a lost GPU at whose ends a sample of the GPU is looked for."""
 _WATCHED_GROUP = "run"
 """The group of runs of the user's own programs."""
 LOOK_BACK_SECONDS = 600.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuwatch.explain.diagnosis.conditions.throttling import ClockEventEpisode
     from gpuwatch.machine.collector.recording_player import RecordingPlayer
     from gpuwatch.session.alerts import Alerts
-    from gpuwatch.session.event_timeline import EventTrack
+    from gpuwatch.session.event_timeline import EventIndex
     from gpuwatch.session.playhead import Playhead
     from gpuwatch.session.recorded_and_live_samples import JoinedSamples, RecordedPast
 
@@ -146,7 +146,7 @@ class Session:
     # A recording of the same machine
 
     @property
-    def past(self) -> Path | None:
+    def past_path(self) -> Path | None:
         """The recording that continues the timeline into the past."""
         return self._joined_samples.recording.path if self._joined_samples is not None else None
 
@@ -256,27 +256,28 @@ class Session:
     def events(self) -> Sequence[MachineEvent]:
         """The latest events up to now, oldest first; do not change them."""
         if self.recorded:
-            return self.track.until(self.clock())
+            return self.event_index.until(self.clock())
         return self.timeline.events() if self._joined_samples is None else self._joined_samples.latest_events
 
     @property
     def event_count(self) -> int:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         if self.recorded:
-            return self.track.count(self.clock())
+            return self.event_index.count(self.clock())
         repeated = self._joined_samples.repeated_event_count if self._joined_samples is not None else 0
         return self._finding_source.event_count - repeated
 
     @cached_property
-    def _track(self) -> EventTrack:
-        from gpuwatch.session.event_timeline import EventTrack
+    def _event_index(self) -> EventIndex:
+        from gpuwatch.session.event_timeline import EventIndex
 
-        return EventTrack()
+        return EventIndex()
 
     @property
-    def track(self) -> EventTrack:
-        self._track.update(self.timeline.events())
-        return self._track
+    def event_index(self) -> EventIndex:
+        """The index of all events so far."""
+        self._event_index.update(self.timeline.events())
+        return self._event_index
 
     @property
     def unseen_events(self) -> int:
@@ -393,7 +394,7 @@ class Session:
             end = max(end, moment)
             begin, moment = rounded_begin(max(begin, end - SPANS_SECONDS[-1]), end), end
         gapless = self.timeline.spans_without_gaps(limit)
-        return PlayheadPosition(moment, begin, end, interval, gapless, self.track.track, viewers_time, played)
+        return PlayheadPosition(moment, begin, end, interval, gapless, self.event_index.incidents, viewers_time, played)
 
     @property
     def paused(self) -> bool:
@@ -409,7 +410,7 @@ class Session:
             if self.player is not None:
                 self.take()  # what has been played is shown
                 self.player.paused, interval = True, self.player.interval_at
-            self.playhead = Playhead(self.live_view(), self.timeline, self.history, lambda: self.track, interval)
+            self.playhead = Playhead(self.live_view(), self.timeline, self.history, lambda: self.event_index, interval)
         return self.playhead
 
     def resume(self) -> None:

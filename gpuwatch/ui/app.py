@@ -317,7 +317,7 @@ class GpuwatchApp(PreferencesApp):
     def _open_recording(self, session: Session) -> None:
         from gpuwatch.session.recorded_and_live_samples import open_past
 
-        past = open_past(session.past)
+        past = open_past(session.past_path)
         if past is not None and self._loop_and_context is not None:
             loop, context = self._loop_and_context
             try:

@@ -66,7 +66,7 @@ class FleetApp(GpuwatchApp):
         """``open_feed``: makes the feed of a host, not started; ``command``: the arguments that say which hosts."""
         self._idle = Session(_NoFeed(), clock=clock)
         super().__init__(self._idle, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
-        self.fleet_watch = watch
+        self.fleet_poller = watch
         self._open_feed = open_feed
         self.host_arguments = tuple(command)
         self.now = clock
@@ -85,16 +85,16 @@ class FleetApp(GpuwatchApp):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.fleet_watch.start(self._wake)
+        self.fleet_poller.start(self._wake)
 
     def stop_sessions(self) -> None:
         super().stop_sessions()
-        self.fleet_watch.stop()
+        self.fleet_poller.stop()
 
     def _draw_news(self) -> None:
-        if self.fleet_watch.failure is not None:
-            raise self.fleet_watch.failure
-        summary = self.fleet_watch.summary
+        if self.fleet_poller.failure is not None:
+            raise self.fleet_poller.failure
+        summary = self.fleet_poller.summary
         if summary is not self.summary:
             self.summary = summary
             self.session.owners = self._owners(self.session.host.name)
@@ -124,7 +124,7 @@ class FleetApp(GpuwatchApp):
         session.read_only = True
         session.owners = self._owners(name)
         self.session = self.sessions[name] = session
-        self.chosen_gpu = self.chosen_process = None
+        self.chosen_gpu = self.chosen_process = self.chosen_event = None
         self.tab = self.overview
         session.start(self._wake)
         await self.push_screen(self.overview.TAB)
@@ -159,5 +159,5 @@ class FleetApp(GpuwatchApp):
         if self.session is not self._idle:
             super().change_interval(step)
             return
-        self.fleet_watch.interval = next_choice(INTERVALS_SECONDS, self.fleet_watch.interval, step)
+        self.fleet_poller.interval = next_choice(INTERVALS_SECONDS, self.fleet_poller.interval, step)
         self.fleet_screen.head.redraw()

@@ -212,11 +212,11 @@ async def test_a_server_that_is_gone_dims_the_list_and_says_why() -> None:
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: app.fleet_screen.hosts.counts[1])
             fake.answer = lambda query: (502, b"")
-            app.fleet_watch.read_now()
+            app.fleet_poller.read_now()
             await until(pilot, lambda: "HTTP error 502" in text_of(app))
             assert "dgx001" in text_of(app)
             fake.answer = None
-            app.fleet_watch.read_now()
+            app.fleet_poller.read_now()
             await until(pilot, lambda: "5 of 5 hosts answered" in text_of(app))
 
 

@@ -35,10 +35,10 @@ def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
     assert len(probe_runs.live.times) == 2
     progress._show(shot(None, 5.0))
     assert probe_runs.live.device_name == "GPU 1"
-    assert probe_runs.live.device == (21 * machines.GIB,), "nothing of the other one is drawn as this one's"
+    assert probe_runs.live.device_bytes == (21 * machines.GIB,), "nothing of the other one is drawn as this one's"
     progress._show(shot(5.1, 5.0))
     assert probe_runs.live.device_name == "GPU 1", "of two that hold as much, none takes turns"
-    assert len(probe_runs.live.times) == len(probe_runs.live.process) == len(probe_runs.live.device) == 2
+    assert len(probe_runs.live.times) == len(probe_runs.live.process_bytes) == len(probe_runs.live.device_bytes) == 2
 
 
 def test_long_measurements_have_a_later_deadline(tmp_path: Path) -> None:

@@ -152,9 +152,9 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     feed.push(*shots[90:])
     session.take()
     playhead = session.pause()
-    assert session.past is None
+    assert session.past_path is None
     session.look_back_into(past_of(recorded.path))
-    assert session.past == recorded.path
+    assert session.past_path == recorded.path
     power = [shot.devices[0].number(POWER) for shot in shots]
     assert list(session.history.times) == [at(one) for one in shots]
     assert list(session.history.series(shots[0].devices[0].uuid, POWER)) == power
@@ -225,7 +225,7 @@ def test_what_lasted_when_it_was_started_began_when_the_recorder_saw_it(tmp_path
     assert session.view().since.throttling == BEGIN.timestamp()
     show(380, 440)
     assert [one.kind for one in session.events if one.cause] == [*told, "throttle.ended"]
-    (incident,) = [one for one in session.track.track.incidents if one.uuids == ("GPU-0",)]
+    (incident,) = [one for one in session.event_index.incidents.incidents if one.uuids == ("GPU-0",)]
     assert (incident.begin, incident.end) == (BEGIN.timestamp() + 20, BEGIN.timestamp() + 399)
     session.stop()
 

@@ -17,7 +17,7 @@ from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.history.sample_gaps import Gap
-from gpuwatch.session.event_timeline import EventTrack, Incident, IncidentTrack
+from gpuwatch.session.event_timeline import EventIndex, Incident, IncidentTrack
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.session.session import INTERVALS_SECONDS, Session
 from gpuwatch.session.snapshots import _host_snapshot, stream_snapshots
@@ -241,18 +241,18 @@ def test_the_interval_goes_up_and_down_in_steps() -> None:
 
 
 def test_events_are_found_by_time_and_once_after_the_clock_was_set_back() -> None:
-    track, events = EventTrack(), [MachineEvent(at=at, kind="x", text=str(at)) for at in (100.0, 200.0, 300.0)]
-    track.update(events)
-    assert [one.at for one in track.until(200.0)] == [100.0, 200.0]
+    index, events = EventIndex(), [MachineEvent(at=at, kind="x", text=str(at)) for at in (100.0, 200.0, 300.0)]
+    index.update(events)
+    assert [one.at for one in index.until(200.0)] == [100.0, 200.0]
     again = [*events, MachineEvent(at=150.0, kind="x", text="again", severity="error"), replace(events[2], at=310.0)]
-    track.update(again)
-    assert [one.at for one in track.until(400.0)] == [100.0, 150.0, 310.0]
-    assert (track.count(150.0), track.track.marks) == (2, [Incident(150.0, 150.0, "error", "again")])
-    assert track.nearest_event(100.0, 1, only_problems=False) == again[3]
-    assert track.nearest_event(310.0, -1, only_problems=True) == again[3]
-    assert track.nearest_event(310.0, 1, only_problems=False) is None
-    track.update([])
-    assert (track.count(400.0), track.track) == (0, IncidentTrack([], []))
+    index.update(again)
+    assert [one.at for one in index.until(400.0)] == [100.0, 150.0, 310.0]
+    assert (index.count(150.0), index.incidents.marks) == (2, [Incident(150.0, 150.0, "error", "again")])
+    assert index.nearest_event(100.0, 1, only_problems=False) == again[3]
+    assert index.nearest_event(310.0, -1, only_problems=True) == again[3]
+    assert index.nearest_event(310.0, 1, only_problems=False) is None
+    index.update([])
+    assert (index.count(400.0), index.incidents) == (0, IncidentTrack([], []))
 
 
 def test_a_stream_keeps_no_hour_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Growin
 
 
 async def found(stage: Stage, pilot: Pilot[None]) -> None:
-    await until(pilot, lambda: stage.app.session.past is not None)
+    await until(pilot, lambda: stage.app.session.past_path is not None)
 
 
 def shots() -> list[Snapshot]:

@@ -128,7 +128,7 @@ async def test_progress_events_and_memory_are_live(stage: Stage, bench: Bench) -
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await pilot.press("a", "x", "y")
-        await until(pilot, lambda: bench.probe_runs.live is not None and bool(bench.probe_runs.live.process))
+        await until(pilot, lambda: bench.probe_runs.live is not None and bool(bench.probe_runs.live.process_bytes))
         await until(pilot, lambda: "process 5.0 GiB" in plain(stage))
         text = plain(stage)
         assert f"0 of {len(bench.probe_runs.scripts)} done · default" in text

@@ -1,4 +1,4 @@
-"""Text sections of the GPU tab: throttling, limits, MIG instances, topology, events. Pure."""
+"""Text sections of the GPU tab: throttling, limits, MIG instances, topology, events, probe runs. Pure."""
 
 from __future__ import annotations
 

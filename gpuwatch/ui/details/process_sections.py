@@ -151,7 +151,7 @@ def setting_lines(rows: tuple[Process, ...], details: ProcessDetails | None, vie
     return lines + note
 
 
-def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view: View) -> SpanLines:
+def process_finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view: View) -> SpanLines:
     """Findings about the process."""
     pids = {row.pid for row in rows}
     lines: SpanLines = []

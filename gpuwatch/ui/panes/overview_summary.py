@@ -52,8 +52,8 @@ def idle_text(view: View, row: Process) -> str:
 
 def idle_since(row: Process, finding: Finding | None) -> float | None:
     """When it was last seen to begin; None if that is unknown, or it is not idle."""
-    told = row.number(IDLE_SINCE)
-    return told or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
+    reported = row.number(IDLE_SINCE)
+    return reported or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
 
 
 def nobody_idle(view: View) -> str:
@@ -107,7 +107,9 @@ def main_problem(view: View) -> MainProblem | None:
     if snapshot is None:
         return None
     idle = [finding for *_, finding in idle_holders(view)]
-    if found := grouped_findings((one for one in view.errors_and_warnings if one not in idle), view.devices):
+    if found := grouped_findings(
+        (finding for finding in view.errors_and_warnings if finding not in idle), view.devices
+    ):
         return _problem_of(found[0], snapshot, len(found))
     if snapshot.problems and not view.errors_and_warnings:
         problem = snapshot.problems[0]

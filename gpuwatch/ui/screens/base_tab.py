@@ -446,7 +446,7 @@ class TabScreen(Screen[None]):
         if action in _REPLAY_ACTIONS:
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
             session = self.gpuwatch.session
-            past = session.paused or session.past is not None
+            past = session.paused or session.past_path is not None
             here = session.recorded or (action in _PAST_ACTIONS and past)
             return here and not typing
         return super().check_action(action, parameters)

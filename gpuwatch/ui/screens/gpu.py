@@ -14,7 +14,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.details import gpu_sections as gpu_facts
+from gpuwatch.ui.details import gpu_sections
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines
@@ -283,27 +283,27 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         assert snapshot is not None
         at = snapshot.taken_at.timestamp()
         sections: list[tuple[str, SpanLines]] = []
-        parts = gpu_facts.mig_lines(device, snapshot.processes, self.about.inner_width)
+        parts = gpu_sections.mig_lines(device, snapshot.processes, self.about.inner_width)
         if parts:
             sections.append(("MIG instances", parts))
         episodes = self.gpuwatch.session.throttling(device.uuid, at)
         since = _since_text(view.since.throttling, view.now)
-        sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at, since)))
-        sections.append(("Limits", gpu_facts.limit_lines(device)))
-        topology = gpu_facts.topology_lines(device, snapshot)
+        sections.append(("Throttling", gpu_sections.throttling_lines(device, episodes, at, since)))
+        sections.append(("Limits", gpu_sections.limit_lines(device)))
+        topology = gpu_sections.topology_lines(device, snapshot)
         if topology:
             sections.append(("Topology", topology))
         return sections
 
     def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, SpanLines]]:
         pane = self.device_events if self.app.size.width >= _TWO_PANES_COLUMNS else self.about
-        granted = gpu_facts.probe_run_lines(device, runs, view.now, max(pane.inner_width - 2, 40))[:_MAX_RUNS]
+        granted = gpu_sections.probe_run_lines(device, runs, view.now, max(pane.inner_width - 2, 40))[:_MAX_RUNS]
         probes = (f"{number_of('probes')} Probes", "key")
         none: SpanLines = [[("no probe runs on this GPU yet: ", "dim"), probes]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
         most, since = _MAX_EVENTS if granted else 40, _since_text(view.since.events, view.now)
-        happened = gpu_facts.event_lines(device, view.events, view.now, most, since)
+        happened = gpu_sections.event_lines(device, view.events, view.now, most, since)
         return [("Events", happened), ("Latest probe runs", granted or none)]
 
     def choose(self, uuid: str) -> None:

@@ -144,7 +144,7 @@ class FleetScreen(FilterBarScreen[HostFilter]):
 
     def _top(self, builder: LineBuilder, view: View) -> None:
         fleet = self.fleet
-        fleet_top_line(builder, fleet.summary, fleet.fleet_watch.source.name, fleet.now(), fleet.fleet_watch.interval)
+        fleet_top_line(builder, fleet.summary, fleet.fleet_poller.source.name, fleet.now(), fleet.fleet_poller.interval)
 
     # Filter
 
@@ -206,4 +206,4 @@ class FleetScreen(FilterBarScreen[HostFilter]):
         if hosts.sort != "host" or hosts.reverse:
             down = COLUMN_BY_ID[hosts.sort].descending != hosts.reverse
             shown += ["--sort", hosts.sort, *(["--descending" if down else "--no-descending"] if hosts.reverse else [])]
-        return [*self.gpuwatch.host_arguments, "--interval", f"{self.fleet.fleet_watch.interval:g}", *shown]
+        return [*self.gpuwatch.host_arguments, "--interval", f"{self.fleet.fleet_poller.interval:g}", *shown]

@@ -15,7 +15,7 @@ from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.session.view import View
-from gpuwatch.ui.details import process_sections as facts
+from gpuwatch.ui.details import process_sections
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span
@@ -116,10 +116,10 @@ class ProcessScreen(FilterableScreen):
         rows = self.rows
         self._draw_identity(identity, rows, details, view)
         if rows and is_on_cpu(rows[0]):
-            devices = facts.cpu_lines(rows[0], view, details)
+            devices = process_sections.cpu_lines(rows[0], view, details)
         else:
-            devices = facts.map_lines(rows, view, self.numbers if self._details_identity == identity else ())
-        sections = [("Devices", devices), ("Settings at start", facts.setting_lines(rows, details, view))]
+            devices = process_sections.map_lines(rows, view, self.numbers if self._details_identity == identity else ())
+        sections = [("Devices", devices), ("Settings at start", process_sections.setting_lines(rows, details, view))]
         self.facts.show_sections(sections, stale=view.stale)
         self.graphs.show(partial(process_graphs, history, rows, view), history.times, view)
         self._draw_about(identity, rows, details, view)
@@ -127,17 +127,17 @@ class ProcessScreen(FilterableScreen):
     def _draw_about(
         self, identity: Identity, rows: tuple[Process, ...], details: ProcessDetails | None, view: View
     ) -> None:
-        sections = [("Findings", facts.finding_lines(rows, view.findings, view))]
+        sections = [("Findings", process_sections.process_finding_lines(rows, view.findings, view))]
         # Details are not recorded: they are from now, or from when the process was last read.
         back = view.paused_since is not None
-        tree = facts.tree_lines(identity, rows, details)
+        tree = process_sections.tree_lines(identity, rows, details)
         if back and details is not None and not details.problem:
             note = f"as of {clock_text(self._read_clock)}; not recorded for the moment shown"
             tree = [[(note, "warning")], *tree]
         sections.append(("Process tree", tree))
         count = len(details.environment or ()) if details is not None else 0
         self.about.note = f" {count} variables, secrets masked " if count else ""
-        environment = facts.environment_lines(details)
+        environment = process_sections.environment_lines(details)
         if back and details is not None and details.environment:
             start = _later_start(identity, view)
             of = [("set when the process started, so it also applies to this moment", "dim")]
@@ -165,7 +165,7 @@ class ProcessScreen(FilterableScreen):
             note = (f"still reading after {time.monotonic() - self._reading_since:.0f} s", "warning")
         width = self.identity.size.width or self.app.size.width
         lines = []
-        for spans in facts.identity_lines(identity, rows, seen_at or view.now, details, note):
+        for spans in process_sections.identity_lines(identity, rows, seen_at or view.now, details, note):
             builder = LineBuilder(width)
             builder.add_spans(spans)
             lines.append(builder.line())
@@ -193,7 +193,7 @@ class ProcessScreen(FilterableScreen):
         def work() -> None:
             numbers: DeviceNumbers = ()
             try:
-                found = facts.without_secrets(host.details(*identity))
+                found = process_sections.without_secrets(host.details(*identity))
                 numbers = host.device_numbers(identity[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
                 found = ProcessDetails(problem=f"reading broke off: {type(error).__name__}: {error}")
@@ -259,7 +259,7 @@ class ProcessScreen(FilterableScreen):
         """For a framework program on no GPU: the run that says why. Else as in the base."""
         rows = self.rows
         if rows and is_on_cpu(rows[0]):
-            return facts.placement_command(rows[0])
+            return process_sections.placement_command(rows[0])
         return super().command()
 
     def action_missing(self) -> None:

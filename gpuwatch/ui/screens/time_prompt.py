@@ -1,4 +1,4 @@
-"""Asks for a time in a recording."""
+"""Asks for a time to go to, in a recording or in the last hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device's state, clocks and link as words and numbers, shared by cards and lines."""
+"""What is said of a device in a few words: state, clocks, link, holders, reservations; shared by cards and lines."""
 
 from __future__ import annotations
 

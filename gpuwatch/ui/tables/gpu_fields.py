@@ -65,7 +65,7 @@ class GpuField:
     card: Callable[[Device], str] | None = None
     """Text in a card, instead of the metric's number."""
     graph: GpuGraph = _NO_GRAPH
-    """Of a metric that has an axis and is in ``model.period.GRAPHED``."""
+    """Of a metric that has an axis and is in :data:`.recorded_period.GRAPHED`."""
 
 
 def _power_text(device: Device, cells: int = 1) -> str:

@@ -48,7 +48,7 @@ class Total:
     by_gpu: dict[int, Sum] = field(default_factory=dict)
     """By NVML index, for the GPUs the user's processes are on."""
     cpu: Sum = field(default_factory=Sum)
-    host: Sum = field(default_factory=Sum)
+    host_memory: Sum = field(default_factory=Sum)
 
 
 def user_of(row: Process) -> str | None:
@@ -80,8 +80,10 @@ def totals(rows: Iterable[Process], of: Callable[[Process], str | None] = user_o
         seen.add((row.pid, row.create_time))
         total.processes += 1
         total.cpu.add(row.number("cpu_percent"))
-        total.host.add(row.number("host_memory_bytes"))
-    return sorted(found.values(), key=lambda total: (-total.memory.known, -total.host.known, total.name or "\uffff"))
+        total.host_memory.add(row.number("host_memory_bytes"))
+    return sorted(
+        found.values(), key=lambda total: (-total.memory.known, -total.host_memory.known, total.name or "\uffff")
+    )
 
 
 def unexplained_total(parts: Sequence[tuple[Device, float]]) -> Total:

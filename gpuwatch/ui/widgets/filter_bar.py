@@ -44,7 +44,7 @@ class FilterBar(Widget):
     async def take(self, event: events.Key) -> bool:
         """Handles a key meant for the input that reached the screen; False if it is not one of its keys."""
         if event.key == "escape":
-            await self._filtered.filter_done(keep=False)
+            await self._tab.filter_done(keep=False)
         elif event.key == "enter":
             await self.entered()
         elif event.key == "backspace":
@@ -85,16 +85,16 @@ class FilterBar(Widget):
 
     @property
     def _can_signal(self) -> bool:
-        return hasattr(self._filtered, "action_signal") and "signal" not in self._filtered.gpuwatch.unavailable_actions
+        return hasattr(self._tab, "action_signal") and "signal" not in self._tab.gpuwatch.unavailable_actions
 
     @property
-    def _filtered(self) -> FilterBarScreen[Any]:
+    def _tab(self) -> FilterBarScreen[Any]:
         return cast("FilterBarScreen[Any]", self.screen)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if self._filtered.filter_bar is self:  # else it was closed by a key behind this one
-            self._filtered.filter_typed(event.value)
+        if self._tab.filter_bar is self:  # else it was closed by a key behind this one
+            self._tab.filter_typed(event.value)
 
     @on(Input.Submitted)
     async def _submitted(self) -> None:
@@ -102,9 +102,9 @@ class FilterBar(Widget):
 
     async def entered(self) -> None:
         """Enter: keeps the filter, unless a word of it is invalid."""
-        self._filtered.filter_typed(self._input.value)
+        self._tab.filter_typed(self._input.value)
         if not self._wrong:
-            await self._filtered.filter_done(keep=True)
+            await self._tab.filter_done(keep=True)
 
     async def arrow(self, where: str) -> None:
         """Up and down keep the filter and return to the table, as Enter does."""
@@ -114,12 +114,12 @@ class FilterBar(Widget):
         """Esc clears the filter; F9 keeps it and signals the process that was found, since ``K`` is text here."""
         if event.key == "escape":
             event.stop()
-            await self._filtered.filter_done(keep=False)
+            await self._tab.filter_done(keep=False)
         elif event.key == "f9" and self._can_signal:
             event.stop()
             await self.entered()
             if not self._wrong:
-                await self._filtered.run_action("signal")
+                await self._tab.run_action("signal")
         elif event.key in ("down", "up"):
             event.stop()
             await self.arrow(event.key)

@@ -143,7 +143,7 @@ class OwnerTable(ItemList[Total]):
             builder.add(align_right(total.memory.shown(format_total), columns.memory), "strong")
         cpu = "" if is_unexplained else total.cpu.shown(partial(whole_number, width=1))
         builder.add(align_right(cpu, columns.cpu), "text")
-        builder.add(align_right("" if is_unexplained else total.host.shown(format_memory), columns.host), "dim")
+        builder.add(align_right("" if is_unexplained else total.host_memory.shown(format_memory), columns.host), "dim")
         if side_by_side:
             for index in indices:
                 held = total.by_gpu.get(index)

@@ -63,7 +63,7 @@ def _graph(live: RunningBatch, width: int, height: int) -> list[Line]:
     until = live.times[-1]
     span = next((span for span in _SPANS_SECONDS if until <= span), _SPANS_SECONDS[-1])
     lines: list[Line] = []
-    parts = (("process", live.process), (f"{live.device_name}, all owners", live.device))
+    parts = (("process", live.process_bytes), (f"{live.device_name}, all owners", live.device_bytes))
     for number, (caption, values) in enumerate(parts):
         rows = max((number + 1) * height // 2 - number * height // 2, 2)
         now = values[-1] if values else None
