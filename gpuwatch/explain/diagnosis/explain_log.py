@@ -55,20 +55,15 @@ def explain(
     ``environment``: that of the logged program, if it is known. ``reader``: if the caller looks at its facts meanwhile.
     """
     reader = LogReader() if reader is None else reader
-    feed, queries = reader.parser.feed, SmiQueryReader()
-    is_of_query, empty_lines = queries.take, 0
+    queries, empty_lines = SmiQueryReader(), 0
+    feed, is_of_query = reader.feed, queries.take
     for line in without_summaries(lines):
         if not is_of_query(line):
             empty_lines = 0
-            if (text := reader.needed_text) is not None and text in line and reader.takes_as_start(line):
-                feed = reader.parser.feed
             feed(line)
-            if reader.parser.start_lines:
-                reader.restart_at_last_lines()
-                feed = reader.parser.feed
         elif empty_lines < _MAX_EMPTY_LINES:  # what nvidia-smi only lists is not for the rules on log lines
             empty_lines += 1
-            feed("")
+            reader.parser.feed("")
         else:
             reader.parser.count_line()
     reader.parser.close()

@@ -8,6 +8,7 @@ what a shell, a server or Python prints once per program (:class:`~.program_star
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import LogParser
@@ -119,32 +120,21 @@ class LogReader:
         """Number of the last start's first line."""
         self._first_lines = _FirstLines()
 
-    @property
-    def needed_text(self) -> str | None:
-        """What a line must contain for :meth:`takes_as_start`; None: no line is wanted."""
-        return self._first_lines.needed_text
+    def feed(self, line: str) -> None:
+        """Takes one line; if it shows that another start began, that gets a parser of its own."""
+        text = self._first_lines.needed_text
+        if text is not None and text in line and (begun := self._first_lines.take(line, self.parser)) is not None:
+            self._start(begun)
+        self.parser.feed(line)
+        if self.parser.start_lines:
+            self._start(self.parser.start_lines, rewind=True)
+            self.parser.start_lines = []
 
-    def takes_as_start(self, line: str) -> bool:
-        """Whether a line, which is not parsed yet, shows that another start began: then its parser is a new one."""
-        begun = self._first_lines.take(line, self.parser)
-        if begun is None:
-            return False
-        self._start(self.parser.facts.line_count - len(begun))
-        for text in begun:
-            self.parser.feed(text)
-        return True
-
-    def restart_at_last_lines(self) -> None:
-        """The last lines that the parser took begin a start."""
-        lines = self.parser.start_lines
+    def _start(self, lines: Sequence[str], *, rewind: bool = False) -> None:
+        """The last ``lines`` begin a start. ``rewind``: so may lines before them, after the end of a program."""
         before = self.parser.facts.line_count - len(lines)
-        self.parser.rewind()
-        self._start(before)
-        for line in lines:
-            self.parser.feed(line)
-        self.parser.start_lines = []
-
-    def _start(self, before: int) -> None:
+        if rewind:
+            self.parser.rewind()
         self.parser.close()
         facts = self.parser.facts
         if self.earlier is None or not is_consequence(facts, self.earlier):
@@ -154,6 +144,8 @@ class LogReader:
             self.programs[name] = facts
         self.first_line, self.start_count = before + 1, self.start_count + 1
         self.parser = LogParser(before)
+        for line in lines:
+            self.parser.feed(line)
 
 
 def is_consequence(later: LogFacts, earlier: LogFacts) -> bool:
